@@ -1,0 +1,2 @@
+//! The `opcell` command.
+fn main() {}

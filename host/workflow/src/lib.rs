@@ -1,0 +1,19 @@
+//! Workflow documents in three languages, compiled to one execution model.
+//!
+//! Owns: reading documents (psi EDN and Markdown, WorkflowSkill, PromptPack), the `workflow-ir/v1` model, validation,
+//! expressions and templates, and the diagnostics that point into the author's file.
+//!
+//! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`value::Value`]s and
+//! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
+
+pub mod diagnostic;
+pub mod expr;
+pub mod ir;
+pub mod names;
+pub mod source;
+pub mod value;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use ir::WorkflowIr;
+pub use source::{SourceFile, Span};
+pub use value::Value;
