@@ -4,7 +4,7 @@
 //! filled in later. The additive features (`when`, `each`, `retry`, …) exist because one of the three languages needs them, and
 //! [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for a language.
 
-use crate::{expr::Expression, names::Outcome, value::Value};
+use crate::{expr::Expression, interpolate::Interpolation, names::Outcome, transform::Shape, value::Value};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -400,7 +400,7 @@ pub enum ValueSpec {
     /// Text with `${…}` references (WorkflowSkill); a text that is one reference keeps its type.
     Interpolation {
         /// The text.
-        interpolation: Arc<str>,
+        interpolation: Interpolation,
     },
     /// psi's `{{name}}` template.
     Template(Template),
@@ -717,7 +717,7 @@ pub enum TransformOperation {
     /// Makes a new element of each.
     Map {
         /// Strings that start with `$` are expressions; everything else is taken as it is.
-        expression: Value,
+        expression: Shape,
     },
     /// Sorts stably; null and undefined come last in both directions.
     Sort {

@@ -8,9 +8,12 @@
 
 pub mod diagnostic;
 pub mod expr;
+pub mod interpolate;
 pub mod ir;
+pub mod js;
 pub mod names;
 pub mod source;
+pub mod transform;
 pub mod value;
 
 pub use diagnostic::{Diagnostic, Severity};

@@ -32,7 +32,9 @@ impl std::str::FromStr for OperationId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
-            Some((namespace, name)) if Self::part_is_valid(namespace) && Self::part_is_valid(name) => Ok(Self(text.into())),
+            Some((namespace, name)) if Self::part_is_valid(namespace) && Self::part_is_valid(name) => {
+                Ok(Self(text.into()))
+            }
             _ => Err(InvalidOperationId(text.to_owned())),
         }
     }

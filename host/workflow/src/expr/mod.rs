@@ -1,0 +1,243 @@
+//! The expression language: WorkflowSkill's, offered to every document.
+//!
+//! An [`Expression`] is compiled once, when its document is read, into a flat postfix [`program`](parse), and evaluated any number
+//! of times against a borrowed [`Context`]. Both operands of `&&` and `||` are always evaluated, so a program has no jumps.
+//! Neither compiling nor evaluating recurses: depth costs memory, never stack.
+
+mod eval;
+mod lex;
+mod parse;
+
+use crate::value::Value;
+use parse::Op;
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, fmt, sync::Arc};
+
+pub use eval::is_truthy;
+pub(crate) use eval::own;
+
+/// An expression as authored. Parsing it never fails: a document may carry a wrong expression that no run ever reaches,
+/// so the error is kept and returned when it is evaluated (and reported by the static checks).
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Expression {
+    text: Arc<str>,
+    program: Arc<Result<Vec<Op>, ExprError>>,
+}
+
+/// Why an expression has no value. The message is the reference runtime's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ExprError {
+    /// What went wrong.
+    pub kind: ExprErrorKind,
+    /// One sentence.
+    pub message: String,
+    /// Where in the expression, in UTF-16 code units; evaluation has no position.
+    pub position: Option<usize>,
+}
+
+/// At which stage an expression failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExprErrorKind {
+    /// A character or literal that the language does not have.
+    Lex,
+    /// Tokens in an order that the grammar does not have.
+    Parse,
+    /// A reference to something that no context holds.
+    Eval,
+}
+
+impl ExprErrorKind {
+    /// The name that the reference runtime gives the error.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lex => "LexError",
+            Self::Parse => "ParseExprError",
+            Self::Eval => "EvalError",
+        }
+    }
+}
+
+/// What an expression can refer to. `item`, `index` and `result` are undefined where a step has none.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// `$inputs`, an object.
+    pub inputs: &'a Value,
+    /// `$steps`, an object of `{output}` objects by step name.
+    pub steps: &'a Value,
+    /// `$item`, the element of `each` or of a transform.
+    pub item: &'a Value,
+    /// `$index`, the element's position from 0.
+    pub index: Option<usize>,
+    /// `$result`, what the executor returned, in output mappings.
+    pub result: &'a Value,
+}
+
+static UNDEFINED: Value = Value::Undefined;
+
+impl<'a> Context<'a> {
+    /// A context with inputs and finished steps only.
+    #[must_use]
+    pub fn new(inputs: &'a Value, steps: &'a Value) -> Self {
+        Self { inputs, steps, item: &UNDEFINED, index: None, result: &UNDEFINED }
+    }
+
+    /// The same with an element.
+    #[must_use]
+    pub fn with_item<'b>(self, item: &'b Value, index: usize) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { item, index: Some(index), ..self }
+    }
+
+    /// The same with an executor's result.
+    #[must_use]
+    pub fn with_result<'b>(self, result: &'b Value) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { result, ..self }
+    }
+}
+
+/// A `$root` and the properties named after it, as far as they are constant: `$steps.fetch.output[$index]` gives
+/// `steps`, `fetch`, `output`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// The name after `$`.
+    pub root: Arc<str>,
+    /// Constant properties, from the outside in.
+    pub path: Vec<Arc<str>>,
+}
+
+impl Expression {
+    /// Takes and compiles the text of an expression.
+    #[must_use]
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        let program = Arc::new(parse::parse(&text));
+        Self { text, program }
+    }
+
+    /// The expression as authored.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is wrong with the expression's text, if anything is.
+    #[must_use]
+    pub fn syntax_error(&self) -> Option<&ExprError> {
+        self.program.as_ref().as_ref().err()
+    }
+
+    /// The expression's value.
+    ///
+    /// # Errors
+    /// When the text is not an expression, or refers to an unknown root.
+    pub fn evaluate(&self, context: &Context<'_>) -> Result<Value, ExprError> {
+        self.evaluate_cow(context).map(Cow::into_owned)
+    }
+
+    /// The expression's value, borrowed from the context where it is a part of it.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn evaluate_cow<'a>(&'a self, context: &Context<'a>) -> Result<Cow<'a, Value>, ExprError> {
+        match self.program.as_ref() {
+            Ok(program) => eval::evaluate(program, context),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// What the expression refers to, in order; nothing where it does not parse.
+    #[must_use]
+    pub fn references(&self) -> Vec<Reference> {
+        let Ok(program) = self.program.as_ref() else { return Vec::new() };
+        // A stack of "which reference does this operand extend", as evaluation has a stack of values.
+        let mut references: Vec<Reference> = Vec::new();
+        let mut operands: Vec<Operand> = Vec::new();
+        for op in program {
+            match op {
+                Op::Literal(value) => operands.push(Operand::Constant(value.as_str().map(Into::into))),
+                Op::Root(root) => {
+                    operands.push(Operand::Path(references.len()));
+                    references.push(Reference { root: root.name().into(), path: Vec::new() });
+                }
+                Op::UnknownRoot(name) => {
+                    operands.push(Operand::Path(references.len()));
+                    references.push(Reference { root: name.clone(), path: Vec::new() });
+                }
+                Op::Property(key) => {
+                    if let Some(Operand::Path(at)) = operands.last()
+                        && let Some(reference) = references.get_mut(*at)
+                    {
+                        reference.path.push(key.clone());
+                    }
+                }
+                Op::Index => {
+                    let index = operands.pop();
+                    let base = operands.pop();
+                    operands.push(match (base, index) {
+                        (Some(Operand::Path(at)), Some(Operand::Constant(Some(key)))) => {
+                            if let Some(reference) = references.get_mut(at) {
+                                reference.path.push(key);
+                            }
+                            Operand::Path(at)
+                        }
+                        _ => Operand::Constant(None),
+                    });
+                }
+                Op::Not => {
+                    operands.pop();
+                    operands.push(Operand::Constant(None));
+                }
+                Op::Compare(_) | Op::And | Op::Or => {
+                    operands.pop();
+                    operands.pop();
+                    operands.push(Operand::Constant(None));
+                }
+            }
+        }
+        references
+    }
+}
+
+enum Operand {
+    /// The reference of this index, still growing.
+    Path(usize),
+    /// Anything else; the text if it is a constant one.
+    Constant(Option<Arc<str>>),
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expression").field(&self.text).finish()
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Expression {}
+
+impl From<String> for Expression {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<Expression> for String {
+    fn from(expression: Expression) -> Self {
+        expression.text.as_ref().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! JavaScript's conversions, for the languages whose reference runtimes are JavaScript: numbers as text and back, text of values,
+//! truthiness, JSON as `JSON.stringify` writes it, and the order of strings and of object keys.
+
+use crate::value::{Map, Number, Value};
+use std::{cmp::Ordering, fmt::Write as _, sync::Arc};
+
+/// A character that a regular expression's `\s`, `String.trim` and `Number()` take for white space.
+#[must_use]
+pub fn is_space(c: char) -> bool {
+    (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
+}
+
+/// `String(n)`: `7`, `0.1`, `1e+21`, `NaN`, `-Infinity`.
+#[must_use]
+pub fn number_to_string(n: f64) -> String {
+    ryu_js::Buffer::new().format(n).to_owned()
+}
+
+/// `Number(text)`: NaN where the text is not a number; blank text is 0.
+#[must_use]
+pub fn string_to_number(text: &str) -> f64 {
+    let text = text.trim_matches(is_space);
+    let radix = match text.as_bytes() {
+        [] => return 0.0,
+        [b'0', b'x' | b'X', ..] => 16,
+        [b'0', b'o' | b'O', ..] => 8,
+        [b'0', b'b' | b'B', ..] => 2,
+        _ => 10,
+    };
+    if radix != 10 {
+        return digits_to_number(text.get(2..).unwrap_or_default(), radix);
+    }
+    match text.strip_prefix(['+', '-']).unwrap_or(text) {
+        "Infinity" if text.starts_with('-') => f64::NEG_INFINITY,
+        "Infinity" => f64::INFINITY,
+        // Rust's own grammar is JavaScript's decimal one plus the words for infinity and NaN, which have no digit first.
+        unsigned if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') => text.parse().unwrap_or(f64::NAN),
+        _ => f64::NAN,
+    }
+}
+
+fn digits_to_number(digits: &str, radix: u32) -> f64 {
+    if digits.is_empty() {
+        return f64::NAN;
+    }
+    digits
+        .chars()
+        .try_fold(0.0, |sum, digit| digit.to_digit(radix).map(|digit| sum * f64::from(radix) + f64::from(digit)))
+        .unwrap_or(f64::NAN)
+}
+
+/// `String(value)`: arrays joined with commas, objects as `[object Object]`.
+#[must_use]
+pub fn to_text(value: &Value) -> String {
+    let mut out = String::new();
+    write_text(value, &mut out);
+    out
+}
+
+fn write_text(value: &Value, out: &mut String) {
+    match value {
+        Value::Undefined => out.push_str("undefined"),
+        Value::Null => out.push_str("null"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Number(n) => write_number(*n, out),
+        Value::String(text) => out.push_str(text),
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                if !item.is_nullish() {
+                    write_text(item, out);
+                }
+            }
+        }
+        Value::Object(_) => out.push_str("[object Object]"),
+    }
+}
+
+/// The largest integer up to which every integer is a double of its own.
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
+
+fn write_number(n: Number, out: &mut String) {
+    match n {
+        Number::Integer(n) if n.abs() <= MAX_SAFE_INTEGER => {
+            let _ = write!(out, "{n}");
+        }
+        n => out.push_str(ryu_js::Buffer::new().format(n.as_f64())),
+    }
+}
+
+/// `Boolean(value)`: empty arrays and objects are true. (Inside expressions another rule holds: [`crate::expr::is_truthy`].)
+#[must_use]
+pub fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Undefined | Value::Null => false,
+        Value::Bool(b) => *b,
+        Value::Number(n) => n.as_f64() != 0.0 && !n.as_f64().is_nan(),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+/// `JSON.stringify(value)`, without spaces; integer-like keys first, as JavaScript objects hold them.
+#[must_use]
+pub fn to_json(value: &Value) -> String {
+    let mut out = String::new();
+    write_json(value, &mut out);
+    out
+}
+
+fn write_json(value: &Value, out: &mut String) {
+    match value {
+        Value::Undefined | Value::Null => out.push_str("null"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Number(n) if !n.as_f64().is_finite() => out.push_str("null"),
+        Value::Number(n) => write_number(*n, out),
+        Value::String(text) => write_json_string(text, out),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write_json(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(entries) => {
+            out.push('{');
+            let mut first = true;
+            for (key, item) in in_key_order(entries) {
+                if matches!(item, Value::Undefined) {
+                    continue;
+                }
+                if !first {
+                    out.push(',');
+                }
+                first = false;
+                write_json_string(key, out);
+                out.push(':');
+                write_json(item, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+fn write_json_string(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// The index that an object key stands for: `0`, `7`, but not `07`, `-1` or `1.0`.
+#[must_use]
+pub fn integer_key(key: &str) -> Option<u32> {
+    let canonical = key == "0" || !key.starts_with(['0', '+']);
+    key.parse().ok().filter(|n| canonical && *n != u32::MAX)
+}
+
+fn in_key_order(entries: &Map) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+    let mut keys: Vec<(u32, usize)> =
+        entries.keys().enumerate().filter_map(|(position, key)| Some((integer_key(key)?, position))).collect();
+    keys.sort_unstable();
+    let rest = entries.iter().filter(|(key, _)| integer_key(key).is_none());
+    keys.into_iter().filter_map(|(_, position)| entries.get_index(position)).chain(rest)
+}
+
+/// Puts integer-like keys first, ascending, as JavaScript objects hold them.
+pub fn order_keys<K: AsRef<str> + std::hash::Hash + Eq, V>(entries: &mut indexmap::IndexMap<K, V>) {
+    if entries.keys().any(|key| integer_key(key.as_ref()).is_some()) {
+        let rank = |key: &K| integer_key(key.as_ref()).map_or(u64::MAX, u64::from);
+        entries.sort_by(|a, _, b, _| rank(a).cmp(&rank(b)));
+    }
+}
+
+/// Compares strings by their UTF-16 code units, as `<` does. (UTF-8 order differs above U+D7FF.)
+#[must_use]
+pub fn compare_strings(a: &str, b: &str) -> Ordering {
+    if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_print_as_javascript_prints_them() {
+        for (n, text) in [(7.0, "7"), (-0.0, "0"), (0.1, "0.1"), (1e21, "1e+21"), (1e-7, "1e-7"), (5e-324, "5e-324")] {
+            assert_eq!(number_to_string(n), text);
+        }
+        assert_eq!(to_text(&Value::from(9_007_199_254_740_993_i64)), "9007199254740992");
+    }
+
+    #[test]
+    fn text_becomes_a_number_as_in_javascript() {
+        for (text, n) in
+            [("", 0.0), (" 7 ", 7.0), ("0x10", 16.0), ("0b11", 3.0), ("1e3", 1000.0), (".5", 0.5), ("5.", 5.0)]
+        {
+            assert!(string_to_number(text) == n, "{text}");
+        }
+        assert!(string_to_number("-Infinity") == f64::NEG_INFINITY);
+        for text in ["1_000", "inf", "nan", "infinity", "0x", "-0x10", "1e", ".", "+", "1 2"] {
+            assert!(string_to_number(text).is_nan(), "{text}");
+        }
+    }
+
+    #[test]
+    fn integer_like_keys_come_first() {
+        let value =
+            Value::object([("b", Value::Null), ("10", Value::Undefined), ("2", true.into()), ("01", Value::Null)]);
+        assert_eq!(to_json(&value), r#"{"2":true,"b":null,"01":null}"#);
+    }
+
+    #[test]
+    fn strings_compare_by_utf16_code_units() {
+        assert_eq!(compare_strings("\u{ff5e}", "\u{1f600}"), Ordering::Greater);
+        assert_eq!(compare_strings("a", "b"), Ordering::Less);
+    }
+}
