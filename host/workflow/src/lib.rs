@@ -7,11 +7,13 @@
 //! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
 pub mod diagnostic;
+pub mod edn;
 pub mod expr;
 pub mod interpolate;
 pub mod ir;
 pub mod js;
 pub mod names;
+pub mod print;
 pub mod source;
 pub mod transform;
 pub mod value;

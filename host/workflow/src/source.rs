@@ -1,5 +1,7 @@
 //! Source text and places in it.
 
+use crate::diagnostic::Diagnostic;
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 /// A byte range of a [`SourceFile`].
@@ -53,6 +55,22 @@ impl SourceFile {
         Self { name: name.into(), text, line_starts }
     }
 
+    /// A file as it was read from disk.
+    ///
+    /// # Errors
+    /// `not-utf-8` with the line of the first byte that is not.
+    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, Diagnostic> {
+        String::from_utf8(bytes).map(|text| Self::new(name, text)).map_err(|error| {
+            let offset = error.utf8_error().valid_up_to();
+            let line = error.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1;
+            Diagnostic::error(
+                "not-utf-8",
+                format!("the file is not UTF-8: byte {offset}, on line {line}, starts no character"),
+            )
+            .help("save it as UTF-8")
+        })
+    }
+
     /// What diagnostics call the file.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -73,5 +91,43 @@ impl SourceFile {
         let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
         let column = self.text.get(start..offset).map_or(offset - start, |s| s.chars().count()) + 1;
         Position { line, column }
+    }
+}
+
+/// Where the parts of a compiled document stand in its source. Keys are paths into the IR's JSON, `steps[0].session.model`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceMap {
+    spans: IndexMap<String, Span>,
+}
+
+impl SourceMap {
+    /// Records the place of a path.
+    pub fn insert(&mut self, path: impl Into<String>, span: Span) {
+        self.spans.insert(path.into(), span);
+    }
+
+    /// The place of a path, or of the nearest part around it that has one.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<Span> {
+        let mut path = path;
+        loop {
+            if let Some(span) = self.spans.get(path) {
+                return Some(*span);
+            }
+            let cut = path.rfind(['.', '['])?;
+            path = path.get(..cut)?;
+        }
+    }
+
+    /// Points a diagnostic that has a path but no place at the place of its path.
+    #[must_use]
+    pub fn locate(&self, diagnostic: Diagnostic) -> Diagnostic {
+        match (&diagnostic.span, &diagnostic.path) {
+            (None, Some(path)) => {
+                let span = self.get(path);
+                diagnostic.at(span)
+            }
+            _ => diagnostic,
+        }
     }
 }
