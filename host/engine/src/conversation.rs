@@ -32,6 +32,9 @@ pub struct Message {
     /// Whether the tool failed; tool messages only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// What the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant messages only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<Value>,
 }
 
 impl Message {
@@ -48,7 +51,7 @@ impl Message {
     }
 
     fn plain(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None, is_error: false }
+        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None, is_error: false, continuation: None }
     }
 }
 

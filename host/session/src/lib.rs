@@ -1,1 +1,9 @@
-//! Placeholder.
+//! Model conversations: what a model is told, which model is asked, and what it may call.
+//!
+//! Owns prompt assembly, skills, model providers (a scripted one among them) and host tools. It must not know workflows, runs,
+//! journals or plugins: the engine opens a session from what a step declares, then asks for single model rounds and single tool
+//! calls; plugins reach it only as injected tools.
+
+mod suggest;
+
+pub mod prompt;

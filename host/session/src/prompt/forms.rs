@@ -1,0 +1,154 @@
+//! The words of a prompt: how each component reads in lambda mode and in prose.
+
+use super::parts::{ContextFile, Entry, PromptContribution};
+use opcell_workflow::ir::PromptMode;
+use std::fmt::Write as _;
+
+const LAMBDA_PREAMBLE: &str = "\
+λ engage(opcell). notation ≡ lambda | symbols bind, prose explains
+λ identity(agent). worker ∈ step(workflow) | host(opcell) routes | reach ≡ tools ∪ skills ∪ workflows(listed)
+λ work. observe → decide → act → verify | repeat until done(step)
+λ guidelines. evidence > guess | small(change) > large(change) | unknown → say(unknown)
+  final(message) ≡ result(step)";
+
+const PROSE_PREAMBLE: &str = "\
+You are an agent that works on one step of a workflow. The Opcell host runs the workflow and decides where it goes next; \
+you can reach exactly the tools, skills and workflows listed here.
+
+Guidelines:
+- Look before you decide, and check what you did before you answer.
+- Prefer what you have seen to what you suppose, and say so where you do not know.
+- Prefer small changes to large ones.
+- Your last message is the step's result.";
+
+/// The opening of a prompt.
+pub(super) fn preamble(mode: PromptMode) -> String {
+    match mode {
+        PromptMode::Lambda => LAMBDA_PREAMBLE,
+        PromptMode::Prose => PROSE_PREAMBLE,
+    }
+    .to_owned()
+}
+
+/// What the model may call. Said even when it is nothing, so that a model does not invent tools.
+pub(super) fn tools(mode: PromptMode, tools: &[Entry]) -> String {
+    match mode {
+        PromptMode::Lambda if tools.is_empty() => "λ tools. ∅".to_owned(),
+        PromptMode::Lambda => lambda_list("λ tools.", tools),
+        PromptMode::Prose if tools.is_empty() => "Available tools:\n(none)".to_owned(),
+        PromptMode::Prose => prose_list("Available tools:", tools),
+    }
+}
+
+/// What the model may read up on.
+pub(super) fn skills(mode: PromptMode, skills: &[Entry]) -> String {
+    match mode {
+        PromptMode::Lambda => {
+            lambda_list("λ skills. match(task, description) → read(location) → follow | relative(path) ∈ skill", skills)
+        }
+        PromptMode::Prose => {
+            let mut text = "When a task matches a skill's description, read the skill with the read tool and follow it. \
+                            Paths inside a skill are relative to its folder.\n\n<available_skills>"
+                .to_owned();
+            for skill in skills {
+                let _ = write!(
+                    text,
+                    "\n  <skill>\n    <name>{}</name>\n    <description>{}</description>",
+                    escape(&skill.name),
+                    escape(&skill.description)
+                );
+                if let Some(location) = &skill.location {
+                    let _ = write!(text, "\n    <location>{}</location>", escape(location));
+                }
+                text.push_str("\n  </skill>");
+            }
+            text.push_str("\n</available_skills>");
+            text
+        }
+    }
+}
+
+/// Which extensions are there.
+pub(super) fn extensions(mode: PromptMode, extensions: &[Entry]) -> String {
+    match mode {
+        PromptMode::Lambda => lambda_list("λ extensions.", extensions),
+        PromptMode::Prose => prose_list("Extensions:", extensions),
+    }
+}
+
+/// What the model may delegate to.
+pub(super) fn workflows(mode: PromptMode, workflows: &[Entry]) -> String {
+    match mode {
+        PromptMode::Lambda => lambda_list("λ workflows. delegate(workflow, prompt) → result", workflows),
+        PromptMode::Prose => prose_list("Available workflows, called with the delegate tool:", workflows),
+    }
+}
+
+/// Files of the project, whole.
+pub(super) fn context_files(files: &[&ContextFile]) -> String {
+    let mut text = "# Project context".to_owned();
+    for file in files {
+        let _ = write!(text, "\n\n## {}\n\n{}", one_line(&file.path), file.text.trim_end());
+    }
+    text
+}
+
+/// What extensions add.
+pub(super) fn contributions(contributions: &[&PromptContribution]) -> String {
+    let mut text = "# Extension prompt contributions".to_owned();
+    for contribution in contributions {
+        let _ = write!(text, "\n\n{}", contribution.text.trim());
+    }
+    text
+}
+
+/// Facts about this session.
+pub(super) fn runtime_metadata(mode: PromptMode, facts: &[(String, String)]) -> String {
+    let facts = facts.iter().map(|(name, value)| (one_line(name), one_line(value)));
+    match mode {
+        PromptMode::Lambda => {
+            let facts: Vec<_> = facts.map(|(name, value)| format!("{} ≡ {value}", name.replace(' ', "-"))).collect();
+            format!("λ runtime. {}", facts.join(" | "))
+        }
+        PromptMode::Prose => facts.map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// The workflow's own text, word for word.
+pub(super) fn instructions(mode: PromptMode, layers: &[&str]) -> String {
+    let heading = match mode {
+        PromptMode::Lambda => "λ instructions(workflow).",
+        PromptMode::Prose => "# Workflow instructions",
+    };
+    format!("{heading}\n\n{}", layers.join("\n\n"))
+}
+
+fn lambda_list(heading: &str, entries: &[Entry]) -> String {
+    let mut text = heading.to_owned();
+    for entry in entries {
+        let form = entry.lambda.as_deref().unwrap_or(&entry.description);
+        let _ = write!(text, "\n  {} → {}", one_line(&entry.name), one_line(form));
+        if let Some(location) = &entry.location {
+            let _ = write!(text, " @ {}", one_line(location));
+        }
+    }
+    text
+}
+
+fn prose_list(heading: &str, entries: &[Entry]) -> String {
+    let mut text = heading.to_owned();
+    for entry in entries {
+        let _ = write!(text, "\n- {}: {}", one_line(&entry.name), one_line(&entry.description));
+    }
+    text
+}
+
+/// One line of plain text: a description written by a plugin's author must not be able to open a section of its own.
+fn one_line(text: &str) -> String {
+    let spaced: String = text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect();
+    spaced.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn escape(text: &str) -> String {
+    one_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

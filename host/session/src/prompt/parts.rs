@@ -1,0 +1,86 @@
+//! What a system prompt is made of, before it is text.
+
+use super::selection::ComponentSelection;
+use opcell_workflow::ir::PromptMode;
+
+/// A capability as a prompt names it: a tool, a skill, an extension or a workflow.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// The name by which a model uses it.
+    pub name: String,
+    /// What it does, in prose.
+    pub description: String,
+    /// What it does, in symbols; the description stands in where there is none.
+    pub lambda: Option<String>,
+    /// Where its text is read; skills only.
+    pub location: Option<String>,
+}
+
+impl Entry {
+    /// A named capability with a description.
+    #[must_use]
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { name: name.into(), description: description.into(), lambda: None, location: None }
+    }
+
+    /// Adds the symbolic form.
+    #[must_use]
+    pub fn with_lambda(mut self, lambda: Option<String>) -> Self {
+        self.lambda = lambda;
+        self
+    }
+
+    /// Adds where its text is read.
+    #[must_use]
+    pub fn at(mut self, location: impl Into<String>) -> Self {
+        self.location = Some(location.into());
+        self
+    }
+}
+
+/// A file whose text every session of a project sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextFile {
+    /// As it is shown.
+    pub path: String,
+    /// Its whole text.
+    pub text: String,
+}
+
+/// Text that an extension adds to every prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptContribution {
+    /// The extension's name.
+    pub extension: String,
+    /// Lower comes first; psi's default is 1000.
+    pub priority: i32,
+    /// What it adds.
+    pub text: String,
+}
+
+/// The structured state that a system prompt is built from. Capabilities are already narrowed to what the session may use.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PromptParts {
+    /// Which preamble and which forms.
+    pub mode: PromptMode,
+    /// What the model may call.
+    pub tools: Vec<Entry>,
+    /// What the model may read up on.
+    pub skills: Vec<Entry>,
+    /// Which extensions are there.
+    pub extensions: Vec<Entry>,
+    /// What the model may delegate to.
+    pub workflows: Vec<Entry>,
+    /// Root first.
+    pub context_files: Vec<ContextFile>,
+    /// Facts about this session, as name and value.
+    pub runtime_metadata: Vec<(String, String)>,
+    /// In any order; shown by priority, then extension.
+    pub contributions: Vec<PromptContribution>,
+    /// The workflow's own text, outermost layer first.
+    pub instructions: Vec<String>,
+    /// Takes the place of everything else.
+    pub replacement: Option<String>,
+    /// Which parts are shown; `None` is all of them.
+    pub selection: Option<ComponentSelection>,
+}
