@@ -51,7 +51,14 @@ impl Message {
     }
 
     fn plain(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None, is_error: false, continuation: None }
+        Self {
+            role,
+            content: content.into(),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            is_error: false,
+            continuation: None,
+        }
     }
 }
 

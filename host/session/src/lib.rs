@@ -4,6 +4,8 @@
 //! journals or plugins: the engine opens a session from what a step declares, then asks for single model rounds and single tool
 //! calls; plugins reach it only as injected tools.
 
+mod confined;
 mod suggest;
 
 pub mod prompt;
+pub mod skills;

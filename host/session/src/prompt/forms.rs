@@ -47,9 +47,10 @@ pub(super) fn skills(mode: PromptMode, skills: &[Entry]) -> String {
             lambda_list("λ skills. match(task, description) → read(location) → follow | relative(path) ∈ skill", skills)
         }
         PromptMode::Prose => {
-            let mut text = "When a task matches a skill's description, read the skill with the read tool and follow it. \
+            let mut text =
+                "When a task matches a skill's description, read the skill with the read tool and follow it. \
                             Paths inside a skill are relative to its folder.\n\n<available_skills>"
-                .to_owned();
+                    .to_owned();
             for skill in skills {
                 let _ = write!(
                     text,
@@ -145,7 +146,8 @@ fn prose_list(heading: &str, entries: &[Entry]) -> String {
 
 /// One line of plain text: a description written by a plugin's author must not be able to open a section of its own.
 fn one_line(text: &str) -> String {
-    let spaced: String = text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect();
+    let spaced: String =
+        text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect();
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -141,7 +141,8 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
         .filter(|contribution| selection.shows_name(Component::Contributions, &contribution.extension))
         .collect();
     contributions.sort_by(|a, b| (a.priority, &a.extension).cmp(&(b.priority, &b.extension)));
-    let layers: Vec<_> = parts.instructions.iter().map(|layer| layer.trim()).filter(|layer| !layer.is_empty()).collect();
+    let layers: Vec<_> =
+        parts.instructions.iter().map(|layer| layer.trim()).filter(|layer| !layer.is_empty()).collect();
 
     add(Component::Preamble, Some(forms::preamble(mode)));
     add(Component::Tools, Some(forms::tools(mode, &named(Component::Tools, &parts.tools))));

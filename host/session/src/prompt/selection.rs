@@ -38,7 +38,7 @@ pub enum SelectionError {
         got: String,
     },
     /// A key that means nothing.
-    #[error("`prompt-component-selection` has no key `{key}`{hint}; it has: {}", KEYS.join(", "))]
+    #[error("`prompt-component-selection` has no key `{key}`; it has: {}{hint}", KEYS.join(", "))]
     UnknownKey {
         /// The key.
         key: String,
@@ -46,7 +46,7 @@ pub enum SelectionError {
         hint: String,
     },
     /// A component that does not exist.
-    #[error("there is no prompt component `{name}`{hint}; there are: {}", Component::names().join(", "))]
+    #[error("there is no prompt component `{name}`; there are: {}{hint}", Component::names().join(", "))]
     UnknownComponent {
         /// The name.
         name: String,
@@ -112,10 +112,9 @@ impl ComponentSelection {
             Component::Extensions => self.extension_names.is_some(),
             Component::Workflows => self.workflow_names.is_some(),
             Component::Contributions => self.contribution_names.is_some(),
-            Component::Preamble
-            | Component::ContextFiles
-            | Component::RuntimeMetadata
-            | Component::Replacement => false,
+            Component::Preamble | Component::ContextFiles | Component::RuntimeMetadata | Component::Replacement => {
+                false
+            }
         };
         by_name || listed.contains(&component)
     }
@@ -156,7 +155,10 @@ fn components(key: &str, value: &Value) -> Result<BTreeSet<Component>, Selection
 
 fn names(key: &str, value: &Value) -> Result<BTreeSet<String>, SelectionError> {
     let items = value.as_array().ok_or_else(|| shape(key, "a list of names", value))?;
-    items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(|| shape(key, "a list of names", value))).collect()
+    items
+        .iter()
+        .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| shape(key, "a list of names", value)))
+        .collect()
 }
 
 fn shape(key: &str, expected: &'static str, got: &Value) -> SelectionError {

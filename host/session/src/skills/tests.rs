@@ -1,0 +1,158 @@
+use super::*;
+use opcell_workflow::diagnostic::Severity;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn skill(description: &str) -> String {
+    format!("---\ndescription: {description}\n---\n\nThe body of {description}\n")
+}
+
+fn discover(root: &TempDir) -> SkillLibrary {
+    SkillLibrary::discover(&[SkillFolder::required(root.path())])
+}
+
+fn codes(library: &SkillLibrary) -> Vec<(Severity, &'static str)> {
+    library.findings().iter().map(|finding| (finding.severity, finding.code)).collect()
+}
+
+#[test]
+fn skills_are_md_files_at_the_top_and_skill_md_files_below() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "lone.md", &skill("Lone."));
+    write(root.path(), "deep/er/SKILL.md", &skill("Deep."));
+    write(root.path(), "deep/notes.md", &skill("Not a skill."));
+    write(root.path(), ".hidden/SKILL.md", &skill("Hidden."));
+    write(root.path(), "node_modules/x/SKILL.md", &skill("A package."));
+    let library = discover(&root);
+    assert_eq!(library.skills().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["er", "lone"]);
+    assert_eq!(codes(&library), []);
+    assert_eq!(library.find("er").unwrap().location(), "skill:er/SKILL.md");
+    assert_eq!(library.find("lone").unwrap().location(), "skill:lone/lone.md");
+}
+
+#[test]
+fn the_front_matter_describes_and_the_body_is_read_when_asked() {
+    let root = TempDir::new().unwrap();
+    let head = "---\nname: brew\ndescription: >-\n  Makes\n  tea.\nlambda: leaves → tea\nlicense: MIT\nallowed-tools: read bash\n\
+                advertise: FALSE\ndisable-model-invocation: true\nmetadata:\n  version: 3\n---\nBoil water.\n";
+    write(root.path(), "brew/SKILL.md", head);
+    let library = discover(&root);
+    assert_eq!(codes(&library), []);
+    let skill = library.find("brew").unwrap();
+    assert_eq!((skill.description.as_str(), skill.lambda.as_deref()), ("Makes tea.", Some("leaves → tea")));
+    assert_eq!(skill.allowed_tools, ["read", "bash"]);
+    assert!(!skill.advertise && skill.disable_model_invocation && !skill.is_offered());
+    assert_eq!(library.read("brew").unwrap(), "Boil water.\n");
+    write(root.path(), "brew/SKILL.md", &head.replace("Boil", "Warm"));
+    assert_eq!(library.read("brew").unwrap(), "Warm water.\n", "the body is not kept in memory");
+}
+
+#[test]
+fn front_matter_that_is_not_yaml_is_read_line_by_line_and_said() {
+    let root = TempDir::new().unwrap();
+    write(
+        root.path(),
+        "odd/SKILL.md",
+        "---\ndescription: \"Use when: never: ever\nlambda: λ(x). a: b\ntags:\n- one\n---\nBody",
+    );
+    let library = discover(&root);
+    let skill = library.find("odd").unwrap();
+    assert_eq!(skill.description, "\"Use when: never: ever");
+    assert_eq!(skill.lambda.as_deref(), Some("λ(x). a: b"));
+    let messages: Vec<_> = library.findings().iter().map(|finding| finding.message.as_str()).collect();
+    assert!(messages.iter().any(|message| message.contains("not YAML")), "{messages:?}");
+    assert!(messages.iter().any(|message| message.contains("unknown front matter key `tags`")), "{messages:?}");
+}
+
+#[test]
+fn only_a_missing_description_keeps_a_skill_out() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "mute/SKILL.md", "---\nname: mute\n---\nBody");
+    write(root.path(), "bare/SKILL.md", "No front matter at all.");
+    write(root.path(), "Loud--Name/SKILL.md", &skill(&"x".repeat(1025)));
+    write(root.path(), "folder/SKILL.md", "---\nname: other\ndescription: Named otherwise.\ndescripton: typo\n---\n");
+    let library = discover(&root);
+    assert_eq!(library.skills().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["Loud--Name", "other"]);
+    assert_eq!(
+        codes(&library),
+        [
+            (Severity::Warning, "skill-name"),
+            (Severity::Warning, "skill-description"),
+            (Severity::Error, "missing-description"),
+            (Severity::Warning, "skill-front-matter"),
+            (Severity::Warning, "skill-name"),
+            (Severity::Error, "missing-description"),
+        ]
+    );
+    assert!(library.findings().iter().any(|finding| finding.message.contains("did you mean `description`")));
+}
+
+#[test]
+fn the_first_folder_wins_and_the_shadowed_skill_is_reported() {
+    let (project, home) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    write(project.path(), "tidy/SKILL.md", &skill("Project."));
+    write(home.path(), "tidy/SKILL.md", &skill("Home."));
+    write(home.path(), "a/tidy/SKILL.md", &skill("Home too."));
+    let library = SkillLibrary::discover(&[SkillFolder::required(project.path()), SkillFolder::optional(home.path())]);
+    assert_eq!(library.find("tidy").unwrap().description, "Project.");
+    let collisions: Vec<_> = library.findings().iter().filter(|finding| finding.code == "collision").collect();
+    assert_eq!(collisions.len(), 2);
+    let winner = project.path().display().to_string();
+    assert!(
+        collisions.iter().all(|c| c.path.starts_with(home.path()) && c.message.contains(&winner)),
+        "{collisions:?}"
+    );
+}
+
+#[test]
+fn a_missing_folder_is_an_error_only_when_the_operator_named_it() {
+    let library = SkillLibrary::discover(&[SkillFolder::optional("/nowhere/a"), SkillFolder::required("/nowhere/b")]);
+    assert_eq!(codes(&library), [(Severity::Error, "skills-folder")]);
+}
+
+#[test]
+fn a_missing_skill_is_an_error_that_lists_what_there_is() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "tidy/SKILL.md", &skill("Tidies."));
+    let error = discover(&root).read("tidi").unwrap_err();
+    assert_eq!(error.to_string(), "there is no skill `tidi`; there are: tidy; did you mean `tidy`?");
+}
+
+#[test]
+fn resources_are_files_of_the_skill_and_nothing_else() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "secret.txt", "outside");
+    write(root.path(), "kit/SKILL.md", &skill("Kit."));
+    write(root.path(), "kit/scripts/run.sh", "echo");
+    write(root.path(), "kit/.cache/x", "hidden");
+    std::os::unix::fs::symlink("../secret.txt", root.path().join("kit/link.txt")).unwrap();
+    write(root.path(), "lone.md", &skill("Lone."));
+    let library = discover(&root);
+    assert_eq!(library.resources("kit").unwrap(), ["scripts/run.sh"]);
+    assert_eq!(library.read_resource("kit", "scripts/run.sh").unwrap(), b"echo");
+    for escape in ["../secret.txt", "link.txt", "/etc/passwd", "scripts/../../secret.txt", "", "a\0b", "scripts"] {
+        let error = library.read_resource("kit", escape).unwrap_err();
+        assert!(matches!(error, SkillError::File { .. }), "{escape}: {error}");
+        assert!(!error.to_string().contains(&root.path().display().to_string()), "{error}");
+    }
+    assert!(library.read_resource("lone", "secret.txt").is_err(), "a lone file owns no folder");
+    assert!(library.read_resource("lone", "lone.md").is_ok());
+}
+
+#[test]
+fn a_skill_file_that_links_out_of_its_folder_is_not_read() {
+    let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    write(outside.path(), "SKILL.md", &skill("Stolen."));
+    fs::create_dir(root.path().join("thief")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("SKILL.md"), root.path().join("thief/SKILL.md")).unwrap();
+    let library = discover(&root);
+    assert_eq!(library.skills().count(), 0);
+    assert_eq!(codes(&library), [(Severity::Warning, "skills-link")]);
+}
