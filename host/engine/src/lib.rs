@@ -6,4 +6,8 @@
 //! Must not know: WebAssembly, providers, SQL, files, the command line. It reaches the world through [`ports`].
 
 pub mod conversation;
+pub mod event;
+pub mod outcome;
 pub mod ports;
+pub mod program;
+mod wire;

@@ -2,11 +2,14 @@
 //!
 //! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key says so.
 
-use crate::conversation::{Message, ToolCallRequest, ToolSpec, Usage};
+use crate::{
+    conversation::{Message, ToolCallRequest, ToolSpec, Usage},
+    event::Timestamp,
+};
 use async_trait::async_trait;
 use opcell_workflow::{Value, WorkflowIr, ir, names::Outcome};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// What happens when the same effect is performed twice.
@@ -60,6 +63,11 @@ pub struct Call {
 #[serde(rename_all = "kebab-case")]
 pub struct Success {
     /// Machine-readable.
+    #[serde(
+        with = "crate::wire",
+        default = "crate::wire::undefined",
+        skip_serializing_if = "crate::wire::is_undefined"
+    )]
     pub data: Value,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,6 +229,39 @@ pub trait Sessions: Send + Sync {
 
     /// Calls one tool; a failure is told to the model.
     async fn call_tool(&self, call: ToolCall) -> Reply<Value>;
+}
+
+/// Time. Everything that a run waits for goes through here, so that a test can let hours pass at once.
+#[async_trait]
+pub trait Timer: Send + Sync {
+    /// The time that stamps events.
+    fn now(&self) -> Timestamp;
+
+    /// Waits for a delay that the workflow asks for, in milliseconds; fractions count.
+    async fn sleep(&self, ms: f64);
+
+    /// Ends when something in flight has had `ms` milliseconds. Unlike [`Timer::sleep`] nobody asked for this time to pass.
+    async fn deadline(&self, ms: f64);
+}
+
+/// The computer's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemTimer;
+
+#[async_trait]
+impl Timer for SystemTimer {
+    fn now(&self) -> Timestamp {
+        Timestamp(jiff::Timestamp::now().as_microsecond())
+    }
+
+    async fn sleep(&self, ms: f64) {
+        // Longer than the clock can count is for ever, not at once.
+        tokio::time::sleep(Duration::try_from_secs_f64(ms.max(0.0) / 1000.0).unwrap_or(Duration::MAX)).await;
+    }
+
+    async fn deadline(&self, ms: f64) {
+        self.sleep(ms).await;
+    }
 }
 
 /// The workflows that delegates can call.

@@ -1,1 +1,15 @@
-//! Placeholder.
+//! Append-only run journals: the trait, a store in memory and an embedded one.
+//!
+//! Owns: records in order, who may write them (one owner per run, fenced), durability, damage found and cut, retention, and a
+//! letter box for runs that another process drives.
+//!
+//! Must not know: what a record means. A record's payload is JSON text that the engine wrote; the journal keeps it, in order,
+//! and gives it back unchanged.
+
+mod memory;
+mod record;
+mod store;
+
+pub use memory::MemoryJournal;
+pub use record::{Fence, Letter, Record, RunEntry, RunId, RunState};
+pub use store::{Append, Damage, Journal, JournalError, OpenedRun, Retention};

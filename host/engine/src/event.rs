@@ -1,0 +1,562 @@
+//! What happens in a run, as the journal keeps it.
+//!
+//! One schema, [`SCHEMA_VERSION`]; an event is written as `{"kind": {fields}}`. The state of a run is the fold of its events
+//! ([`crate::state::State::apply`]) and nothing else: a clock is read only to stamp an event.
+
+use crate::{
+    conversation::Message,
+    outcome::{LimitKind, RunEnd},
+    ports::{Failure, ModelReply, OpenedSession, Reply, Success, Verdict},
+    program::Program,
+    wire,
+};
+use indexmap::IndexMap;
+use opcell_workflow::{
+    Value,
+    ir::{RunLimits, Session},
+    names::Outcome,
+};
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
+
+/// The version of the event schema that this code writes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A moment: microseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn ms_since(self, earlier: Self) -> f64 {
+        self.0.saturating_sub(earlier.0).max(0) as f64 / 1000.0
+    }
+
+    /// The moment `ms` milliseconds later.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn plus_ms(self, ms: f64) -> Self {
+        Self(self.0.saturating_add((ms * 1000.0) as i64))
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id! {
+    /// One running workflow of a run: the run's own is 0, each delegate opens another.
+    InstanceId(u32)
+}
+id! {
+    /// One place of control: a line of steps, an entry into a step, or one element of a step with `each`. Never reused in a run.
+    FrameId(u64)
+}
+id! {
+    /// One effect. Never reused in a run.
+    EffectId(u64)
+}
+
+/// An event, when it happened and where it stands in its run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// From 1, without gaps.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Event {
+    /// The first event of every run.
+    RunStarted(Box<RunStarted>),
+    /// A workflow that a delegate step names was found, or was not; the run keeps this definition from now on.
+    DefinitionPinned {
+        /// Its name.
+        name: Arc<str>,
+        /// The definition; absent: there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<Arc<Program>>,
+    },
+    /// A step was entered.
+    StepEntered {
+        /// The new frame.
+        frame: FrameId,
+        /// The line that entered it.
+        parent: FrameId,
+        /// Position in the workflow.
+        step: u32,
+        /// The step's name.
+        name: Arc<str>,
+        /// How often it has been entered, from 1.
+        visit: u32,
+    },
+    /// A guard was false; the step's outputs are null.
+    StepSkipped {
+        /// The line that passes it by.
+        parent: FrameId,
+        /// Position in the workflow.
+        step: u32,
+        /// The step's name.
+        name: Arc<str>,
+    },
+    /// The inputs of a step that performs no effect of its own with them (and, under `each`, as seen without an element).
+    StepPrepared {
+        /// The step.
+        frame: FrameId,
+        /// By name.
+        #[serde(with = "wire")]
+        inputs: Value,
+    },
+    /// What `each` goes over.
+    EachStarted {
+        /// The step.
+        frame: FrameId,
+        /// An array.
+        #[serde(with = "wire")]
+        items: Value,
+    },
+    /// An element's turn began.
+    ElementEntered {
+        /// The new frame.
+        frame: FrameId,
+        /// The step's.
+        parent: FrameId,
+        /// Position in the array.
+        index: u32,
+    },
+    /// An element's turn ended; its siblings go on whatever the result.
+    ElementFinished {
+        /// The element's.
+        frame: FrameId,
+        /// Its output, or why there is none.
+        result: Settled,
+    },
+    /// A group of steps (a branch's choice, one of a parallel step's branches) began.
+    GroupEntered {
+        /// The new frame.
+        frame: FrameId,
+        /// The step's.
+        parent: FrameId,
+        /// A branch: 0 `then`, 1 `else`. A parallel step: position among its branches.
+        group: u32,
+    },
+    /// A group of steps ended.
+    GroupFinished {
+        /// The group's.
+        frame: FrameId,
+        /// What it ended with.
+        result: Settled,
+        /// The whole run ends with it: a step inside failed or was an exit.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        halted: bool,
+    },
+    /// An effect is wanted. It may have begun as soon as this is durable.
+    Requested {
+        /// The effect.
+        effect: EffectId,
+        /// On whose behalf.
+        frame: FrameId,
+        /// What is wanted.
+        request: Request,
+    },
+    /// An effect ended.
+    Replied {
+        /// The effect.
+        effect: EffectId,
+        /// How it ended.
+        reply: EffectReply,
+    },
+    /// An attempt failed and another one follows.
+    Retrying {
+        /// The step or the element.
+        frame: FrameId,
+        /// Why.
+        failure: Failure,
+        /// Milliseconds to wait first.
+        delay_ms: f64,
+    },
+    /// A turn of a session (or of an LLM judge) began.
+    TurnStarted {
+        /// The step, or the step that is judged.
+        frame: FrameId,
+        /// Its prompt group, if it has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+        /// What is added to the conversation; the last one is what is asked.
+        messages: Vec<Message>,
+    },
+    /// The engine answered in a conversation itself: a refused or an engine's own tool call, feedback on an answer.
+    Interjected {
+        /// The step, or the step that is judged.
+        frame: FrameId,
+        /// What is added to the conversation.
+        message: Message,
+        /// Whether the answer before it counts as a failed attempt of the turn.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        retry: bool,
+    },
+    /// A turn ended.
+    TurnFinished {
+        /// The step, or the step that is judged.
+        frame: FrameId,
+        /// The model's last words.
+        text: Arc<str>,
+        /// The structured output, if the turn asked for one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        structured: Option<Value>,
+    },
+    /// A delegated workflow began.
+    InstanceStarted {
+        /// The new one.
+        instance: InstanceId,
+        /// Its main line.
+        frame: FrameId,
+        /// The step or element that delegates.
+        parent: FrameId,
+        /// Its name; the definition is the pinned one.
+        workflow: Arc<str>,
+        /// Its `workflow-input`.
+        #[serde(with = "wire")]
+        input: Value,
+        /// Its `workflow-original`.
+        #[serde(with = "wire")]
+        original: Value,
+    },
+    /// A delegated workflow ended.
+    InstanceFinished {
+        /// Which.
+        instance: InstanceId,
+        /// How.
+        end: RunEnd,
+    },
+    /// A step ended.
+    StepFinished {
+        /// Its frame.
+        frame: FrameId,
+        /// How.
+        result: Box<StepResult>,
+    },
+    /// A judge decided.
+    Judged {
+        /// The step.
+        frame: FrameId,
+        /// The decision, or why there is none.
+        verdict: Result<Verdict, Failure>,
+    },
+    /// A decision was turned into a way to go.
+    Routed {
+        /// The step.
+        frame: FrameId,
+        /// The decision; absent: a step without a judge.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
+        /// Where the run goes.
+        to: Destination,
+        /// Why not where the route says: `max-iterations` or `max-visits`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        redirected: Option<Arc<str>>,
+    },
+    /// A model or a host raised an event of the state; the last one before the round ends counts.
+    EventRaised {
+        /// The step.
+        frame: FrameId,
+        /// Its name.
+        event: Arc<str>,
+        /// What the destination should know.
+        context: Arc<str>,
+        /// Further arguments, as they came.
+        #[serde(default, with = "wire", skip_serializing_if = "Value::is_nullish")]
+        extras: Value,
+    },
+    /// A named value was set.
+    ArtifactSet {
+        /// The step that set it.
+        frame: FrameId,
+        /// Its name.
+        name: Arc<str>,
+        /// Its whole new value.
+        #[serde(with = "wire")]
+        value: Value,
+    },
+    /// A signal came. It is kept until a step waits for it.
+    SignalReceived(Signal),
+    /// A step took a signal.
+    SignalTaken {
+        /// The step.
+        frame: FrameId,
+        /// Which signal.
+        signal: u64,
+    },
+    /// A step waited for a signal too long.
+    WaitExpired {
+        /// The step.
+        frame: FrameId,
+    },
+    /// An effect may have happened before a crash, and must not happen twice: somebody has to say.
+    InDoubt {
+        /// Which.
+        effect: EffectId,
+    },
+    /// Somebody said.
+    Answered {
+        /// Which effect.
+        effect: EffectId,
+        /// What.
+        answer: Answer,
+        /// Who, as the host knows them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// An effect was stopped, or did not end in time after the run was cancelled.
+    Abandoned {
+        /// Which.
+        effect: EffectId,
+    },
+    /// A limit does not allow what comes next.
+    LimitReached {
+        /// Which.
+        limit: LimitKind,
+        /// How much was used.
+        used: f64,
+        /// How much is allowed.
+        max: f64,
+    },
+    /// Somebody wants the run to stop. No effect begins after this.
+    CancelRequested {
+        /// Why.
+        reason: Arc<str>,
+        /// Who, as the host knows them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// Nothing but time passed; a wall time limit may have.
+    Ticked,
+    /// The last event of every run.
+    RunFinished(Box<RunEnd>),
+}
+
+/// How a run began: everything that must not change while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunStarted {
+    /// The run.
+    pub run: Arc<str>,
+    /// The definition.
+    pub program: Arc<Program>,
+    /// What the run was given.
+    #[serde(with = "wire")]
+    pub input: Value,
+    /// The request that started it all.
+    #[serde(with = "wire")]
+    pub original: Value,
+    /// Declared inputs: given values and defaults.
+    #[serde(with = "wire")]
+    pub inputs: Value,
+    /// The workflow's limits, narrowed by the host's.
+    #[serde(default)]
+    pub limits: RunLimits,
+    /// How deep delegates may nest.
+    pub max_depth: u32,
+    /// Entries into steps after which a workflow that has no limit of its own is stopped.
+    pub visit_bound: u64,
+    /// Digests of whatever the run depends on, such as plugins; compared when it is resumed.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub pins: IndexMap<Arc<str>, Arc<str>>,
+    /// Session settings that every session of the run inherits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+/// Something wanted. What is not said here follows from the state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Request {
+    /// The step's operation.
+    Invoke {
+        /// An object.
+        #[serde(with = "wire")]
+        arguments: Value,
+    },
+    /// The step's invoke judge.
+    Judge {
+        /// An object.
+        #[serde(with = "wire")]
+        arguments: Value,
+    },
+    /// The step's session, or its LLM judge's.
+    Open {
+        /// What fills the system prompt's `{{name}}` tokens.
+        #[serde(default, with = "wire", skip_serializing_if = "Value::is_nullish")]
+        variables: Value,
+    },
+    /// One answer of the session's model.
+    Round {
+        /// Position among the session's models.
+        model: u32,
+    },
+    /// One tool call that the model asked for.
+    Tool {
+        /// The model's name for the call.
+        call: Arc<str>,
+    },
+    /// A pause between attempts or elements.
+    Sleep {
+        /// How long, in milliseconds; fractions count.
+        ms: f64,
+    },
+    /// A workflow by name.
+    Find {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// A timer that runs while a step waits for a signal.
+    Timeout {
+        /// How long, in milliseconds.
+        ms: f64,
+    },
+}
+
+/// How an effect ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EffectReply {
+    /// Of [`Request::Invoke`].
+    Invoke(Reply<Success>),
+    /// Of [`Request::Judge`].
+    Judge(Reply<Verdict>),
+    /// Of [`Request::Open`].
+    Open(Result<Arc<OpenedSession>, Failure>),
+    /// Of [`Request::Round`].
+    Round(Result<Box<ModelReply>, Failure>),
+    /// Of [`Request::Tool`].
+    Tool(Reply<Value>),
+    /// Of [`Request::Sleep`] and [`Request::Timeout`].
+    Slept,
+}
+
+/// A value, or why there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Settled {
+    /// It went well.
+    Ok(#[serde(with = "wire")] Value),
+    /// It did not.
+    Failed(Failure),
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StepResult {
+    /// The step's output: under the sequential lifecycle what `$steps.NAME.output` gives, else its outputs by name.
+    #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
+    pub output: Value,
+    /// The whole result envelope, where it is more than `output`.
+    #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
+    pub envelope: Value,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The failure happened before the step's own work and takes the records of its group with it (WorkflowSkill 0.5.0).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub discards_group: bool,
+}
+
+/// Where the run goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Destination {
+    /// A step, by position.
+    Step(u32),
+    /// The end of the workflow.
+    Done,
+}
+
+/// Something from outside, by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Signal {
+    /// Position among the run's signals, from 1.
+    pub id: u64,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it says.
+    #[serde(with = "wire")]
+    pub data: Value,
+    /// Who sent it, as the host knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
+}
+
+/// What to do with an effect in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Do it (again).
+    Retry,
+    /// Take it as done; its result is null.
+    Skip,
+    /// Take it as failed.
+    Fail,
+}
+
+impl Event {
+    /// The kind, as the journal's records name it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::RunStarted(_) => "run-started",
+            Self::DefinitionPinned { .. } => "definition-pinned",
+            Self::StepEntered { .. } => "step-entered",
+            Self::StepSkipped { .. } => "step-skipped",
+            Self::StepPrepared { .. } => "step-prepared",
+            Self::EachStarted { .. } => "each-started",
+            Self::ElementEntered { .. } => "element-entered",
+            Self::ElementFinished { .. } => "element-finished",
+            Self::GroupEntered { .. } => "group-entered",
+            Self::GroupFinished { .. } => "group-finished",
+            Self::Requested { .. } => "requested",
+            Self::Replied { .. } => "replied",
+            Self::Retrying { .. } => "retrying",
+            Self::TurnStarted { .. } => "turn-started",
+            Self::Interjected { .. } => "interjected",
+            Self::TurnFinished { .. } => "turn-finished",
+            Self::InstanceStarted { .. } => "instance-started",
+            Self::InstanceFinished { .. } => "instance-finished",
+            Self::StepFinished { .. } => "step-finished",
+            Self::Judged { .. } => "judged",
+            Self::Routed { .. } => "routed",
+            Self::EventRaised { .. } => "event-raised",
+            Self::ArtifactSet { .. } => "artifact-set",
+            Self::SignalReceived(_) => "signal-received",
+            Self::SignalTaken { .. } => "signal-taken",
+            Self::WaitExpired { .. } => "wait-expired",
+            Self::InDoubt { .. } => "in-doubt",
+            Self::Answered { .. } => "answered",
+            Self::Abandoned { .. } => "abandoned",
+            Self::LimitReached { .. } => "limit-reached",
+            Self::CancelRequested { .. } => "cancel-requested",
+            Self::Ticked => "ticked",
+            Self::RunFinished(_) => "run-finished",
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How runs stand and how they end.
+
+use crate::wire;
+use opcell_workflow::Value;
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Made, and nothing has happened yet.
+    #[default]
+    Pending,
+    /// Something is in flight or about to be.
+    Running,
+    /// It waits for a signal or an answer, and for nothing else.
+    Suspended,
+    /// It reached its end.
+    Completed,
+    /// It ended without reaching it.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl Status {
+    /// As written everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Suspended => "suspended",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether nothing can follow.
+    #[must_use]
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How a workflow ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunEnd {
+    /// `completed`, `failed` or `cancelled`.
+    pub status: Status,
+    /// Stable and machine-readable, kebab-case; always there unless the run completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Arc<str>>,
+    /// One sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The step at which it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Arc<str>>,
+    /// The yielded value of the step that reached the end; under the sequential lifecycle, the workflow's outputs.
+    #[serde(with = "wire")]
+    pub result: Value,
+    /// Whether `result` is a text for people rather than data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_text: bool,
+    /// What the terminal contract found in the text: `handoff`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Value>,
+    /// Structured details of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// The receipt of the last cell of the step at which the run ended, if one ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Value>,
+    /// The run was given up while it resolved a guard, an input or an output: nothing it did counts (sequential lifecycle).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aborted: bool,
+}
+
+/// What a run can run out of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitKind {
+    /// Entries into steps.
+    TotalVisits,
+    /// Tool calls by models.
+    ToolCalls,
+    /// Seconds since the run started.
+    WallTimeSeconds,
+    /// Model tokens, in and out.
+    Tokens,
+    /// US dollars.
+    Cost,
+    /// Host calls by cells.
+    HostCalls,
+    /// Entries into steps of a workflow that has no limit of its own.
+    VisitBound,
+}
+
+impl LimitKind {
+    /// As written everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TotalVisits => "total-visits",
+            Self::ToolCalls => "tool-calls",
+            Self::WallTimeSeconds => "wall-time-seconds",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::HostCalls => "host-calls",
+            Self::VisitBound => "visit-bound",
+        }
+    }
+}
+
+/// What a run has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Used {
+    /// Entries into steps.
+    pub visits: u64,
+    /// Tool calls by models.
+    pub tool_calls: u64,
+    /// Model rounds.
+    pub rounds: u64,
+    /// Model tokens, in and out.
+    pub tokens: u64,
+    /// US dollars.
+    pub cost: f64,
+    /// Cells that ran.
+    pub cells: u64,
+    /// Host calls by cells, as their receipts say (`host-calls`).
+    pub host_calls: u64,
+}
+
+/// What is left when a run has ended, or has nothing to do until somebody acts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunOutcome {
+    /// The run.
+    pub run: Arc<str>,
+    /// How it stands: ended, or `suspended`.
+    pub status: Status,
+    /// See [`RunEnd::reason`].
+    pub reason: Option<Arc<str>>,
+    /// See [`RunEnd::message`].
+    pub message: Option<String>,
+    /// See [`RunEnd::step`].
+    pub step: Option<Arc<str>>,
+    /// See [`RunEnd::result`].
+    pub result: Value,
+    /// See [`RunEnd::is_text`].
+    pub is_text: bool,
+    /// See [`RunEnd::handoff`].
+    pub handoff: Option<Value>,
+    /// See [`RunEnd::details`].
+    pub details: Option<Value>,
+    /// See [`RunEnd::receipt`].
+    pub receipt: Option<Value>,
+    /// See [`RunEnd::aborted`].
+    pub aborted: bool,
+    /// Named values, as they were last set.
+    pub artifacts: Value,
+    /// What the run used.
+    pub used: Used,
+    /// What it waits for, when it is suspended.
+    pub questions: Vec<Question>,
+}
+
+/// What a suspended run waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: Arc<str>,
+        /// The step that waits.
+        step: Arc<str>,
+        /// What is asked.
+        question: Option<String>,
+        /// Whether the answer is an approval.
+        approval: bool,
+    },
+    /// Whether an effect, which may have happened before a crash, shall be repeated, skipped or taken as failed.
+    Doubt {
+        /// The effect.
+        effect: crate::event::EffectId,
+        /// The step.
+        step: Arc<str>,
+        /// What it is, in words.
+        what: String,
+    },
+}

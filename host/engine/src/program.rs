@@ -1,0 +1,155 @@
+//! A workflow made ready to run: every name looked up once.
+
+use opcell_workflow::{
+    WorkflowIr,
+    ir::{Form, Lifecycle, Step},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{collections::HashMap, sync::Arc};
+
+/// A workflow that an engine can run. Cheap to share; written and read as its [`WorkflowIr`].
+#[derive(Debug, PartialEq)]
+pub struct Program {
+    ir: Arc<WorkflowIr>,
+    index: HashMap<Arc<str>, u32>,
+    /// Steps that the main line runs, in authored order.
+    main: Arc<[u32]>,
+    /// A step's place in `main`.
+    place: Vec<Option<u32>>,
+    /// Per step: the groups it chooses from or runs at once.
+    groups: Vec<Vec<Arc<[u32]>>>,
+    entry: u32,
+}
+
+/// Why a workflow cannot run at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramError {
+    /// There is nothing to run.
+    #[error("workflow `{workflow}` has no step that its main line runs")]
+    NoSteps {
+        /// The workflow.
+        workflow: Arc<str>,
+    },
+    /// A name that stands for no step.
+    #[error("workflow `{workflow}`: {user} names step `{name}`, which does not exist")]
+    UnknownStep {
+        /// The workflow.
+        workflow: Arc<str>,
+        /// Where the name stands.
+        user: String,
+        /// The name.
+        name: Arc<str>,
+    },
+}
+
+impl Program {
+    /// Looks every name up.
+    ///
+    /// # Errors
+    /// When there are no steps, or the entry or a group names a step that does not exist. (A route that leads to an unknown step
+    /// is an error of the run that takes it, as in psi; the static checks find it before.)
+    pub fn new(ir: Arc<WorkflowIr>) -> Result<Arc<Self>, ProgramError> {
+        let index: HashMap<Arc<str>, u32> = (0u32..).zip(&ir.steps).map(|(i, step)| (step.name.clone(), i)).collect();
+        let main: Arc<[u32]> = (0u32..).zip(&ir.steps).filter(|(_, step)| !step.grouped).map(|(i, _)| i).collect();
+        let mut place = vec![None; ir.steps.len()];
+        for (at, step) in (0u32..).zip(main.iter()) {
+            if let Some(slot) = place.get_mut(*step as usize) {
+                *slot = Some(at);
+            }
+        }
+        let unknown = |user: String, name: &Arc<str>| ProgramError::UnknownStep {
+            workflow: ir.name.clone(),
+            user,
+            name: name.clone(),
+        };
+        let group = |step: &Step, names: &[Arc<str>]| -> Result<Arc<[u32]>, ProgramError> {
+            names
+                .iter()
+                .map(|n| index.get(n).copied().ok_or_else(|| unknown(format!("step `{}`", step.name), n)))
+                .collect()
+        };
+        let groups = ir
+            .steps
+            .iter()
+            .map(|step| match &step.form {
+                Form::Branch { branch } => Ok(vec![group(step, &branch.then)?, group(step, &branch.otherwise)?]),
+                Form::Parallel { parallel } => parallel.branches.iter().map(|names| group(step, names)).collect(),
+                _ => Ok(Vec::new()),
+            })
+            .collect::<Result<_, _>>()?;
+        let entry = match &ir.entry {
+            Some(name) => *index.get(name).ok_or_else(|| unknown("the entry".to_owned(), name))?,
+            None => *main.first().ok_or_else(|| ProgramError::NoSteps { workflow: ir.name.clone() })?,
+        };
+        Ok(Arc::new(Self { ir, index, main, place, groups, entry }))
+    }
+
+    /// The workflow.
+    #[must_use]
+    pub fn ir(&self) -> &Arc<WorkflowIr> {
+        &self.ir
+    }
+
+    /// The workflow's name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.ir.name
+    }
+
+    /// A step's position.
+    #[must_use]
+    pub fn index(&self, name: &str) -> Option<u32> {
+        self.index.get(name).copied()
+    }
+
+    /// A step by position.
+    #[must_use]
+    pub fn step(&self, index: u32) -> Option<&Step> {
+        self.ir.steps.get(index as usize)
+    }
+
+    /// The main line, in authored order.
+    #[must_use]
+    pub fn main(&self) -> &Arc<[u32]> {
+        &self.main
+    }
+
+    /// A step's place in the main line.
+    #[must_use]
+    pub fn place(&self, step: u32) -> Option<u32> {
+        self.place.get(step as usize).copied().flatten()
+    }
+
+    /// The groups of a branch (`then`, `else`) or of a parallel step.
+    #[must_use]
+    pub fn groups(&self, step: u32) -> &[Arc<[u32]>] {
+        self.groups.get(step as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where a run starts.
+    #[must_use]
+    pub fn entry(&self) -> u32 {
+        self.entry
+    }
+
+    /// Whether the steps run in declaration order rather than as judges route.
+    #[must_use]
+    pub fn is_sequential(&self) -> bool {
+        self.ir.dialect.lifecycle == Lifecycle::Sequential
+    }
+}
+
+impl Serialize for Program {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.ir.serialize(serializer)
+    }
+}
+
+/// Only a journal writes programs, and only after [`Program::new`] took them.
+impl<'de> Deserialize<'de> for Program {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let ir = WorkflowIr::deserialize(deserializer)?;
+        let program = Self::new(Arc::new(ir)).map_err(serde::de::Error::custom)?;
+        Arc::try_unwrap(program).map_err(|_| serde::de::Error::custom("a new program has one owner"))
+    }
+}

@@ -1,0 +1,162 @@
+//! Values in events, exactly: JSON alone would turn `undefined` into `null` and lose numbers that are not finite, and a resumed
+//! run would then differ from one that never stopped.
+//!
+//! `{"$undefined": true}`, `{"$number": "NaN" | "Infinity" | "-Infinity"}`; an object that looks like one of these (or like this)
+//! is written as `{"$object": {…}}`.
+
+use opcell_workflow::{
+    Value,
+    value::{Map, Number},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error, ser::SerializeMap};
+use std::sync::Arc;
+
+const UNDEFINED: &str = "$undefined";
+const NUMBER: &str = "$number";
+const OBJECT: &str = "$object";
+
+/// A value to leave out of an event.
+#[must_use]
+pub fn undefined() -> Value {
+    Value::Undefined
+}
+
+/// Whether a value is left out of an event.
+#[must_use]
+pub fn is_undefined(value: &Value) -> bool {
+    matches!(value, Value::Undefined)
+}
+
+/// Writes a value exactly.
+///
+/// # Errors
+/// The serializer's.
+pub fn serialize<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    Exact(value).serialize(serializer)
+}
+
+/// Reads a value that [`serialize`] wrote.
+///
+/// # Errors
+/// The deserializer's, or a tag of the wrong shape.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Value::deserialize(deserializer).and_then(|value| restore(value).map_err(D::Error::custom))
+}
+
+struct Exact<'a>(&'a Value);
+
+fn tagged<S: Serializer, T: Serialize + ?Sized>(serializer: S, tag: &str, content: &T) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(1))?;
+    map.serialize_entry(tag, content)?;
+    map.end()
+}
+
+struct Entries<'a>(&'a Map);
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key.as_ref(), Exact(value))))
+    }
+}
+
+fn tag_of(entries: &Map) -> Option<&str> {
+    match entries.get_index(0) {
+        Some((key, _)) if entries.len() == 1 && matches!(key.as_ref(), UNDEFINED | NUMBER | OBJECT) => Some(key),
+        _ => None,
+    }
+}
+
+impl Serialize for Exact<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Undefined => tagged(serializer, UNDEFINED, &true),
+            Value::Number(Number::Float(n)) if n.is_nan() => tagged(serializer, NUMBER, "NaN"),
+            Value::Number(Number::Float(n)) if *n == f64::INFINITY => tagged(serializer, NUMBER, "Infinity"),
+            Value::Number(Number::Float(n)) if *n == f64::NEG_INFINITY => tagged(serializer, NUMBER, "-Infinity"),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Exact)),
+            Value::Object(entries) if tag_of(entries).is_some() => tagged(serializer, OBJECT, &Entries(entries)),
+            Value::Object(entries) => Entries(entries).serialize(serializer),
+            scalar => scalar.serialize(serializer),
+        }
+    }
+}
+
+/// Values come out of a parser that limits depth, so this recursion is as bounded as the text was.
+fn restore(value: Value) -> Result<Value, String> {
+    match value {
+        Value::Array(items) if items.iter().any(needs_restoring) => {
+            let items: Result<Vec<Value>, String> = items.iter().cloned().map(restore).collect();
+            items.map(|items| Value::Array(Arc::new(items)))
+        }
+        Value::Object(entries) => match (tag_of(&entries), entries.get_index(0)) {
+            (Some(UNDEFINED), _) => Ok(Value::Undefined),
+            (Some(NUMBER), Some((_, name))) => match name.as_str() {
+                Some("NaN") => Ok(Value::from(f64::NAN)),
+                Some("Infinity") => Ok(Value::from(f64::INFINITY)),
+                Some("-Infinity") => Ok(Value::from(f64::NEG_INFINITY)),
+                _ => Err(format!("`{NUMBER}` must be NaN, Infinity or -Infinity, not {}", name.to_json())),
+            },
+            (Some(_), Some((_, Value::Object(inner)))) => restore_entries(inner),
+            (Some(_), _) => Err(format!("`{OBJECT}` must hold an object")),
+            (None, _) if entries.values().any(needs_restoring) => restore_entries(&entries),
+            (None, _) => Ok(Value::Object(entries)),
+        },
+        other => Ok(other),
+    }
+}
+
+fn restore_entries(entries: &Map) -> Result<Value, String> {
+    let entries: Result<Map, String> =
+        entries.iter().map(|(key, value)| Ok((key.clone(), restore(value.clone())?))).collect();
+    entries.map(|entries| Value::Object(Arc::new(entries)))
+}
+
+fn needs_restoring(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Holder(#[serde(with = "super")] Value);
+
+    fn there_and_back(value: &Value) -> Value {
+        let text = serde_json::to_string(&Holder(value.clone())).unwrap();
+        serde_json::from_str::<Holder>(&text).unwrap().0
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Undefined),
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_filter("NaN is not equal to itself", |n| !n.is_nan()).prop_map(Value::from),
+            "[a-z$]{0,4}".prop_map(Value::from),
+        ];
+        let key =
+            prop_oneof![Just(UNDEFINED.to_owned()), Just(NUMBER.to_owned()), Just(OBJECT.to_owned()), "[a-z]{1,3}"];
+        leaf.prop_recursive(4, 32, 4, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::array),
+                prop::collection::vec((key.clone(), inner), 0..4).prop_map(Value::object),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_survives_an_event(value in any_value()) {
+            prop_assert_eq!(there_and_back(&value), value);
+        }
+    }
+
+    #[test]
+    fn not_a_number_survives_an_event() {
+        let Value::Number(number) = there_and_back(&Value::from(f64::NAN)) else { unreachable!() };
+        assert!(number.as_f64().is_nan());
+    }
+}

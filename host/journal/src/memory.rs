@@ -1,0 +1,169 @@
+//! A journal in memory: for tests, for measuring, and for runs that need not survive.
+
+use crate::{
+    record::{Fence, Letter, Record, RunEntry, RunId, RunState},
+    store::{Append, Journal, JournalError, OpenedRun, Retention},
+};
+use async_trait::async_trait;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A journal in memory. Clones share the runs, so a test can drop an engine and resume its runs with another.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryJournal {
+    runs: Arc<Mutex<HashMap<RunId, Run>>>,
+}
+
+#[derive(Debug)]
+struct Run {
+    workflow: Arc<str>,
+    fence: Fence,
+    owned: bool,
+    state: RunState,
+    created_at: i64,
+    records: Vec<Record>,
+    letters: Vec<Letter>,
+    next_letter: u64,
+}
+
+impl MemoryJournal {
+    /// An empty journal.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Run>> {
+        // No code panics while it holds the lock, so a poisoned map is still whole.
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, run: &RunId, read: impl FnOnce(&mut Run) -> T) -> Result<T, JournalError> {
+        self.lock().get_mut(run).map(read).ok_or_else(|| JournalError::UnknownRun(run.clone()))
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryJournal {
+    async fn create(&self, run: &RunId, workflow: &str, at: i64) -> Result<Fence, JournalError> {
+        let mut runs = self.lock();
+        if runs.contains_key(run) {
+            return Err(JournalError::RunExists(run.clone()));
+        }
+        let state = RunState { status: "pending".into(), ended: false };
+        let new = Run {
+            workflow: workflow.into(),
+            fence: Fence(1),
+            owned: true,
+            state,
+            created_at: at,
+            records: Vec::new(),
+            letters: Vec::new(),
+            next_letter: 1,
+        };
+        runs.insert(run.clone(), new);
+        Ok(Fence(1))
+    }
+
+    async fn acquire(&self, run: &RunId) -> Result<OpenedRun, JournalError> {
+        self.with(run, |found| {
+            if found.owned {
+                return Err(JournalError::Held { run: run.clone(), owner: "this process".to_owned() });
+            }
+            found.fence = Fence(found.fence.0 + 1);
+            found.owned = true;
+            Ok(OpenedRun { fence: found.fence, records: found.records.clone(), damage: None })
+        })?
+    }
+
+    async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
+        self.with(run, |found| {
+            if found.fence == fence {
+                found.owned = false;
+            }
+        })
+    }
+
+    async fn append(&self, append: Append) -> Result<(), JournalError> {
+        let run = append.run.clone();
+        self.with(&run, |found| {
+            if found.fence != append.fence {
+                return Err(JournalError::Fenced { run: run.clone(), held: append.fence, newest: found.fence });
+            }
+            let last = found.records.last().map_or(0, |record| record.seq);
+            for (expected, record) in (last + 1..).zip(&append.records) {
+                if record.seq != expected {
+                    return Err(JournalError::OutOfOrder { run: run.clone(), last, expected, got: record.seq });
+                }
+            }
+            found.records.extend(append.records);
+            if let Some(state) = append.state {
+                found.state = state;
+            }
+            Ok(())
+        })?
+    }
+
+    async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {
+        self.with(run, |found| {
+            let start = usize::try_from(after).unwrap_or(usize::MAX);
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            found.records.iter().skip(start).take(limit).cloned().collect()
+        })
+    }
+
+    async fn runs(&self) -> Result<Vec<RunEntry>, JournalError> {
+        let mut entries: Vec<RunEntry> = self
+            .lock()
+            .iter()
+            .map(|(name, run)| RunEntry {
+                run: name.clone(),
+                workflow: run.workflow.clone(),
+                state: run.state.clone(),
+                records: run.records.len() as u64,
+                created_at: run.created_at,
+                updated_at: run.records.last().map_or(run.created_at, |record| record.at),
+                driven: run.owned,
+            })
+            .collect();
+        entries.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| b.run.cmp(&a.run)));
+        Ok(entries)
+    }
+
+    async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
+        let gone: Vec<RunId> = self
+            .runs()
+            .await?
+            .into_iter()
+            .filter(|run| run.state.ended && !run.driven)
+            .zip(1..)
+            .filter(|(run, rank)| {
+                rule.keep.is_some_and(|keep| *rank > keep)
+                    || rule.ended_after.is_some_and(|oldest| run.updated_at < oldest)
+            })
+            .map(|(run, _)| run.run)
+            .collect();
+        let mut runs = self.lock();
+        for run in &gone {
+            runs.remove(run);
+        }
+        Ok(gone)
+    }
+
+    async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
+        self.with(run, |found| {
+            found.letters.push(Letter { id: found.next_letter, at, payload });
+            found.next_letter += 1;
+        })
+    }
+
+    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
+        self.with(run, |found| found.letters.clone())
+    }
+
+    async fn discard(&self, run: &RunId, id: u64) -> Result<(), JournalError> {
+        self.with(run, |found| found.letters.retain(|letter| letter.id > id))
+    }
+}

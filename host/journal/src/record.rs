@@ -1,0 +1,74 @@
+//! What a journal holds.
+
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, fmt, sync::Arc};
+
+/// A run's name in a journal: any non-empty text, unique in its journal.
+pub type RunId = Arc<str>;
+
+/// One event, as the journal sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Position in the run, from 1, without gaps.
+    pub seq: u64,
+    /// What kind of event it is, kebab-case.
+    pub kind: Cow<'static, str>,
+    /// Version of the event's schema.
+    pub version: u32,
+    /// Microseconds since 1970-01-01T00:00:00Z.
+    pub at: i64,
+    /// The event as JSON text.
+    pub payload: Arc<str>,
+}
+
+/// Proof of ownership. A writer whose fence is not the run's newest is refused, whatever it believes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Fence(pub u64);
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A run's state as lists show it; the journal itself only asks whether the run has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunState {
+    /// `running`, `suspended`, `completed`, …
+    pub status: Cow<'static, str>,
+    /// Whether it has ended. Retention never touches a run that has not.
+    pub ended: bool,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunEntry {
+    /// Which run.
+    pub run: RunId,
+    /// The workflow's name.
+    pub workflow: Arc<str>,
+    /// How it stands.
+    pub state: RunState,
+    /// How many records it has.
+    pub records: u64,
+    /// When it was made, in microseconds since 1970.
+    pub created_at: i64,
+    /// When its last record was written, in microseconds since 1970.
+    pub updated_at: i64,
+    /// Whether a living process drives it.
+    pub driven: bool,
+}
+
+/// Something for whoever drives the run: a signal or a request to cancel, as JSON text that the engine understands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Letter {
+    /// Position in the letter box; grows.
+    pub id: u64,
+    /// When it was posted, in microseconds since 1970.
+    pub at: i64,
+    /// What it says.
+    pub payload: Arc<str>,
+}

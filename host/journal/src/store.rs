@@ -1,0 +1,176 @@
+//! What every journal does.
+
+use crate::record::{Fence, Letter, Record, RunEntry, RunId, RunState};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// Records to append, all or none of them.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// Which run.
+    pub run: RunId,
+    /// Proof of ownership.
+    pub fence: Fence,
+    /// In order; the first one's `seq` is one more than the run's last.
+    pub records: Vec<Record>,
+    /// How the run stands after the last of them; absent: as before.
+    pub state: Option<RunState>,
+}
+
+/// A run taken over by [`Journal::acquire`].
+#[derive(Debug, Clone)]
+pub struct OpenedRun {
+    /// Proof of ownership.
+    pub fence: Fence,
+    /// Every good record, in order.
+    pub records: Vec<Record>,
+    /// What was found broken behind them, and cut.
+    pub damage: Option<Damage>,
+}
+
+/// A tail that was torn, corrupt or edited, and is gone from the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The last good record.
+    pub last_good: u64,
+    /// How many records were cut.
+    pub cut: u64,
+    /// What was wrong with the first of them.
+    pub reason: String,
+}
+
+/// Which ended runs to keep. A run goes when either rule says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// The most ended runs; the newest stay.
+    pub keep: Option<u64>,
+    /// The oldest end that stays, in microseconds since 1970.
+    pub ended_after: Option<i64>,
+}
+
+/// Why a journal refused.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// There is no such run.
+    #[error("there is no run `{0}` in this journal")]
+    UnknownRun(RunId),
+    /// The name is taken.
+    #[error("there is already a run `{0}` in this journal")]
+    RunExists(RunId),
+    /// A living process drives the run.
+    #[error("run `{run}` is driven by another process ({owner}); wait for it to end, or signal it")]
+    Held {
+        /// Which run.
+        run: RunId,
+        /// Who drives it.
+        owner: String,
+    },
+    /// Another owner has taken the run since.
+    #[error("run `{run}` was taken over: this writer holds fence {held}, the newest is {newest}; nothing was written")]
+    Fenced {
+        /// Which run.
+        run: RunId,
+        /// The writer's.
+        held: Fence,
+        /// The run's.
+        newest: Fence,
+    },
+    /// The records do not follow the run's last.
+    #[error("run `{run}` has {last} records; the next one is {expected}, not {got}; nothing was written")]
+    OutOfOrder {
+        /// Which run.
+        run: RunId,
+        /// The run's last record.
+        last: u64,
+        /// What must come next.
+        expected: u64,
+        /// What came.
+        got: u64,
+    },
+    /// The store was written by a newer version.
+    #[error("{path} has schema {found}; this version reads up to {newest}: use a newer opcell")]
+    NewerSchema {
+        /// The store.
+        path: String,
+        /// Its schema.
+        found: u32,
+        /// The newest known here.
+        newest: u32,
+    },
+    /// The file is not a sound store.
+    #[error("{path} is not a sound journal: {reason}; restore it from a copy, or move it away to start anew")]
+    Corrupt {
+        /// The store.
+        path: String,
+        /// What the check said.
+        reason: String,
+    },
+    /// The storage failed.
+    #[error("the journal's storage failed: {0}")]
+    Storage(#[source] Arc<dyn std::error::Error + Send + Sync>),
+}
+
+/// Runs as append-only sequences of records. Every method returns only after what it did is durable, as far as the store is.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Makes an empty run and takes ownership of it.
+    ///
+    /// # Errors
+    /// [`JournalError::RunExists`], or the storage's.
+    async fn create(&self, run: &RunId, workflow: &str, at: i64) -> Result<Fence, JournalError>;
+
+    /// Takes ownership of a run whose owner is gone, and reads it. A damaged tail is cut first.
+    ///
+    /// # Errors
+    /// [`JournalError::UnknownRun`], [`JournalError::Held`], or the storage's.
+    async fn acquire(&self, run: &RunId) -> Result<OpenedRun, JournalError>;
+
+    /// Gives ownership back; an owner that lost it already is not told.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError>;
+
+    /// Appends records, all or none.
+    ///
+    /// # Errors
+    /// [`JournalError::Fenced`], [`JournalError::OutOfOrder`], [`JournalError::UnknownRun`], or the storage's.
+    async fn append(&self, append: Append) -> Result<(), JournalError>;
+
+    /// Reads up to `limit` records after `after` without owning the run.
+    ///
+    /// # Errors
+    /// [`JournalError::UnknownRun`], or the storage's.
+    async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError>;
+
+    /// Every run, newest first.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn runs(&self) -> Result<Vec<RunEntry>, JournalError>;
+
+    /// Removes ended runs that the rule does not keep, and gives their names.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError>;
+
+    /// Puts a letter into a run's box, without owning the run.
+    ///
+    /// # Errors
+    /// [`JournalError::UnknownRun`], or the storage's.
+    async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError>;
+
+    /// Letters that are still in the box, oldest first. Reading takes nothing out: the owner records what a letter says, then
+    /// calls [`Journal::discard`], so a crash between the two loses nothing.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError>;
+
+    /// Takes the letters up to `id` out of the box.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn discard(&self, run: &RunId, id: u64) -> Result<(), JournalError>;
+}
