@@ -9,12 +9,15 @@
 pub mod diagnostic;
 pub mod edn;
 pub mod expr;
+pub mod handoff;
 pub mod interpolate;
 pub mod ir;
 pub mod js;
 pub mod names;
 pub mod print;
+pub mod resolve;
 pub mod source;
+pub mod template;
 pub mod transform;
 pub mod value;
 
