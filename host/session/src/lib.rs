@@ -6,6 +6,9 @@
 
 mod confined;
 mod suggest;
+#[cfg(test)]
+mod testing;
 
+pub mod models;
 pub mod prompt;
 pub mod skills;

@@ -1,0 +1,25 @@
+//! Models: what answers a round. A scripted one for tests, demos and replay; providers over HTTP for the rest.
+
+mod recorder;
+mod script;
+
+pub use recorder::Recorder;
+pub use script::{Order, Script, ScriptError, ScriptedModel, Turn, When};
+
+use async_trait::async_trait;
+use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+
+/// Something that answers one round of a conversation.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Answers. Retries what is worth retrying, ends soon after the round is cancelled, and never puts a secret into a failure.
+    async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure>;
+}
+
+/// A failure of a round: a kebab-case reason and one sentence.
+fn failure(reason: &str, message: impl Into<String>) -> Failure {
+    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+}
+
+#[cfg(test)]
+mod script_tests;

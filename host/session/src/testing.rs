@@ -1,0 +1,42 @@
+//! What tests of several modules start from.
+
+use opcell_engine::conversation::Message;
+use opcell_engine::ports::{EffectContext, ModelRound, OpenedSession, TextSink};
+use opcell_workflow::{Value, ir};
+use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) fn context(step: &str) -> EffectContext {
+    EffectContext { run: "run-1".into(), step: step.into(), visit: 1, attempt: 1, idempotency_key: "key".into() }
+}
+
+pub(crate) fn session(system: &str) -> OpenedSession {
+    OpenedSession {
+        system: system.to_owned(),
+        sections: Value::Null,
+        models: vec!["test/model".to_owned()],
+        tools: Vec::new(),
+        settings: ir::Session::default(),
+    }
+}
+
+pub(crate) fn round(step: &str, messages: Vec<Message>) -> ModelRound {
+    ModelRound {
+        context: context(step),
+        session: Arc::new(session("You are tested.")),
+        model: "test/model".to_owned(),
+        messages,
+        schema: None,
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// Collects what a model says while it says it.
+#[derive(Default)]
+pub(crate) struct Pieces(pub(crate) Mutex<Vec<String>>);
+
+impl TextSink for Pieces {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap().push(piece.to_owned());
+    }
+}
