@@ -1,2 +1,63 @@
-//! Set-up tasks.
-fn main() {}
+//! `cargo xtask`: all the set-up there is.
+//!
+//! It owns how guests are built and in which order things run. It must not hold anything that a user of Opcell needs:
+//! that belongs into the `opcell` command. Progress goes to stderr.
+
+mod guests;
+mod process;
+mod toolchain;
+
+use anyhow::{Result, bail};
+use process::{cargo, root, run};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  guests   build every plugin of example-operations/ and every guest of tests/guests/ into their dist/ folders
+  test     guests, then the tests of the workspace and of the plugins
+  demo     guests, then a health report over this repository
+  bench    guests, then the benchmarks";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match perform(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(arguments: &[String]) -> Result<()> {
+    let Some((task, rest)) = arguments.split_first() else { bail!("no task\n\n{USAGE}") };
+    match task.as_str() {
+        "guests" => guests::build(),
+        "test" => test(rest),
+        "demo" => demo(rest),
+        "bench" => bench(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => bail!("unknown task {other:?}\n\n{USAGE}"),
+    }
+}
+
+fn test(rest: &[String]) -> Result<()> {
+    guests::build()?;
+    run(cargo().args(["test", "--workspace"]).args(rest).current_dir(root()))?;
+    run(cargo().args(["test", "--workspace"]).args(rest).current_dir(root().join("example-operations")))
+}
+
+fn demo(rest: &[String]) -> Result<()> {
+    guests::build()?;
+    let workflow = ["run", "--quiet", "--package", "opcell", "--", "run", "workflows/repo-health.edn"];
+    run(cargo().args(workflow).args(rest).current_dir(root()))
+}
+
+fn bench(rest: &[String]) -> Result<()> {
+    guests::build()?;
+    run(cargo().args(["bench", "--package", "opcell-benches"]).args(rest).current_dir(root()))
+}

@@ -1,0 +1,21 @@
+//! The contract of `wit/` in Rust. Everything else in the crate is written against this.
+//!
+//! The three files are generated, so that a plugin's build need not generate them: it would take several times as long.
+//! `tests/bindings.rs` keeps them equal to what `wit/` says, and rewrites them when asked to.
+
+#![allow(missing_docs, clippy::all, clippy::restriction, unsafe_op_in_unsafe_fn)]
+
+/// What the host offers.
+pub mod imports {
+    include!("bindings/imports.rs");
+}
+
+/// What a plugin with operations exports.
+pub mod operations {
+    include!("bindings/operations.rs");
+}
+
+/// What a plugin with judges exports.
+pub mod judges {
+    include!("bindings/judges.rs");
+}

@@ -1,0 +1,8 @@
+//! Who answers host calls: the host in a component, the double of the current test in a native build.
+//! Both offer the same functions over the same types, those of `wit/host.wit`.
+
+#[cfg(target_arch = "wasm32")]
+pub use crate::bindings::imports::opcell::plugin::{files, log, skills, tools};
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use crate::testing::double::{files, log, skills, tools};

@@ -1,0 +1,205 @@
+//! What the macros expand to: the tables of a plugin's operations and judges, and the exports over them.
+
+use crate::bindings::imports::opcell::plugin::types;
+use crate::bindings::judges::exports::opcell::plugin::judges;
+use crate::bindings::operations::exports::opcell::plugin::operations;
+use crate::{Context, Effects, Failure, IntoReply, Outcome, Verdict, log};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use judges::{JudgeDescription, Verdict as RawVerdict};
+pub use operations::{OperationDescription, Success as Reply};
+pub use types::Failure as RawFailure;
+
+/// A function made an operation by `#[operation]`; the type has the function's name.
+pub trait Operation {
+    /// `namespace/name`.
+    const ID: &'static str;
+    /// One sentence.
+    const SUMMARY: &'static str;
+    /// What happens when the same call is made twice.
+    const EFFECTS: Effects;
+
+    /// JSON Schema of the arguments.
+    fn arguments_schema() -> Value;
+
+    /// JSON Schema of the data.
+    fn data_schema() -> Value;
+
+    /// Runs it over JSON text.
+    fn invoke(arguments: &str, context: &Context) -> Result<Reply, Failure>;
+}
+
+/// A function made a judge by `#[judge]`; the type has the function's name.
+pub trait Judge {
+    /// `namespace/name`.
+    const ID: &'static str;
+    /// One sentence.
+    const SUMMARY: &'static str;
+
+    /// JSON Schema of the arguments.
+    fn arguments_schema() -> Value;
+
+    /// Every outcome that it can produce; empty when they cannot be listed.
+    fn outcomes() -> Vec<Outcome>;
+
+    /// Decides over JSON text.
+    fn judge(arguments: &str, context: &Context) -> Result<Verdict, Failure>;
+}
+
+/// An operation in a plugin's table.
+pub struct OperationEntry {
+    id: &'static str,
+    describe: fn() -> OperationDescription,
+    invoke: fn(&str, &Context) -> Result<Reply, Failure>,
+}
+
+impl OperationEntry {
+    /// The entry of an operation.
+    #[must_use]
+    pub const fn of<O: Operation>() -> Self {
+        Self { id: O::ID, describe: describe_operation::<O>, invoke: O::invoke }
+    }
+}
+
+/// A judge in a plugin's table.
+pub struct JudgeEntry {
+    id: &'static str,
+    describe: fn() -> JudgeDescription,
+    judge: fn(&str, &Context) -> Result<Verdict, Failure>,
+}
+
+impl JudgeEntry {
+    /// The entry of a judge.
+    #[must_use]
+    pub const fn of<J: Judge>() -> Self {
+        Self { id: J::ID, describe: describe_judge::<J>, judge: checked_judge::<J> }
+    }
+}
+
+fn describe_operation<O: Operation>() -> OperationDescription {
+    OperationDescription {
+        id: O::ID.to_owned(),
+        summary: O::SUMMARY.to_owned(),
+        arguments_schema: O::arguments_schema().to_string(),
+        data_schema: O::data_schema().to_string(),
+        effects: O::EFFECTS,
+    }
+}
+
+fn describe_judge<J: Judge>() -> JudgeDescription {
+    JudgeDescription {
+        id: J::ID.to_owned(),
+        summary: J::SUMMARY.to_owned(),
+        arguments_schema: J::arguments_schema().to_string(),
+        outcomes: J::outcomes(),
+    }
+}
+
+/// A verdict outside the declared outcomes is a mistake in the judge, and a judge fails closed.
+fn checked_judge<J: Judge>(arguments: &str, context: &Context) -> Result<Verdict, Failure> {
+    let verdict = J::judge(arguments, context)?;
+    let declared = J::outcomes();
+    if declared.is_empty() || declared.contains(&verdict.outcome) {
+        return Ok(verdict);
+    }
+    Err(Failure::new("undeclared-outcome", format!("{} decided {}, which it does not declare", J::ID, verdict.outcome)))
+}
+
+/// The export `operations.describe`.
+#[must_use]
+pub fn describe_operations(table: &[OperationEntry]) -> Vec<OperationDescription> {
+    log::report_panics();
+    table.iter().map(|entry| (entry.describe)()).collect()
+}
+
+/// The export `operations.invoke`.
+pub fn invoke(table: &[OperationEntry], id: &str, arguments: &str, context: &Context) -> Result<Reply, RawFailure> {
+    log::report_panics();
+    match table.iter().find(|entry| entry.id == id) {
+        Some(entry) => (entry.invoke)(arguments, context).map_err(RawFailure::from),
+        None => Err(unknown("operation", id, table.iter().map(|entry| entry.id)).into()),
+    }
+}
+
+/// The export `judges.describe`.
+#[must_use]
+pub fn describe_judges(table: &[JudgeEntry]) -> Vec<JudgeDescription> {
+    log::report_panics();
+    table.iter().map(|entry| (entry.describe)()).collect()
+}
+
+/// The export `judges.judge`.
+pub fn judge(
+    table: &[JudgeEntry],
+    id: &str,
+    arguments: &str,
+    context: &Context,
+) -> Result<judges::Verdict, RawFailure> {
+    log::report_panics();
+    match table.iter().find(|entry| entry.id == id) {
+        Some(entry) => (entry.judge)(arguments, context).map(judges::Verdict::from).map_err(RawFailure::from),
+        None => Err(unknown("judge", id, table.iter().map(|entry| entry.id)).into()),
+    }
+}
+
+fn unknown(what: &str, id: &str, known: impl Iterator<Item = &'static str>) -> Failure {
+    let known: Vec<_> = known.collect();
+    Failure::new(format!("unknown-{what}"), format!("no {what} {id}; this plugin has {}", known.join(", ")))
+}
+
+/// Reads arguments; what the host's schema check lets through may still not be what the function takes.
+pub fn read_arguments<A: DeserializeOwned>(arguments: &str) -> Result<A, Failure> {
+    serde_json::from_str(arguments).map_err(|error| Failure::new("invalid-arguments", error.to_string()))
+}
+
+/// The schema that the host checks before a call. Arguments are always an object.
+#[must_use]
+pub fn arguments_schema<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<A>();
+    if schema.get("type").is_none() {
+        schema.insert("type".to_owned(), "object".into());
+    }
+    schema.to_value()
+}
+
+/// The schema that the host checks after a call.
+#[must_use]
+pub fn data_schema<R: IntoReply>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<R::Data>().to_value()
+}
+
+/// Whether no id stands twice in a table; checked while compiling.
+#[must_use]
+pub const fn unique<const N: usize>(ids: [&str; N]) -> bool {
+    let mut left = 0;
+    while left < N {
+        let mut right = left + 1;
+        while right < N {
+            if same(ids[left].as_bytes(), ids[right].as_bytes()) {
+                return false;
+            }
+            right += 1;
+        }
+        left += 1;
+    }
+    true
+}
+
+const fn same(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < left.len() {
+        if left[index] != right[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}

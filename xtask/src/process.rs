@@ -1,0 +1,74 @@
+//! Child processes.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The repository.
+pub fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
+}
+
+/// A cargo that is not influenced by the cargo that runs this program.
+pub fn cargo() -> Command {
+    clean("cargo")
+}
+
+/// A program without what cargo and rustup set for the programs that they run: a child cargo would take it for its own.
+pub fn clean(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str() else { continue };
+        let package = name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_BIN_");
+        let tool = ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUST_RECURSION_COUNT"].contains(&name);
+        if package
+            || tool
+            || ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&name)
+        {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs to the end, showing everything; an error if it does not succeed.
+pub fn run(command: &mut Command) -> Result<()> {
+    eprintln!("$ {}", shown(command));
+    let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Runs silently; what it printed if it succeeded.
+pub fn output(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs silently; whether it succeeded before the deadline.
+pub fn succeeds_within(limit: Duration, command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = quiet.spawn() else { return false };
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) => thread::sleep(Duration::from_millis(50)),
+            Err(_) => break,
+        }
+    }
+    // It may have ended just now: then there is nothing left to stop.
+    let _ = child.kill();
+    let _ = child.wait();
+    false
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
