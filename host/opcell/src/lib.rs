@@ -1,1 +1,4 @@
 //! Placeholder.
+
+pub mod http;
+pub mod report;

@@ -1,0 +1,253 @@
+//! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
+
+use async_trait::async_trait;
+use indexmap::IndexMap;
+use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
+use opcell_sandbox::{CellError, CellRequest, CellResult, Context, HostServices, Narrowing, Plugin};
+use opcell_workflow::{Diagnostic, Value, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
+use serde::Serialize;
+use std::{sync::Arc, time::Duration};
+
+/// A plugin with the services that its cells get.
+pub(crate) struct Loaded {
+    pub plugin: Arc<Plugin>,
+    pub services: Arc<dyn HostServices>,
+}
+
+/// What one id stands for.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    /// `namespace/name`.
+    pub id: Arc<str>,
+    /// The plugin's name in the project.
+    pub plugin: Arc<str>,
+    /// One sentence.
+    pub summary: String,
+    /// JSON Schema 2020-12.
+    pub arguments_schema: serde_json::Value,
+    /// What only one of the two has.
+    #[serde(flatten)]
+    pub offer: Offer,
+}
+
+/// What only one kind of entry has.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Offer {
+    /// An operation.
+    Operation {
+        /// What repeating it does.
+        effects: Effects,
+        /// JSON Schema 2020-12 of its data.
+        data_schema: serde_json::Value,
+    },
+    /// A judge.
+    Judge {
+        /// Every outcome that it can produce; empty when it cannot list them.
+        outcomes: Vec<Outcome>,
+    },
+}
+
+impl Entry {
+    /// For people: what repeating it does, or that it is a judge.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match &self.offer {
+            Offer::Operation { effects: Effects::Pure, .. } => "pure",
+            Offer::Operation { effects: Effects::Idempotent, .. } => "idempotent",
+            Offer::Operation { effects: Effects::Once, .. } => "once",
+            Offer::Judge { .. } => "judge",
+        }
+    }
+}
+
+/// Every operation and judge of a host.
+#[derive(Default)]
+pub struct Catalog {
+    entries: IndexMap<Arc<str>, (Entry, usize)>,
+    plugins: Vec<Loaded>,
+    /// Which operation stands for a tool that a document names.
+    tools: IndexMap<String, String>,
+}
+
+impl Catalog {
+    pub(crate) fn with_tools(tools: IndexMap<String, String>) -> Self {
+        Self { tools, ..Self::default() }
+    }
+
+    /// Adds everything that a plugin offers.
+    ///
+    /// # Errors
+    /// When another plugin offers the same id: which one runs must not depend on an order.
+    pub(crate) fn add(&mut self, loaded: Loaded) -> Result<(), Diagnostic> {
+        let name: Arc<str> = loaded.plugin.name().into();
+        let operations = loaded.plugin.operations().iter().map(|operation| Entry {
+            id: operation.id.clone(),
+            plugin: name.clone(),
+            summary: operation.summary.clone(),
+            arguments_schema: operation.arguments_schema.clone(),
+            offer: Offer::Operation { effects: effects(operation.effects), data_schema: operation.data_schema.clone() },
+        });
+        let judges = loaded.plugin.judges().iter().map(|judge| Entry {
+            id: judge.id.clone(),
+            plugin: name.clone(),
+            summary: judge.summary.clone(),
+            arguments_schema: judge.arguments_schema.clone(),
+            offer: Offer::Judge { outcomes: judge.outcomes.iter().map(outcome).collect() },
+        });
+        for entry in operations.chain(judges) {
+            if let Some((other, _)) = self.entries.get(&entry.id) {
+                let message = format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
+                return Err(Diagnostic::error("duplicate-operation", message).help("take one of the two plugins out of the project"));
+            }
+            self.entries.insert(entry.id.clone(), (entry, self.plugins.len()));
+        }
+        self.plugins.push(loaded);
+        Ok(())
+    }
+
+    /// Everything, sorted by id.
+    #[must_use]
+    pub fn entries(&self) -> Vec<&Entry> {
+        let mut entries: Vec<&Entry> = self.entries.values().map(|(entry, _)| entry).collect();
+        entries.sort_by(|a, b| a.id.cmp(&b.id));
+        entries
+    }
+
+    /// The plugins.
+    pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
+        self.plugins.iter().map(|loaded| loaded.plugin.as_ref())
+    }
+
+    /// An operation or a judge.
+    ///
+    /// # Errors
+    /// With the id that was probably meant.
+    pub fn find(&self, id: &str) -> Result<&Entry, Diagnostic> {
+        self.entries.get(id).map(|(entry, _)| entry).ok_or_else(|| self.unknown(id))
+    }
+
+    pub(crate) fn unknown(&self, id: &str) -> Diagnostic {
+        let mut diagnostic = Diagnostic::error("unknown-operation", format!("no plugin of the project offers `{id}`"));
+        diagnostic.help = match did_you_mean(id, self.entries.keys().map(AsRef::as_ref)) {
+            Some(meant) => Some(format!("did you mean `{meant}`?")),
+            None => Some("`opcell op list` shows what there is".to_owned()),
+        };
+        diagnostic
+    }
+
+    /// The entry that a name stands for, tools of documents included.
+    pub(crate) fn resolve(&self, name: &str) -> Option<(&Entry, &Loaded)> {
+        let id = self.tools.get(name).map_or(name, String::as_str);
+        let (entry, plugin) = self.entries.get(id)?;
+        Some((entry, self.plugins.get(*plugin)?))
+    }
+
+    /// Runs one cell and turns what comes out into the engine's words.
+    async fn cell<T, U>(&self, call: &Call, run: impl AsyncFnOnce(&Plugin, CellRequest<'_>) -> CellResult<T>, turn: fn(T) -> U) -> Reply<U> {
+        let Some((entry, loaded)) = self.resolve(&call.id) else {
+            let unknown = self.unknown(&call.id);
+            let failure = Failure { reason: unknown.code.into(), message: unknown.message, details: None, retriable: false };
+            return Reply { result: Err(failure), receipt: None };
+        };
+        let arguments = call.arguments.to_json();
+        let request = CellRequest {
+            id: &entry.id,
+            arguments: &arguments,
+            context: Context {
+                run: call.context.run.clone(),
+                step: call.context.step.clone(),
+                visit: call.context.visit,
+                attempt: call.context.attempt,
+                idempotency_key: call.context.idempotency_key.clone(),
+            },
+            narrowing: call.capabilities.as_ref().map(narrowing),
+            timeout: call.timeout_ms.map(Duration::from_millis),
+            cancel: call.cancel.clone(),
+            host: loaded.services.clone(),
+        };
+        let CellResult { result, receipt } = run(&loaded.plugin, request).await;
+        let receipt = serde_json::to_value(receipt).ok().map(Value::from);
+        Reply { result: result.map(turn).map_err(failure), receipt }
+    }
+}
+
+#[async_trait]
+impl Operations for Catalog {
+    fn effects(&self, operation: &str) -> Option<Effects> {
+        match self.resolve(operation)?.0.offer {
+            Offer::Operation { effects, .. } => Some(effects),
+            Offer::Judge { .. } => None,
+        }
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        self.cell(&call, async |plugin, request| plugin.invoke(request).await, |success| Success {
+            data: success.data.into(),
+            summary: success.summary,
+            details: success.details.map(Value::from),
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Judges for Catalog {
+    fn knows(&self, judge: &str) -> bool {
+        self.resolve(judge).is_some_and(|(entry, _)| matches!(entry.offer, Offer::Judge { .. }))
+    }
+
+    async fn judge(&self, call: Call) -> Reply<Verdict> {
+        self.cell(&call, async |plugin, request| plugin.judge(request).await, |verdict| Verdict {
+            outcome: outcome(&verdict.outcome),
+            rationale: verdict.rationale,
+        })
+        .await
+    }
+}
+
+fn effects(effects: opcell_sandbox::Effects) -> Effects {
+    match effects {
+        opcell_sandbox::Effects::Pure => Effects::Pure,
+        opcell_sandbox::Effects::Idempotent => Effects::Idempotent,
+        opcell_sandbox::Effects::Once => Effects::Once,
+    }
+}
+
+fn outcome(outcome: &opcell_sandbox::Outcome) -> Outcome {
+    match outcome {
+        opcell_sandbox::Outcome::Text(text) => Outcome::Text(text.as_str().into()),
+        opcell_sandbox::Outcome::Keyword(name) => Outcome::Keyword(name.as_str().into()),
+    }
+}
+
+fn narrowing(capabilities: &CapabilityNarrowing) -> Narrowing {
+    let set = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.iter().cloned().collect());
+    Narrowing { tools: set(&capabilities.tools), skills: set(&capabilities.skills), files: set(&capabilities.files) }
+}
+
+/// A plugin's own failure keeps its reason; everything else is named by its kind. A retry may help where the cause may pass.
+fn failure(error: CellError) -> Failure {
+    let message = error.to_string();
+    let kind: Arc<str> = error.kind().into();
+    match error {
+        CellError::PluginFailure(failure) => Failure {
+            reason: failure.reason.into(),
+            message: failure.message,
+            details: failure.details.map(Value::from),
+            retriable: true,
+        },
+        CellError::Denied(denial) => Failure {
+            reason: kind,
+            message,
+            details: Some(Value::object([
+                ("capability", Value::from(denial.capability)),
+                ("rule", Value::from(denial.rule)),
+                ("remedy", Value::from(denial.remedy)),
+            ])),
+            retriable: false,
+        },
+        CellError::Timeout { .. } | CellError::HostError { .. } => Failure { reason: kind, message, details: None, retriable: true },
+        _ => Failure { reason: kind, message, details: None, retriable: false },
+    }
+}

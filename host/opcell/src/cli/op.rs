@@ -1,0 +1,56 @@
+//! `opcell op`: single operations, outside of any workflow.
+
+use super::{Exit, Failure, Global, Terminal, input, progress};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+#[derive(Debug, Subcommand)]
+pub enum OpCommand {
+    /// Lists the operations and judges of the project's plugins.
+    List,
+    /// Calls one operation and prints its data.
+    Invoke(InvokeArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct InvokeArgs {
+    /// `namespace/name`.
+    id: String,
+    /// A JSON object, `@FILE`, or `key=value`, repeated.
+    #[arg(long, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = global.host().await?;
+    match command {
+        OpCommand::List => {
+            let entries = host.catalog().entries();
+            if terminal.json {
+                terminal.json(&json!(entries))?;
+                return Ok(Exit::Done);
+            }
+            let width = entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
+            for entry in entries {
+                terminal.line(&format!("{:width$}  {:10}  {}: {}", entry.id, entry.kind(), entry.plugin, entry.summary))?;
+            }
+            Ok(Exit::Done)
+        }
+        OpCommand::Invoke(args) => {
+            let arguments = input::arguments(&args.args)?;
+            host.catalog().find_operation(&args.id)?;
+            let reply = host.invoke(&args.id, arguments).await;
+            if let Some(receipt) = &reply.receipt {
+                terminal.note(&progress::cell_line(receipt));
+            }
+            let exit = if reply.result.is_ok() { Exit::Done } else { Exit::RunFailed };
+            match (terminal.json, &reply.result) {
+                (true, _) => terminal.json(&json!(reply))?,
+                (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
+                (false, Err(failure)) => terminal.run_failed(&failure.reason, &failure.message, reply.receipt.as_ref()),
+            }
+            Ok(exit)
+        }
+    }
+}
+

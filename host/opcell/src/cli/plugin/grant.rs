@@ -1,0 +1,118 @@
+//! `opcell plugin grant`.
+
+use super::{Exit, Failure, Global, Terminal, named};
+use crate::config::{
+    Config,
+    edit::{self, NewGrant},
+};
+use clap::{Args, Subcommand};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+use std::{io::Write as _, path::Path};
+
+#[derive(Debug, Args)]
+pub struct GrantArgs {
+    /// The plugin's name in the project.
+    plugin: String,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A host tool, such as `http.fetch`.
+    Tool {
+        /// Its name.
+        name: String,
+    },
+    /// A skill.
+    Skill {
+        /// Its name.
+        name: String,
+    },
+    /// A directory, for reading unless `--write`.
+    Files {
+        /// The name under which the plugin opens it, and the directory: `NAME=PATH`.
+        #[arg(value_name = "NAME=PATH")]
+        root: String,
+        /// Creating, changing and removing files as well.
+        #[arg(long)]
+        write: bool,
+        /// Only paths that match, such as `**/*.rs`; may be repeated.
+        #[arg(long, value_name = "PATTERN")]
+        glob: Vec<String>,
+    },
+    /// Requests to a host by `http.fetch`.
+    Http {
+        /// Such as `https://api.github.com` or `*.example.com`.
+        host: String,
+        /// Which methods; GET and HEAD unless said; may be repeated.
+        #[arg(long, value_name = "METHOD")]
+        method: Vec<String>,
+        /// The host may be this machine or in a private network.
+        #[arg(long)]
+        private: bool,
+    },
+}
+
+impl What {
+    fn read(&self) -> Result<NewGrant, Diagnostic> {
+        Ok(match self {
+            Self::Tool { name } => NewGrant::Tool(name.clone()),
+            Self::Skill { name } => NewGrant::Skill(name.clone()),
+            Self::Files { root, write, glob } => {
+                let (name, path) = root.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty()).ok_or_else(|| {
+                    Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`"))
+                        .help("the name under which the plugin opens the directory, then the directory: `repo=.`")
+                })?;
+                NewGrant::Files { name: name.to_owned(), path: path.to_owned(), write: *write, globs: glob.clone() }
+            }
+            Self::Http { host, method, private } => {
+                NewGrant::Http { host: host.clone(), methods: method.clone(), private: *private }
+            }
+        })
+    }
+}
+
+pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let config = global.config()?;
+    let Some(file) = &config.file else {
+        return Err(Diagnostic::error("no-project", "there is no opcell.toml here or above to write the grant into").into());
+    };
+    named(&config, &args.plugin)?;
+    let old = config.source.text();
+    let new = edit::grant(old, &args.plugin, &args.what.read()?)
+        .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
+    // What would be written must mean something before anything is written.
+    Config::parse(&file.display().to_string(), new.clone(), &config.root)?;
+    let changed = new != old;
+    if changed {
+        replace(file, &new)?;
+    }
+    if terminal.json {
+        terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;
+    } else {
+        let what = if changed { "granted in" } else { "nothing to change: already granted in" };
+        terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes the whole file or nothing.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let file = file.canonicalize()?;
+    let permissions = file.metadata()?.permissions();
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = file.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = (|| {
+        let mut out = std::fs::File::create_new(&temporary)?;
+        out.write_all(text.as_bytes())?;
+        out.set_permissions(permissions)?;
+        out.sync_all()?;
+        std::fs::rename(&temporary, &file)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}

@@ -1,0 +1,120 @@
+//! The project file, `opcell.toml`: which plugins there are, what each may reach, and within which limits.
+//!
+//! [`text`] is the file as written, [`check`] is what it means and whether that exists, [`edit`] changes it without touching comments.
+//! Nothing is granted that the file does not say; a file with one mistake grants nothing at all.
+
+pub mod check;
+pub mod edit;
+pub mod text;
+mod withdraw;
+
+use crate::{http::HttpRule, report::Rejected};
+use indexmap::IndexMap;
+use opcell_sandbox::{grants::Grants, limits::LimitRequest};
+use opcell_workflow::{Diagnostic, SourceFile, Span};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The file's name.
+pub const FILE_NAME: &str = "opcell.toml";
+
+/// A checked project.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file it came from; `None` for a project without one.
+    pub file: Option<PathBuf>,
+    /// The file's text, for findings that only show later.
+    pub source: Arc<SourceFile>,
+    /// What relative paths are relative to.
+    pub root: PathBuf,
+    /// Folders of workflow documents, later ones win.
+    pub workflows: Vec<PathBuf>,
+    /// Plugins by name.
+    pub plugins: IndexMap<String, PluginConfig>,
+    /// Ceilings for every plugin.
+    pub limits: LimitRequest,
+    /// Folders of skills in the Agent Skills format.
+    pub skills: Vec<PathBuf>,
+    /// Which operation stands for a tool that a WorkflowSkill document names.
+    pub tools: IndexMap<String, String>,
+    /// Where compiled components are kept; `None` is the user's cache directory.
+    pub cache: Option<PathBuf>,
+}
+
+/// One plugin of a project.
+#[derive(Debug, Clone)]
+pub struct PluginConfig {
+    /// Its name in this project.
+    pub name: String,
+    /// The component.
+    pub path: PathBuf,
+    /// Where the file names it.
+    pub span: Option<Span>,
+    /// What it may reach.
+    pub grants: PluginGrants,
+    /// Its own ceilings, tighter or wider than the project's default but never above the project's ceiling.
+    pub limits: LimitRequest,
+}
+
+/// What a plugin may reach. Empty: nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PluginGrants {
+    /// Tools, skills, files and preopens, enforced by the sandbox.
+    pub capabilities: Grants,
+    /// Requests that the tool `http.fetch` performs.
+    pub http: Vec<HttpRule>,
+}
+
+impl Config {
+    /// A project without a file: no plugins, no grants.
+    #[must_use]
+    pub fn empty(root: PathBuf) -> Self {
+        Self {
+            file: None,
+            source: Arc::new(SourceFile::new("", "")),
+            root,
+            workflows: Vec::new(),
+            plugins: IndexMap::new(),
+            limits: LimitRequest::default(),
+            skills: Vec::new(),
+            tools: IndexMap::new(),
+            cache: None,
+        }
+    }
+
+    /// The project file in `start` or the nearest directory above it.
+    #[must_use]
+    pub fn find(start: &Path) -> Option<PathBuf> {
+        start.ancestors().map(|directory| directory.join(FILE_NAME)).find(|file| file.is_file())
+    }
+
+    /// Reads and checks a project file.
+    ///
+    /// # Errors
+    /// Every finding, each with its place.
+    pub fn load(file: &Path) -> Result<Self, Rejected> {
+        let name = file.display().to_string();
+        let unreadable = |what: String| Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{name}: {what}")));
+        let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| unreadable(error.utf8_error().to_string()))?;
+        let root = std::path::absolute(file)
+            .ok()
+            .and_then(|file| file.parent().map(Path::to_owned))
+            .ok_or_else(|| unreadable("has no directory".to_owned()))?;
+        let mut config = Self::parse(&name, text, &root)?;
+        config.file = Some(file.to_owned());
+        Ok(config)
+    }
+
+    /// Checks the text of a project file whose relative paths start at `root`.
+    ///
+    /// # Errors
+    /// Every finding, each with its place.
+    pub fn parse(name: &str, text: String, root: &Path) -> Result<Self, Rejected> {
+        let source = Arc::new(SourceFile::new(name, text));
+        let written = text::parse(&source)?;
+        check::check(written, &source, root)
+    }
+}

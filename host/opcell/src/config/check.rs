@@ -1,0 +1,278 @@
+//! From what the project file says to what it means; everything that it names must exist.
+
+use super::{
+    Config, PluginConfig, PluginGrants,
+    text::{AccessText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText, Quantity},
+};
+use crate::{
+    http::{Credential, HttpRule, SecretSource},
+    report::Rejected,
+};
+use indexmap::IndexMap;
+use opcell_sandbox::{
+    grants::{Access, DangerousPreopen, FilesGrant, Grants},
+    limits::{LimitError, LimitRequest, Unit},
+};
+use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
+use reqwest::Method;
+use serde_spanned::Spanned;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Tools that the host itself offers.
+pub const HOST_TOOLS: [&str; 1] = ["http.fetch"];
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Checks a whole file.
+///
+/// # Errors
+/// Every finding. Nothing is granted when there is one.
+pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result<Config, Rejected> {
+    let mut checker = Checker { root, findings: Vec::new() };
+    let folder_plugins = checker.folder_plugins(&text.plugin_folders);
+    let mut plugins: IndexMap<String, PluginConfig> = IndexMap::new();
+    let names: Vec<String> = folder_plugins.keys().cloned().collect();
+    for (name, plugin) in text.plugins {
+        if let Some(plugin) = checker.plugin(&name, plugin, &folder_plugins, &names) {
+            plugins.insert(plugin.name.clone(), plugin);
+        }
+    }
+    for (name, path) in folder_plugins {
+        plugins.entry(name.clone()).or_insert_with(|| PluginConfig {
+            name,
+            path,
+            span: None,
+            grants: PluginGrants::default(),
+            limits: LimitRequest::default(),
+        });
+    }
+    let config = Config {
+        file: None,
+        source: source.clone(),
+        root: root.to_owned(),
+        workflows: checker.directories(&text.workflows, "workflow folder"),
+        plugins,
+        limits: checker.limits(text.limits),
+        skills: checker.directories(&text.skill_folders, "skill folder"),
+        tools: text.tools.into_iter().map(|(tool, operation)| (tool.into_inner(), operation.into_inner())).collect(),
+        cache: text.cache.map(|cache| root.join(cache.into_inner())),
+    };
+    if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
+}
+
+struct Checker<'a> {
+    root: &'a Path,
+    findings: Vec<Diagnostic>,
+}
+
+fn span_of<T>(spanned: &Spanned<T>) -> Span {
+    Span::new(spanned.span().start, spanned.span().end)
+}
+
+impl Checker<'_> {
+    fn error(&mut self, code: &'static str, span: Span, message: String, help: Option<String>) {
+        let mut diagnostic = Diagnostic::error(code, message).at(span);
+        diagnostic.help = help;
+        self.findings.push(diagnostic);
+    }
+
+    fn directories(&mut self, paths: &[Spanned<String>], what: &str) -> Vec<PathBuf> {
+        paths.iter().filter_map(|path| self.directory(path, what)).collect()
+    }
+
+    fn directory(&mut self, path: &Spanned<String>, what: &str) -> Option<PathBuf> {
+        let full = self.root.join(path.get_ref());
+        if full.is_dir() {
+            return Some(full);
+        }
+        let problem = if full.exists() { "is not a directory" } else { "does not exist" };
+        let help = format!("relative paths start at {}", self.root.display());
+        self.error("path-not-found", span_of(path), format!("the {what} `{}` {problem}", path.get_ref()), Some(help));
+        None
+    }
+
+    /// Every `.wasm` file of the folders by its name without the ending; the last folder wins.
+    fn folder_plugins(&mut self, folders: &[Spanned<String>]) -> BTreeMap<String, PathBuf> {
+        let mut found = BTreeMap::new();
+        for folder in folders {
+            let Some(path) = self.directory(folder, "plugin folder") else { continue };
+            match std::fs::read_dir(&path) {
+                Ok(entries) => found.extend(
+                    entries
+                        .flatten()
+                        .map(|entry| entry.path())
+                        .filter(|path| path.extension().is_some_and(|ending| ending == "wasm"))
+                        .filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path))),
+                ),
+                Err(error) => {
+                    let message = format!("the plugin folder `{}` cannot be read: {error}", folder.get_ref());
+                    self.error("path-not-found", span_of(folder), message, None);
+                }
+            }
+        }
+        found
+    }
+
+    fn plugin(
+        &mut self,
+        name: &Spanned<String>,
+        text: PluginText,
+        folder_plugins: &BTreeMap<String, PathBuf>,
+        names: &[String],
+    ) -> Option<PluginConfig> {
+        let grants = self.grants(name.get_ref(), text.grants);
+        let limits = self.limits(text.limits);
+        let (path, span) = match (&text.path, folder_plugins.get(name.get_ref())) {
+            (Some(path), _) => (self.root.join(path.get_ref()), span_of(path)),
+            (None, Some(path)) => (path.clone(), span_of(name)),
+            (None, None) => {
+                let meant = did_you_mean(name.get_ref(), names.iter().map(String::as_str));
+                let help = meant.map_or_else(
+                    || "give it a `path`, or put its .wasm file into a plugin folder".to_owned(),
+                    |meant| format!("did you mean `{meant}`?"),
+                );
+                let message = format!("there is no plugin `{}`: it has no `path`, and no plugin folder has `{0}.wasm`", name.get_ref());
+                self.error("unknown-plugin", span_of(name), message, Some(help));
+                return None;
+            }
+        };
+        if !path.is_file() {
+            let message = format!("the plugin file `{}` does not exist", path.display());
+            let help = "build the plugin first, or correct its `path`".to_owned();
+            self.error("plugin-not-found", span, message, Some(help));
+        }
+        Some(PluginConfig { name: name.get_ref().clone(), path, span: Some(span), grants, limits })
+    }
+
+    fn grants(&mut self, plugin: &str, text: GrantsText) -> PluginGrants {
+        for tool in &text.tools {
+            if !HOST_TOOLS.contains(&tool.get_ref().as_str()) {
+                let meant = did_you_mean(tool.get_ref(), HOST_TOOLS).map(|meant| format!("did you mean `{meant}`?"));
+                let help = meant.unwrap_or_else(|| format!("the host's tools are: {}", HOST_TOOLS.join(", ")));
+                self.error("unknown-capability", span_of(tool), format!("there is no host tool `{}`", tool.get_ref()), Some(help));
+            }
+        }
+        let tools: Vec<String> = text.tools.into_iter().map(Spanned::into_inner).collect();
+        if let Some(rule) = text.http.first().filter(|_| !tools.iter().any(|tool| tool == "http.fetch")) {
+            let message = format!("plugin `{plugin}` has http rules but not the tool that uses them");
+            let help = "add `tools = [\"http.fetch\"]` to its grants".to_owned();
+            self.error("unknown-capability", span_of(rule), message, Some(help));
+        }
+        let mut grants = Grants {
+            tools: tools.into_iter().collect(),
+            skills: text.skills.into_iter().map(Spanned::into_inner).collect(),
+            ..Grants::default()
+        };
+        for (name, file) in text.files {
+            if let Some(file) = self.file(file) {
+                grants.files.insert(name.into_inner(), file);
+            }
+        }
+        for (guest, preopen) in text.preopens {
+            grants.dangerous_preopens.extend(self.preopen(guest.into_inner(), preopen));
+        }
+        let http = text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect();
+        PluginGrants { capabilities: grants, http }
+    }
+
+    fn file(&mut self, text: FileText) -> Option<FilesGrant> {
+        let path = self.directory(&text.path, "granted directory");
+        let quota = match &text.quota {
+            None => Some(FilesGrant::DEFAULT_WRITE_QUOTA),
+            Some(quota) => self.quantity(quota, |text| match text {
+                Quantity::Number(bytes) => Ok(*bytes),
+                Quantity::Text(text) => Unit::Bytes.parse("quota", text),
+                Quantity::Other(_) => Unit::Bytes.parse("quota", ""),
+            }),
+        };
+        let patterns = text.globs.into_iter().map(Spanned::into_inner).collect();
+        Some(FilesGrant { path: path?, access: access(text.access), patterns, write_quota: quota? })
+    }
+
+    fn preopen(&mut self, guest: String, preopen: Spanned<PreopenText>) -> Option<DangerousPreopen> {
+        let span = span_of(&preopen);
+        let text = preopen.into_inner();
+        let host = self.directory(&text.path, "preopened directory")?;
+        if !text.dangerous {
+            let message = "a preopen has no quota, no globs and no receipt, and must say `dangerous = true`".to_owned();
+            self.error("dangerous-preopen", span, message, Some("grant `files` instead where the plugin can use them".to_owned()));
+            return None;
+        }
+        Some(DangerousPreopen { host, guest, access: access(text.access) })
+    }
+
+    fn http(&mut self, text: HttpText) -> Option<HttpRule> {
+        let mut origins = Vec::new();
+        for host in text.hosts {
+            match host.get_ref().parse() {
+                Ok(origin) => origins.push(origin),
+                Err(error) => self.error("invalid-host", span_of(&host), error.to_string(), None),
+            }
+        }
+        let mut methods = vec![Method::GET, Method::HEAD];
+        if let Some(listed) = text.methods {
+            methods.clear();
+            for method in listed {
+                match METHODS.contains(&method.get_ref().as_str()).then(|| method.get_ref().parse()) {
+                    Some(Ok(parsed)) => methods.push(parsed),
+                    _ => {
+                        let help = format!("methods are: {}", METHODS.join(", "));
+                        self.error("invalid-method", span_of(&method), format!("`{}` is not a method", method.get_ref()), Some(help));
+                    }
+                }
+            }
+        }
+        let credential = match text.credential {
+            Some(credential) => Some(self.credential(credential)?),
+            None => None,
+        };
+        Some(HttpRule { origins, methods, private: text.private, credential })
+    }
+
+    fn credential(&mut self, credential: Spanned<CredentialText>) -> Option<Credential> {
+        let span = span_of(&credential);
+        let text = credential.into_inner();
+        let source = match (text.env, text.file) {
+            (Some(name), None) => SecretSource::Env(name),
+            (None, Some(file)) => SecretSource::File(self.root.join(file.into_inner())),
+            _ => {
+                self.error("invalid-credential", span, "a credential needs exactly one of `env` and `file`".to_owned(), None);
+                return None;
+            }
+        };
+        let header = text.header.map_or_else(|| "authorization".to_owned(), |header| header.into_inner().to_ascii_lowercase());
+        if header.parse::<reqwest::header::HeaderName>().is_err() {
+            self.error("invalid-credential", span, format!("`{header}` is not a header name"), None);
+            return None;
+        }
+        let bearer = if header == "authorization" { "Bearer " } else { "" };
+        Some(Credential { prefix: text.prefix.unwrap_or_else(|| bearer.to_owned()), header, source })
+    }
+
+    fn limits(&mut self, limits: IndexMap<Spanned<String>, Spanned<Quantity>>) -> LimitRequest {
+        let mut request = LimitRequest::default();
+        for (key, value) in limits {
+            self.quantity(&value, |quantity| match quantity {
+                Quantity::Number(value) => request.set(key.get_ref(), *value),
+                Quantity::Text(text) => request.set_text(key.get_ref(), text),
+                Quantity::Other(_) => request.set_text(key.get_ref(), ""),
+            });
+        }
+        request
+    }
+
+    fn quantity<T>(&mut self, value: &Spanned<Quantity>, read: impl FnOnce(&Quantity) -> Result<T, LimitError>) -> Option<T> {
+        read(value.get_ref()).map_err(|error| self.error("invalid-limit", span_of(value), error.to_string(), None)).ok()
+    }
+}
+
+fn access(text: AccessText) -> Access {
+    match text {
+        AccessText::Read => Access::Read,
+        AccessText::ReadWrite => Access::ReadWrite,
+    }
+}

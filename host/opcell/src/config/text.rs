@@ -1,0 +1,162 @@
+//! The project file as it is written: its keys, each value with its place.
+
+use crate::report::Rejected;
+use indexmap::IndexMap;
+use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
+use serde::Deserialize;
+use serde_spanned::Spanned;
+use std::sync::Arc;
+
+/// `opcell.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ProjectText {
+    /// Folders of workflow documents.
+    pub workflows: Vec<Spanned<String>>,
+    /// Folders whose `.wasm` files are plugins, named by their file names.
+    pub plugin_folders: Vec<Spanned<String>>,
+    /// Folders of skills.
+    pub skill_folders: Vec<Spanned<String>>,
+    /// Folder of compiled components.
+    pub cache: Option<Spanned<String>>,
+    /// Plugins by name.
+    pub plugins: IndexMap<Spanned<String>, PluginText>,
+    /// Ceilings for every plugin.
+    pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
+    /// Operations that stand for tools.
+    pub tools: IndexMap<Spanned<String>, Spanned<String>>,
+}
+
+/// `[plugins.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct PluginText {
+    /// The component; absent when a plugin folder has it.
+    pub path: Option<Spanned<String>>,
+    /// What it may reach.
+    pub grants: GrantsText,
+    /// Its own limits.
+    pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
+}
+
+/// `[plugins.NAME.grants]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct GrantsText {
+    /// Host tools.
+    pub tools: Vec<Spanned<String>>,
+    /// Skills.
+    pub skills: Vec<Spanned<String>>,
+    /// Directories.
+    pub files: IndexMap<Spanned<String>, FileText>,
+    /// Requests.
+    pub http: Vec<Spanned<HttpText>>,
+    /// WASI directories.
+    pub preopens: IndexMap<Spanned<String>, Spanned<PreopenText>>,
+}
+
+/// `[plugins.NAME.grants.files.ROOT]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct FileText {
+    /// The directory.
+    pub path: Spanned<String>,
+    /// `read` unless said.
+    #[serde(default)]
+    pub access: AccessText,
+    /// Patterns.
+    #[serde(default)]
+    pub globs: Vec<Spanned<String>>,
+    /// Bytes that one call may write.
+    pub quota: Option<Spanned<Quantity>>,
+}
+
+/// `[[plugins.NAME.grants.http]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct HttpText {
+    /// Where to.
+    pub hosts: Vec<Spanned<String>>,
+    /// `GET` and `HEAD` unless said.
+    pub methods: Option<Vec<Spanned<String>>>,
+    /// Whether the hosts may be this machine or in a private network.
+    #[serde(default)]
+    pub private: bool,
+    /// A header that the host adds.
+    pub credential: Option<Spanned<CredentialText>>,
+}
+
+/// `credential = { header = …, prefix = …, env = … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct CredentialText {
+    /// `authorization` unless said.
+    pub header: Option<Spanned<String>>,
+    /// `Bearer ` unless said, for `authorization`; empty for other headers.
+    pub prefix: Option<String>,
+    /// An environment variable.
+    pub env: Option<String>,
+    /// A file.
+    pub file: Option<Spanned<String>>,
+}
+
+/// `[plugins.NAME.grants.preopens."/data"]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PreopenText {
+    /// The directory.
+    pub path: Spanned<String>,
+    /// `read` unless said.
+    #[serde(default)]
+    pub access: AccessText,
+    /// Must be `true`: the reader of the file is told.
+    #[serde(default)]
+    pub dangerous: bool,
+}
+
+/// A number, or a text with a unit.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Quantity {
+    /// `1000`.
+    Number(u64),
+    /// `64 MiB`, `5 s`.
+    Text(String),
+    /// Anything else, refused with its place.
+    Other(serde::de::IgnoredAny),
+}
+
+/// Whether files may be changed.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessText {
+    /// No.
+    #[default]
+    Read,
+    /// Yes.
+    ReadWrite,
+}
+
+/// Reads the text.
+///
+/// # Errors
+/// The first mistake of TOML, of a key's name or of a value's type, with its place.
+pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
+    toml_edit::de::from_str(source.text()).map_err(|error| {
+        let message = error.message().trim().to_owned();
+        let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+        let code = if unknown { "unknown-key" } else { "project-file-invalid" };
+        let mut diagnostic = Diagnostic::error(code, message.clone()).at(error.span().map(|span| Span::new(span.start, span.end)));
+        if unknown && let Some(meant) = meant(&message) {
+            diagnostic = diagnostic.help(format!("did you mean `{meant}`?"));
+        }
+        Rejected::in_source(source.clone(), vec![diagnostic])
+    })
+}
+
+/// serde quotes the unknown word first and the known ones after it.
+fn meant(message: &str) -> Option<&str> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let word = quoted.next()?;
+    did_you_mean(word, quoted)
+}

@@ -1,0 +1,340 @@
+//! `http.fetch`: one request, its redirects followed and checked hop by hop.
+
+use super::{
+    address::AddressClass,
+    credential::{Secret, SecretError},
+    request::{FetchRequest, InvalidRequest},
+    rule::{HttpRule, literal_address},
+};
+use base64::Engine as _;
+use opcell_workflow::Value;
+use reqwest::{
+    Method, StatusCode, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header::{HeaderMap, HeaderName, HeaderValue, LOCATION},
+    redirect,
+};
+use std::{error::Error, io, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+
+/// Hops after the first request; browsers stop at 20, tools at 10.
+const MAX_REDIRECTS: usize = 5;
+
+/// Ceilings of one `http.fetch` call.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchLimits {
+    /// All hops and the body together.
+    pub timeout: Duration,
+    /// Bytes of the response's body.
+    pub response_bytes: u64,
+}
+
+impl Default for FetchLimits {
+    /// 30 seconds and 8 MiB: what an API answers well within, and what a cell can still take in.
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), response_bytes: 8 << 20 }
+    }
+}
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The arguments are wrong.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+    /// No rule allows this hop.
+    #[error("{rule}")]
+    Denied {
+        /// What was asked for: `http POST https://api.example.com`.
+        capability: String,
+        /// The rule that refused it.
+        rule: String,
+        /// What would allow it, if anything would: arguments for `opcell plugin grant NAME`.
+        grant: Option<String>,
+    },
+    /// The credential that the grant names cannot be read. The message names the source, never the secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The request was allowed and failed.
+    #[error("{message}")]
+    Failed {
+        /// Stable: `http-timeout`, `http-connect`, `http-redirects`, `http-too-large`, `http-failed`.
+        reason: &'static str,
+        /// One sentence, without secrets.
+        message: String,
+    },
+}
+
+/// Resolves names; replaced in tests, where names must resolve to what the test says.
+pub type Lookup =
+    Arc<dyn Fn(String) -> futures_util::future::BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+/// Performs requests for every plugin of a host.
+pub struct HttpClient {
+    public: reqwest::Client,
+    private: reqwest::Client,
+    limits: FetchLimits,
+}
+
+impl HttpClient {
+    /// A client that resolves names as the system does.
+    ///
+    /// # Errors
+    /// When the system's certificates cannot be loaded.
+    pub fn new(limits: FetchLimits) -> Result<Self, reqwest::Error> {
+        Self::with_lookup(
+            limits,
+            Arc::new(|name| {
+                Box::pin(
+                    async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) },
+                )
+            }),
+        )
+    }
+
+    /// A client that resolves names through `lookup`.
+    ///
+    /// # Errors
+    /// When the system's certificates cannot be loaded.
+    pub fn with_lookup(limits: FetchLimits, lookup: Lookup) -> Result<Self, reqwest::Error> {
+        let client = |private| {
+            reqwest::Client::builder()
+                .dns_resolver(Arc::new(CheckedResolver { lookup: lookup.clone(), private }))
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .referer(false)
+                .user_agent(concat!("opcell/", env!("CARGO_PKG_VERSION")))
+                .build()
+        };
+        Ok(Self { public: client(false)?, private: client(true)?, limits })
+    }
+
+    /// Performs one `http.fetch` call under a plugin's rules.
+    ///
+    /// `arguments` is `{method?, url, headers?, body?, timeout_ms?}`; the answer is `{status, url, headers, body}` with the body as
+    /// text, or `{…, body_base64}` when it is not UTF-8.
+    ///
+    /// # Errors
+    /// See [`FetchError`]. Dropping the future cancels the request.
+    pub async fn fetch(&self, rules: &[HttpRule], arguments: &Value) -> Result<Value, FetchError> {
+        let request = FetchRequest::parse(arguments)?;
+        let timeout = request.timeout.map_or(self.limits.timeout, |asked| asked.min(self.limits.timeout));
+        tokio::time::timeout(timeout, self.follow(rules, request)).await.unwrap_or_else(|_| {
+            Err(FetchError::Failed {
+                reason: "http-timeout",
+                message: format!("no complete response within {} ms", timeout.as_millis()),
+            })
+        })
+    }
+
+    async fn follow(&self, rules: &[HttpRule], request: FetchRequest) -> Result<Value, FetchError> {
+        let FetchRequest { mut method, mut url, mut headers, mut body, .. } = request;
+        let mut secrets = Vec::new();
+        for _ in 0..=MAX_REDIRECTS {
+            let rule = permitted(rules, &method, &url)?;
+            let client = if rule.private { &self.private } else { &self.public };
+            let mut hop = headers.clone();
+            if let Some(credential) = &rule.credential {
+                let secret = Secret::read(credential).await?;
+                hop.insert(secret.header.clone(), secret.value.clone());
+                secrets.push(secret);
+            }
+            let mut builder = client.request(method.clone(), url.clone()).headers(hop);
+            if let Some(body) = &body {
+                builder = builder.body(body.clone());
+            }
+            let response = builder.send().await.map_err(|error| failure(&error, &url, &secrets))?;
+            let Some(next) = redirect_target(response.status(), response.headers(), &url) else {
+                return self.answer(response, &url, &secrets).await;
+            };
+            let next = next?;
+            if next.origin() != url.origin() {
+                headers = neutral_headers(&headers);
+            }
+            if becomes_get(response.status(), &method) {
+                method = Method::GET;
+                body = None;
+                headers.remove(reqwest::header::CONTENT_TYPE);
+            }
+            url = next;
+        }
+        Err(FetchError::Failed { reason: "http-redirects", message: format!("more than {MAX_REDIRECTS} redirects") })
+    }
+
+    async fn answer(
+        &self,
+        mut response: reqwest::Response,
+        url: &Url,
+        secrets: &[Secret],
+    ) -> Result<Value, FetchError> {
+        let status = response.status().as_u16();
+        let headers = response_headers(response.headers(), secrets);
+        let cap = self.limits.response_bytes;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error, url, secrets))? {
+            if (bytes.len() + chunk.len()) as u64 > cap {
+                return Err(FetchError::Failed {
+                    reason: "http-too-large",
+                    message: format!("the response's body is larger than {cap} bytes"),
+                });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let body = match String::from_utf8(bytes) {
+            Ok(text) => ("body", Value::from(Secret::scrub_all(secrets, text))),
+            Err(error) => {
+                let bytes = Secret::scrub_bytes_all(secrets, error.into_bytes());
+                ("body_base64", Value::from(base64::engine::general_purpose::STANDARD.encode(bytes)))
+            }
+        };
+        Ok(Value::object([
+            ("status", Value::from(i64::from(status))),
+            ("url", Value::from(Secret::scrub_all(secrets, url.to_string()))),
+            ("headers", headers),
+            body,
+        ]))
+    }
+}
+
+/// The first rule that allows the hop, by name and, for an address written into the URL, by address.
+fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, FetchError> {
+    let origin = url.origin().ascii_serialization();
+    let Some(rule) = rules.iter().find(|rule| rule.allows(method, url)) else {
+        let rule = if rules.is_empty() {
+            "the plugin has no http grant".to_owned()
+        } else if rules.iter().any(|rule| rule.reaches(url)) {
+            format!("the plugin's http grants for {origin} do not list the method {method}")
+        } else {
+            format!("no http grant of the plugin names {origin}")
+        };
+        let capability = format!("http {method} {origin}");
+        return Err(FetchError::Denied { grant: Some(format!("http {origin} --method {method}")), capability, rule });
+    };
+    if let Some(address) = literal_address(url) {
+        check_address(address, rule.private).map_err(|denied| denied.into_error(url))?;
+    }
+    Ok(rule)
+}
+
+/// An address that a request may not reach.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("{address} is {}", .class.describe())]
+struct DeniedAddress {
+    address: IpAddr,
+    class: AddressClass,
+}
+
+impl DeniedAddress {
+    fn into_error(self, url: &Url) -> FetchError {
+        let origin = url.origin().ascii_serialization();
+        let grantable = self.class.permitted(true);
+        FetchError::Denied {
+            capability: format!("http {origin} at {}", self.address),
+            rule: if grantable {
+                format!("{self}, and the grant for {origin} does not allow private addresses")
+            } else {
+                format!("{self}, which no grant allows")
+            },
+            grant: grantable.then(|| format!("http {origin} --private")),
+        }
+    }
+}
+
+fn check_address(address: IpAddr, private: bool) -> Result<(), DeniedAddress> {
+    let class = AddressClass::of(address);
+    if class.permitted(private) { Ok(()) } else { Err(DeniedAddress { address, class }) }
+}
+
+/// Resolves a name once and hands over only checked addresses; the connection goes to one of exactly these, so that a second
+/// answer of the name server changes nothing.
+struct CheckedResolver {
+    lookup: Lookup,
+    private: bool,
+}
+
+impl Resolve for CheckedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (lookup, private) = (self.lookup.clone(), self.private);
+        Box::pin(async move {
+            let addresses = lookup(name.as_str().to_owned()).await?;
+            for address in &addresses {
+                check_address(*address, private)?;
+            }
+            if addresses.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
+            }
+            let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
+        })
+    }
+}
+
+/// Turns a transport error into a denial where our resolver refused, else into a failure that names no secret.
+fn failure(error: &reqwest::Error, url: &Url, secrets: &[Secret]) -> FetchError {
+    let mut source: Option<&(dyn Error + 'static)> = Some(error);
+    let mut innermost = String::new();
+    while let Some(current) = source {
+        if let Some(denied) = current.downcast_ref::<DeniedAddress>() {
+            return denied.into_error(url);
+        }
+        innermost = current.to_string();
+        source = current.source();
+    }
+    let reason = if error.is_connect() { "http-connect" } else { "http-failed" };
+    let message = format!("{}: {innermost}", url.origin().ascii_serialization());
+    FetchError::Failed { reason, message: Secret::scrub_all(secrets, message) }
+}
+
+/// Where a redirect leads; `None` when the response is not one.
+fn redirect_target(status: StatusCode, headers: &HeaderMap, url: &Url) -> Option<Result<Url, FetchError>> {
+    let redirects = [
+        StatusCode::MOVED_PERMANENTLY,
+        StatusCode::FOUND,
+        StatusCode::SEE_OTHER,
+        StatusCode::TEMPORARY_REDIRECT,
+        StatusCode::PERMANENT_REDIRECT,
+    ];
+    if !redirects.contains(&status) {
+        return None;
+    }
+    let location = headers.get(LOCATION)?;
+    let refused = |message: &str| FetchError::Failed { reason: "http-redirects", message: message.to_owned() };
+    let target = location
+        .to_str()
+        .ok()
+        .and_then(|location| url.join(location).ok())
+        .ok_or_else(|| refused("the redirect's location cannot be read"))
+        .and_then(|next| match (url.scheme(), next.scheme()) {
+            (_, "https") | ("http", "http") => Ok(next),
+            ("https", "http") => Err(refused("a redirect leads from https to http")),
+            _ => Err(refused("a redirect leads neither to http nor to https")),
+        });
+    Some(target)
+}
+
+/// As browsers do it: 303 always, 301 and 302 after a POST.
+fn becomes_get(status: StatusCode, method: &Method) -> bool {
+    match status {
+        StatusCode::SEE_OTHER => *method != Method::HEAD,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method == Method::POST,
+        _ => false,
+    }
+}
+
+/// What may follow a redirect to another origin: nothing that could identify or authorise.
+fn neutral_headers(headers: &HeaderMap) -> HeaderMap {
+    use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, USER_AGENT};
+    let kept: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, USER_AGENT];
+    headers.iter().filter(|(name, _)| kept.contains(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Names in lower case; repeated headers are joined as RFC 9110 says.
+fn response_headers(headers: &HeaderMap, secrets: &[Secret]) -> Value {
+    let text = |value: &HeaderValue| Secret::scrub_all(secrets, String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Value::object(headers.keys().map(|name| {
+        let joined = headers.get_all(name).iter().map(text).collect::<Vec<_>>().join(", ");
+        (name.as_str().to_owned(), Value::from(joined))
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! The one way in which findings reach a person or a program.
+
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceSpan, SpanContents,
+};
+use opcell_workflow::{Diagnostic, Severity, SourceFile, Span};
+use serde_json::json;
+use std::{borrow::Cow, fmt, sync::Arc};
+
+/// Findings about one input: a document, a project file, a plugin, a command line.
+#[derive(Debug, Clone)]
+pub struct Rejected {
+    /// What was read, when the findings point into a text.
+    pub source: Option<Arc<SourceFile>>,
+    /// At least one.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Rejected {
+    /// Findings about a text.
+    #[must_use]
+    pub fn in_source(source: Arc<SourceFile>, diagnostics: Vec<Diagnostic>) -> Self {
+        Self { source: Some(source), diagnostics }
+    }
+
+    /// One finding about something that is not a text.
+    #[must_use]
+    pub fn plain(diagnostic: Diagnostic) -> Self {
+        Self { source: None, diagnostics: vec![diagnostic] }
+    }
+
+    /// For people, with source lines; `color` also chooses box-drawing characters.
+    #[must_use]
+    pub fn render(&self, color: bool) -> String {
+        self.diagnostics.iter().map(|diagnostic| render(self.source.as_deref(), diagnostic, color)).collect()
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<serde_json::Value> {
+        self.diagnostics.iter().map(|diagnostic| to_json(self.source.as_deref(), diagnostic)).collect()
+    }
+}
+
+impl fmt::Display for Rejected {
+    /// Every message on a line of its own, with its place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.diagnostics.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            if let (Some(source), Some(span)) = (&self.source, diagnostic.span) {
+                let at = source.position(span.start);
+                write!(f, "{}:{}:{}: ", source.name(), at.line, at.column)?;
+            }
+            f.write_str(&diagnostic.message)?;
+            if let Some(help) = &diagnostic.help {
+                write!(f, " ({help})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// One finding for people.
+#[must_use]
+pub fn render(source: Option<&SourceFile>, diagnostic: &Diagnostic, color: bool) -> String {
+    let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::none() };
+    let shown = Shown::new(source, diagnostic);
+    let mut text = String::new();
+    let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(120).with_break_words(false);
+    if handler.render_report(&mut text, &shown).is_err() {
+        // The excerpt could not be drawn; the finding itself must not get lost.
+        text = format!("{}: {}\n", diagnostic.code, shown.message);
+    }
+    text
+}
+
+/// One finding for programs: `file`, `line` and `column` from 1, `code`, `severity`, `message`, `help`, `path`, `related`.
+#[must_use]
+pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_json::Value {
+    let place = |span: Span| source.map(|source| source.position(span.start));
+    let start = diagnostic.span.and_then(place);
+    let end = diagnostic.span.and_then(|span| place(Span::new(span.end, span.end)));
+    let related = diagnostic.related.iter().map(|(span, label)| {
+        let at = place(*span);
+        json!({"line": at.map(|at| at.line), "column": at.map(|at| at.column), "message": label})
+    });
+    json!({
+        "file": source.map(SourceFile::name),
+        "line": start.map(|at| at.line),
+        "column": start.map(|at| at.column),
+        "end_line": end.map(|at| at.line),
+        "end_column": end.map(|at| at.column),
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+        "path": diagnostic.path,
+        "related": related.collect::<Vec<_>>(),
+    })
+}
+
+/// Replaces what could steer a terminal (control characters, bidirectional overrides) by `?`, byte for byte, so that offsets stay
+/// valid. Line breaks and tabs stay.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { (0..c.len_utf8()).for_each(|_| shown.push('?')) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
+/// A finding as miette takes it.
+#[derive(Debug)]
+struct Shown<'a> {
+    message: Cow<'a, str>,
+    help: Option<Cow<'a, str>>,
+    diagnostic: &'a Diagnostic,
+    excerpt: Option<Excerpt<'a>>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(source: Option<&'a SourceFile>, diagnostic: &'a Diagnostic) -> Self {
+        let message = match &diagnostic.path {
+            Some(path) if diagnostic.span.is_none() => {
+                Cow::Owned(printable(&format!("{path}: {}", diagnostic.message)).into_owned())
+            }
+            _ => printable(&diagnostic.message),
+        };
+        let excerpt = source
+            .filter(|_| diagnostic.span.is_some())
+            .map(|source| Excerpt { source, text: printable(source.text()) });
+        Self { message, help: diagnostic.help.as_deref().map(printable), diagnostic, excerpt }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl miette::Diagnostic for Shown<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.diagnostic.code))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.diagnostic.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        self.excerpt.as_ref().map(|excerpt| excerpt as &dyn miette::SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let excerpt = self.excerpt.as_ref()?;
+        let main = self.diagnostic.span.map(|span| LabeledSpan::new_primary_with_span(None, excerpt.mark(span)));
+        let related =
+            self.diagnostic.related.iter().map(|(span, label)| {
+                LabeledSpan::new_with_span(Some(printable(label).into_owned()), excerpt.mark(*span))
+            });
+        Some(Box::new(main.into_iter().chain(related)))
+    }
+}
+
+/// The part of a text around a mark. A line is shown whole unless it is very long (machine-written documents).
+#[derive(Debug)]
+struct Excerpt<'a> {
+    source: &'a SourceFile,
+    text: Cow<'a, str>,
+}
+
+/// Bytes of context and of a mark that are shown of a very long line.
+const LONG_LINE: usize = 400;
+const AROUND: usize = 60;
+
+impl Excerpt<'_> {
+    /// A span on the first line that it covers, within the text, on character boundaries.
+    fn mark(&self, span: Span) -> SourceSpan {
+        let start = self.text.floor_char_boundary(span.start);
+        let line = self.text.get(start..).and_then(|rest| rest.find('\n')).map_or(self.text.len(), |n| start + n);
+        let end = self.text.floor_char_boundary(span.end.min(line).min(start + AROUND)).max(start);
+        (start, end - start).into()
+    }
+}
+
+impl miette::SourceCode for Excerpt<'_> {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let whole = self.text.as_ref().read_span(span, before, after)?;
+        let name = printable(self.source.name()).into_owned();
+        let longest = whole.data().split(|b| *b == b'\n').map(<[u8]>::len).max().unwrap_or(0);
+        if longest <= LONG_LINE {
+            let (line, column, lines) = (whole.line(), whole.column(), whole.line_count());
+            return Ok(Box::new(MietteSpanContents::new_named(name, whole.data(), *whole.span(), line, column, lines)));
+        }
+        let text = self.text.as_ref();
+        let line_start = text.get(..span.offset()).and_then(|head| head.rfind('\n')).map_or(0, |n| n + 1);
+        let start = text.ceil_char_boundary(line_start.max(span.offset().saturating_sub(AROUND)));
+        let wanted = text.floor_char_boundary(span.offset() + span.len() + AROUND);
+        let end = text.get(start..wanted).and_then(|part| part.find('\n')).map_or(wanted, |n| start + n);
+        let data = text.get(start..end).unwrap_or_default().as_bytes();
+        let at = self.source.position(start);
+        let window = SourceSpan::from((start, end - start));
+        Ok(Box::new(MietteSpanContents::new_named(name, data, window, at.line - 1, at.column - 1, 1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rejected, printable, render, to_json};
+    use opcell_workflow::{Diagnostic, SourceFile, Span};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_person_sees_the_line_the_mark_and_the_help() {
+        let source = SourceFile::new("w.edn", "{:name \"a\"\n :steps [{:nmae \"x\"}]}\n");
+        let diagnostic = Diagnostic::error("unknown-key", "unknown key `:nmae`")
+            .at(Span::new(21, 26))
+            .help("did you mean `:name`?")
+            .related(Span::new(1, 6), "as here");
+        insta::assert_snapshot!(render(Some(&source), &diagnostic, false));
+    }
+
+    #[test]
+    fn a_program_sees_places_counted_from_one() {
+        let source = SourceFile::new("w.edn", "ä\n  bad");
+        let json = to_json(Some(&source), &Diagnostic::warning("c", "m").at(Span::new(5, 8)));
+        assert_eq!(
+            (json["line"].as_u64(), json["column"].as_u64(), json["end_column"].as_u64()),
+            (Some(2), Some(3), Some(6))
+        );
+        assert_eq!((json["file"].as_str(), json["severity"].as_str()), (Some("w.edn"), Some("warning")));
+    }
+
+    #[test]
+    fn a_very_long_line_is_shown_around_the_mark_only() {
+        let source = SourceFile::new("w.edn", format!("{}X{}", "[".repeat(50_000), "]".repeat(50_000)));
+        let text = render(Some(&source), &Diagnostic::error("deep", "too deep").at(Span::new(50_000, 100_001)), false);
+        assert!(text.contains("[[X]]") && text.len() < 2000, "{}", text.len());
+        assert!(text.contains("w.edn:1:50001"), "{text}");
+    }
+
+    #[test]
+    fn places_outside_the_text_never_panic() {
+        for text in ["", "a", "ä\n", "\n\n"] {
+            let source = SourceFile::new("x", text);
+            for (start, end) in [(0, 0), (0, 9), (1, 1), (7, 9), (9, 2)] {
+                let diagnostic = Diagnostic::error("c", "message").at(Span::new(start, end));
+                assert!(render(Some(&source), &diagnostic, true).contains("message"));
+                to_json(Some(&source), &diagnostic);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_from_a_document_steers_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\u{202e}c\td\n"), "a?[2Jb???c\td\n");
+        let source = SourceFile::new("x\u{1b}", "{\u{1b}[31m}");
+        let text = render(Some(&source), &Diagnostic::error("c", "\u{7}").at(Span::new(0, 1)).help("\u{1b}"), false);
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+    }
+
+    #[test]
+    fn as_an_error_it_is_one_line_per_finding() {
+        let source = Arc::new(SourceFile::new("w.edn", "ab"));
+        let rejected = Rejected::in_source(
+            source,
+            vec![Diagnostic::error("c", "one").at(Span::new(1, 2)), Diagnostic::error("c", "two").help("so")],
+        );
+        assert_eq!(rejected.to_string(), "w.edn:1:2: one\ntwo (so)");
+    }
+}
