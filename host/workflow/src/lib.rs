@@ -20,6 +20,7 @@ pub mod source;
 pub mod template;
 pub mod transform;
 pub mod value;
+pub mod yaml;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use ir::WorkflowIr;

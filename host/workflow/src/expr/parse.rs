@@ -162,7 +162,7 @@ impl Parser {
                     let Some(after) = self.postfixes()? else { continue };
                     return Ok(after);
                 }
-                Kind::Number => Value::from(js::string_to_number(&token.text)),
+                Kind::Number => js::number(js::string_to_number(&token.text)),
                 Kind::String => Value::String(token.text),
                 Kind::Boolean => Value::Bool(token.text.as_ref() == "true"),
                 Kind::Null => Value::Null,

@@ -1,0 +1,446 @@
+//! YAML with a place for every key and value, read as the `yaml` package for JavaScript reads YAML 1.2's core schema.
+//!
+//! `yes`, `0b11`, `1_000` and dates are text; `007` is 7; integers beyond 2^53 lose precision; merge keys are ordinary keys;
+//! unknown tags are ignored, and what they stand on is text. One document per text. Building the tree does not recurse; its depth
+//! is limited, so that what walks it may.
+
+use crate::{
+    js,
+    source::Span,
+    value::{Map, Value},
+};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span as RawSpan, StructureStyle, Tag, options};
+use std::{collections::HashMap, sync::Arc};
+
+/// Collections inside one another; a workflow nests about ten deep.
+const MAX_DEPTH: usize = 128;
+/// Nodes of one document, aliases expanded; a step has about twenty.
+const MAX_NODES: usize = 1_000_000;
+/// Uses of one anchor, multiplied along nested ones: the `yaml` package's own limit against exhaustion.
+const MAX_ALIASES: usize = 100;
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Where it stands; an alias stands where it is used.
+    pub span: Span,
+    /// Its tag as written, if it has one.
+    pub tag: Option<Arc<str>>,
+}
+
+/// What a node is.
+#[derive(Debug, Clone)]
+pub enum NodeKind {
+    /// A null, boolean, number or string.
+    Scalar(Value),
+    /// A list.
+    Sequence(Vec<Node>),
+    /// Entries in authored order; keys are unique.
+    Mapping(Vec<Entry>),
+}
+
+/// One entry of a mapping.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The key as JavaScript writes it as an object key: numbers in decimal, null as nothing.
+    pub key: Arc<str>,
+    /// Where the key stands.
+    pub key_span: Span,
+    /// The value.
+    pub value: Node,
+}
+
+/// Why a text is not one YAML document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct YamlError {
+    /// One sentence.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+}
+
+impl Node {
+    /// The entry of a mapping.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// The entry of a mapping, with its key's place.
+    #[must_use]
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries()?.iter().find(|entry| entry.key.as_ref() == key)
+    }
+
+    /// The entries of a mapping.
+    #[must_use]
+    pub fn entries(&self) -> Option<&[Entry]> {
+        match &self.kind {
+            NodeKind::Mapping(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The text of a string.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.kind {
+            NodeKind::Scalar(value) => value.as_str(),
+            _ => None,
+        }
+    }
+
+    /// The value without places. Integer-like keys come first, as in a JavaScript object.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        match &self.kind {
+            NodeKind::Scalar(value) => value.clone(),
+            NodeKind::Sequence(items) => Value::array(items.iter().map(Self::to_value)),
+            NodeKind::Mapping(entries) => {
+                let mut map: Map = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect();
+                js::order_keys(&mut map);
+                Value::Object(Arc::new(map))
+            }
+        }
+    }
+}
+
+/// Reads one document; a text without one is null.
+///
+/// # Errors
+/// When the text is not YAML, holds several documents or repeats a key, or is deeper or larger than the limits.
+pub fn parse(text: &str) -> Result<Node, YamlError> {
+    let options = options! {
+        strict_indentation: true,
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = event.map_err(|error| {
+            let at = error.marker().byte_offset().unwrap_or(text.len());
+            YamlError { message: error.info(), span: Span::new(at, at) }
+        })?;
+        builder.event(event, span, text)?;
+    }
+    let end = Span::new(text.len(), text.len());
+    Ok(builder.root.unwrap_or(Node { kind: NodeKind::Scalar(Value::Null), span: end, tag: None }))
+}
+
+/// The tab that indents the line on which a block collection's child starts; the parser lets those through.
+fn tab_indentation(text: &str, child: Span) -> Option<Span> {
+    let line = text.get(..child.start)?.rfind('\n').map_or(0, |at| at + 1);
+    let indentation = text.get(line..child.start)?.find(|c| c != ' ')?;
+    text.get(line + indentation..)?.starts_with('\t').then(|| Span::new(line + indentation, line + indentation + 1))
+}
+
+enum Open {
+    Sequence { items: Vec<Node> },
+    Mapping { entries: Vec<Entry>, keys: Vec<Value>, key: Option<(Arc<str>, Span)> },
+}
+
+struct Frame {
+    open: Open,
+    is_block: bool,
+    start: usize,
+    tag: Option<Arc<str>>,
+    anchor: usize,
+    /// How often the most used anchor inside has been used.
+    aliases: usize,
+}
+
+struct Anchored {
+    node: Node,
+    uses: usize,
+    aliases: usize,
+    nodes: usize,
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Frame>,
+    anchors: HashMap<usize, Anchored>,
+    nodes: usize,
+    documents: usize,
+    root: Option<Node>,
+}
+
+fn error(message: impl Into<String>, span: Span) -> YamlError {
+    YamlError { message: message.into(), span }
+}
+
+impl Builder {
+    fn event(&mut self, event: Event<'_>, raw: RawSpan, text: &str) -> Result<(), YamlError> {
+        let span = raw.byte_range().map_or_else(Span::default, |range| Span::new(range.start, range.end));
+        let tag_text = || raw.tag_span().and_then(|tag| tag.slice(text).map(Arc::from));
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(error("Source contains multiple documents", span));
+                }
+            }
+            Event::Scalar(content, style, anchor, tag) => {
+                let value = scalar(&content, style, tag.as_deref());
+                self.nodes += 1;
+                let node = Node { kind: NodeKind::Scalar(value), span, tag: tag_text() };
+                if anchor != 0 {
+                    self.anchors.insert(anchor, Anchored { node: node.clone(), uses: 1, aliases: 1, nodes: 1 });
+                }
+                self.add(node, 1, text)?;
+            }
+            Event::SequenceStart(style, anchor, _) => {
+                let open = Open::Sequence { items: Vec::new() };
+                self.start(Frame { open, is_block: is_block(style), start: span.start, tag: tag_text(), anchor, aliases: 0 });
+            }
+            Event::MappingStart(style, anchor, _) => {
+                let open = Open::Mapping { entries: Vec::new(), keys: Vec::new(), key: None };
+                self.start(Frame { open, is_block: is_block(style), start: span.start, tag: tag_text(), anchor, aliases: 0 });
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(frame) = self.open.pop() else { return Ok(()) };
+                let (kind, last) = match frame.open {
+                    Open::Sequence { items } => {
+                        let last = items.last().map(|item| item.span.end);
+                        (NodeKind::Sequence(items), last)
+                    }
+                    Open::Mapping { entries, .. } => {
+                        let last = entries.last().map(|entry| entry.value.span.end);
+                        (NodeKind::Mapping(entries), last)
+                    }
+                };
+                // A block collection ends where its last child does; only a flow collection's end has a width.
+                let end = if span.end > span.start { span.end } else { last.unwrap_or(span.end) };
+                let node = Node { kind, span: Span::new(frame.start, end.max(frame.start)), tag: frame.tag };
+                if frame.anchor != 0 {
+                    let nodes = count(&node);
+                    let anchored = Anchored { node: node.clone(), uses: 1, aliases: frame.aliases, nodes };
+                    self.anchors.insert(frame.anchor, anchored);
+                }
+                self.add(node, frame.aliases, text)?;
+            }
+            Event::Alias(anchor) => {
+                let anchored =
+                    self.anchors.get_mut(&anchor).ok_or_else(|| error("An alias stands inside its own anchor", span))?;
+                anchored.uses += 1;
+                let aliases = anchored.uses * anchored.aliases;
+                if aliases > MAX_ALIASES {
+                    return Err(error("Excessive alias count indicates a resource exhaustion attack", span));
+                }
+                self.nodes += anchored.nodes;
+                let node = Node { span, ..anchored.node.clone() };
+                self.add(node, aliases, text)?;
+            }
+            _ => {}
+        }
+        if self.nodes > MAX_NODES {
+            return Err(error(format!("The document has more than {MAX_NODES} values"), span));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, frame: Frame) {
+        self.nodes += 1;
+        self.open.push(frame);
+    }
+
+    /// Puts a complete node where it belongs.
+    fn add(&mut self, node: Node, aliases: usize, text: &str) -> Result<(), YamlError> {
+        let Some(frame) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        frame.aliases = frame.aliases.max(aliases);
+        let is_value = matches!(&frame.open, Open::Mapping { key: Some(_), .. });
+        if frame.is_block
+            && !is_value
+            && let Some(tab) = tab_indentation(text, node.span)
+        {
+            return Err(error("Tabs are not allowed as indentation", tab));
+        }
+        match &mut frame.open {
+            Open::Sequence { items } => items.push(node),
+            Open::Mapping { entries, keys, key } => match key.take() {
+                Some((key, key_span)) => match entries.iter_mut().find(|entry| entry.key == key) {
+                    // `1` and `"1"` are two keys for YAML and one for an object: the later one stays.
+                    Some(entry) => entry.value = node,
+                    None => entries.push(Entry { key, key_span, value: node }),
+                },
+                None => {
+                    let value = node.to_value();
+                    if matches!(node.kind, NodeKind::Scalar(_)) && keys.contains(&value) {
+                        return Err(error("Map keys must be unique", node.span));
+                    }
+                    let name = match &value {
+                        Value::Null => "".into(),
+                        Value::String(text) => text.clone(),
+                        Value::Array(_) | Value::Object(_) => js::to_json(&value).into(),
+                        scalar => js::to_text(scalar).into(),
+                    };
+                    keys.push(value);
+                    *key = Some((name, node.span));
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn is_block(style: StructureStyle) -> bool {
+    style == StructureStyle::Block
+}
+
+fn count(node: &Node) -> usize {
+    1 + match &node.kind {
+        NodeKind::Scalar(_) => 0,
+        NodeKind::Sequence(items) => items.iter().map(count).sum(),
+        NodeKind::Mapping(entries) => entries.iter().map(|entry| count(&entry.value)).sum(),
+    }
+}
+
+/// What a scalar is: plain ones by the core schema, quoted and block ones text, tagged ones what their tag says if they fit it.
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
+    let typed = match tag {
+        None if style == ScalarStyle::Plain => core_schema(text),
+        None => None,
+        Some(tag) => tag.core_suffix().and_then(|suffix| {
+            core_schema(text).filter(|value| match (suffix, value) {
+                ("null", Value::Null) | ("bool", Value::Bool(_)) => true,
+                ("int", Value::Number(_)) => !is_float(text),
+                ("float", Value::Number(_)) => is_float(text),
+                _ => false,
+            })
+        }),
+    };
+    typed.unwrap_or_else(|| text.into())
+}
+
+fn core_schema(text: &str) -> Option<Value> {
+    let value = match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => Value::from(f64::NAN),
+        _ => js::number(number(text)?),
+    };
+    Some(value)
+}
+
+/// Whether a number's text is one of YAML's floats; the others are its integers.
+fn is_float(text: &str) -> bool {
+    text.contains('.') || (!text.starts_with("0x") && text.contains(['e', 'E']))
+}
+
+fn number(text: &str) -> Option<f64> {
+    let digits = |text: &str, radix: u32| !text.is_empty() && text.chars().all(|c| c.is_digit(radix));
+    if let Some(rest) = text.strip_prefix("0o") {
+        return digits(rest, 8).then(|| js::string_to_number(text));
+    }
+    if let Some(rest) = text.strip_prefix("0x") {
+        return digits(rest, 16).then(|| js::string_to_number(text));
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
+        return Some(if text.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY });
+    }
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let is_mantissa = (digits(whole, 10) && (fraction.is_empty() || digits(fraction, 10))) || (whole.is_empty() && digits(fraction, 10));
+    let is_exponent = exponent.is_none_or(|exponent| digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent), 10));
+    (is_mantissa && is_exponent).then(|| js::string_to_number(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        parse(text).unwrap().to_value()
+    }
+
+    #[test]
+    fn plain_scalars_follow_the_core_schema() {
+        for (text, json) in [
+            ("yes", "\"yes\""), ("off", "\"off\""), ("True", "true"), ("~", "null"), ("Null", "null"), ("007", "7"), ("+7", "7"),
+            ("0o17", "15"), ("0x1F", "31"), ("0b11", "\"0b11\""), ("1_000", "\"1_000\""), (".5", "0.5"), ("5.", "5"), ("1e3", "1000"),
+            ("12:30:45", "\"12:30:45\""), ("2026-01-02", "\"2026-01-02\""), ("'7'", "\"7\""), ("!!str 7", "\"7\""), ("!!int '7'", "7"),
+            ("!!float 7", "\"7\""), ("!other 7", "\"7\""), ("a:b", "\"a:b\""), ("-", "[null]"), ("12345678901234567890", "12345678901234567000"),
+        ] {
+            assert_eq!(js::to_json(&value(text)), json, "{text}");
+        }
+        for (text, n) in [("-.inf", f64::NEG_INFINITY), (".inf", f64::INFINITY), ("1e400", f64::INFINITY)] {
+            assert_eq!(value(text), Value::from(n), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unquoted_bang_is_a_tag_on_nothing() {
+        for text in ["condition: !$inputs.x", "condition: !$inputs.x\nnext: 1", "condition: !$steps.a.output.ok == 1"] {
+            let node = parse(text).unwrap();
+            let condition = node.get("condition").unwrap();
+            assert!(condition.tag.as_deref().unwrap().starts_with("!$"), "{text}");
+            assert!(condition.as_str().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_key_and_value_has_its_place() {
+        let text = "steps:\n  - id: a\n    x: [1, {y: 'z'}]\n";
+        let node = parse(text).unwrap();
+        let NodeKind::Sequence(steps) = &node.get("steps").unwrap().kind else { panic!() };
+        let x = steps[0].entry("x").unwrap();
+        assert_eq!(&text[x.key_span.start..x.key_span.end], "x");
+        assert_eq!(&text[x.value.span.start..x.value.span.end], "[1, {y: 'z'}]");
+        assert_eq!(&text[steps[0].span.start..steps[0].span.end], "id: a\n    x: [1, {y: 'z'}]");
+    }
+
+    #[test]
+    fn documents_that_the_reference_refuses_are_refused() {
+        for text in ["a: 1\na: 2", "steps:\n\t- id: a", "a: 1\n---\nb: 2", "a: @x", "a: [x\nb: {", "- a\n b: c\n", "a: *b", "&a [*a]", "a: `b`"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn tabs_inside_texts_are_no_indentation() {
+        assert_eq!(value("a: |\n  \tkey: value\nb: [1,\n\t2]\n").to_json(), r#"{"a":"\tkey: value\n","b":[1,2]}"#);
+    }
+
+    #[test]
+    fn merge_keys_are_ordinary_and_aliases_expand() {
+        assert_eq!(value("x: &c {t: 1}\ny: {<<: *c}").to_json(), r#"{"x":{"t":1},"y":{"<<":{"t":1}}}"#);
+    }
+
+    #[test]
+    fn integer_like_keys_come_first() {
+        assert_eq!(value("b: 1\n10: 2\n2: 3\n").to_json(), r#"{"2":3,"10":2,"b":1}"#);
+    }
+
+    #[test]
+    fn exhaustion_is_refused() {
+        let mut bomb = "a0: &a0 [x, x]\n".to_owned();
+        for i in 1..12 {
+            bomb += &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}]\n", p = i - 1);
+        }
+        assert!(parse(&bomb).unwrap_err().message.contains("alias"));
+        for open in ["[", "{a: ", "- "] {
+            assert!(parse(&open.repeat(100_000)).is_err(), "{open}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[ \\n\\t:\\-a1{}\\[\\],&*!|>'\"#%]{0,60}") {
+            if let Ok(node) = parse(&text) {
+                let _ = node.to_value();
+            }
+        }
+    }
+}
