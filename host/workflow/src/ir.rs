@@ -694,7 +694,7 @@ pub enum PromptString {
 
 /// Filter, map or sort, natively.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 pub struct Transform {
     /// Resolved like arguments; the array to work on is `items`, or the first array among them.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]

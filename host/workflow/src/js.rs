@@ -52,7 +52,11 @@ fn digits_to_number(digits: &str, radix: u32) -> f64 {
 /// The value of a JavaScript number: an integer where it is a safe one, so that it also prints as one in JSON.
 #[must_use]
 pub fn number(n: f64) -> Value {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "checked to be a safe integer, which a double holds exactly")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "checked to be a safe integer, which a double holds exactly"
+    )]
     if n.fract() == 0.0 && n.abs() <= MAX_SAFE_INTEGER as f64 && !(n == 0.0 && n.is_sign_negative()) {
         Value::from(n as i64)
     } else {

@@ -6,6 +6,7 @@
 //! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`value::Value`]s and
 //! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
+pub mod compiled;
 pub mod diagnostic;
 pub mod edn;
 pub mod expr;
@@ -20,8 +21,10 @@ pub mod source;
 pub mod template;
 pub mod transform;
 pub mod value;
+pub mod workflowskill;
 pub mod yaml;
 
+pub use compiled::Compiled;
 pub use diagnostic::{Diagnostic, Severity};
 pub use ir::WorkflowIr;
 pub use source::{SourceFile, Span};

@@ -100,7 +100,8 @@ fn places(step: &StepDefinition, path: &str, spans: &mut SourceMap) {
 }
 
 fn compile_step(step: &StepDefinition, grouped: bool) -> ir::Step {
-    let expression = |text: Option<&super::Text>| StepDefinition::present(text).map(|text| Expression::new(text.text.clone()));
+    let expression =
+        |text: Option<&super::Text>| StepDefinition::present(text).map(|text| Expression::new(text.text.clone()));
     let is_conditional = matches!(step.body, Body::Conditional { .. });
     ir::Step {
         name: step.id.text.clone(),
@@ -115,7 +116,11 @@ fn compile_step(step: &StepDefinition, grouped: bool) -> ir::Step {
         }),
         // Only tools fail in a way that is retried.
         retry: step.retry.as_ref().filter(|_| matches!(step.body, Body::Tool { .. })).map(|retry| ir::Retry {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and whole; saturates")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "positive and whole; saturates"
+            )]
             max: retry.max as u32,
             delay_ms: duration_ms(&retry.delay.text).unwrap_or(0.0),
             backoff: retry.backoff,
@@ -183,9 +188,9 @@ fn exit_output(output: &Value) -> Option<ir::ValueSpec> {
     match output {
         Value::String(text) if text.is_empty() => None,
         Value::String(text) => Some(ir::ValueSpec::Expression { expression: Expression::new(text.clone()) }),
-        Value::Object(entries) => {
-            Some(ir::ValueSpec::Fields { fields: entries.iter().map(|(key, value)| (key.clone(), value_spec(value))).collect() })
-        }
+        Value::Object(entries) => Some(ir::ValueSpec::Fields {
+            fields: entries.iter().map(|(key, value)| (key.clone(), value_spec(value))).collect(),
+        }),
         other => Some(ir::ValueSpec::Literal { value: other.clone() }),
     }
 }

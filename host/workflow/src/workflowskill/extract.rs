@@ -45,7 +45,13 @@ mod tests {
         assert_eq!(found("a\n```workflow\nx\n```\n```workflow\ny\n```"), Some("x"));
         assert_eq!(found("````workflow  \r\nx\r\n```` trailing"), Some("x"));
         assert_eq!(found("```workflow\n  ```js\n  ```\n```"), Some("  ```js\n  ```"));
-        for text in ["```workflow\n```", "```Workflow\nx\n```", "```workflow x\ny\n```", "~~~workflow\nx\n~~~", "``` workflow\nx\n```"] {
+        for text in [
+            "```workflow\n```",
+            "```Workflow\nx\n```",
+            "```workflow x\ny\n```",
+            "~~~workflow\nx\n~~~",
+            "``` workflow\nx\n```",
+        ] {
             assert_eq!(found(text), None, "{text}");
         }
     }

@@ -212,7 +212,10 @@ impl Reader {
         };
         let mut ordered: Vec<&Entry> = entries.iter().collect();
         ordered.sort_by_key(|entry| js::integer_key(&entry.key).map_or(u64::MAX, u64::from));
-        ordered.into_iter().filter_map(|entry| self.field(entry, format!("{path}.{}", entry.key), known, value_key)).collect()
+        ordered
+            .into_iter()
+            .filter_map(|entry| self.field(entry, format!("{path}.{}", entry.key), known, value_key))
+            .collect()
     }
 
     fn field(&mut self, entry: &Entry, path: String, known: &[&str], value_key: &str) -> Option<Field> {
@@ -222,7 +225,8 @@ impl Reader {
             return None;
         }
         let place = Place { node, path };
-        let ignored_default = known.contains(&"value") && place.path.starts_with("steps.") && place.path.contains(".inputs.");
+        let ignored_default =
+            known.contains(&"value") && place.path.starts_with("steps.") && place.path.contains(".inputs.");
         if !ignored_default {
             self.unknown_keys(&place, known);
         } else {
@@ -327,7 +331,9 @@ impl Reader {
     fn one_of(&mut self, place: &Place<'_>, key: &str, options: &[&str]) -> Option<Text> {
         let (node, path, span) = place.child(key);
         match node {
-            Some(Node { kind: NodeKind::Scalar(Value::String(text)), span, .. }) if options.contains(&text.as_ref()) => {
+            Some(Node { kind: NodeKind::Scalar(Value::String(text)), span, .. })
+                if options.contains(&text.as_ref()) =>
+            {
                 Some(Text { text: text.clone(), span: *span, tag: None })
             }
             other => {
@@ -486,16 +492,26 @@ impl Reader {
             let wrong = |message: String| Diagnostic::error("x-opcell", message).at(entry.value.span).path(path);
             match entry.key.as_ref() {
                 "timeout" => match entry.value.as_str().and_then(super::duration_ms) {
-                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "parsed from digits; saturates")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "parsed from digits; saturates"
+                    )]
                     Some(ms) if ms > 0.0 => extension.timeout_ms = Some(ms as u64),
-                    _ => self.unknown.push(wrong("`timeout` must be a duration such as \"500ms\" or \"30s\"".to_owned())),
+                    _ => {
+                        self.unknown.push(wrong("`timeout` must be a duration such as \"500ms\" or \"30s\"".to_owned()))
+                    }
                 },
                 "concurrency" => {
                     let n = match &entry.value.kind {
                         NodeKind::Scalar(Value::Number(n)) => n.as_f64(),
                         _ => 0.0,
                     };
-                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked against both ends")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "checked against both ends"
+                    )]
                     if n.fract() == 0.0 && (1.0..=1000.0).contains(&n) {
                         extension.concurrency = Some(n as u32);
                     } else {
@@ -522,7 +538,8 @@ impl Reader {
 }
 
 fn known_keys(kind: &str, body: &Option<Body>) -> Vec<&'static str> {
-    let mut known = vec!["id", "type", "description", "inputs", "outputs", "condition", "each", "delay", "on_error", "retry"];
+    let mut known =
+        vec!["id", "type", "description", "inputs", "outputs", "condition", "each", "delay", "on_error", "retry"];
     known.extend(match (kind, body) {
         ("tool", _) => &["tool"][..],
         ("transform", Some(Body::Filter { .. })) => &["operation", "where"],
@@ -537,4 +554,17 @@ fn known_keys(kind: &str, body: &Option<Body>) -> Vec<&'static str> {
 
 fn only(node: &Node, keys: &[&'static str]) -> Value {
     Value::object(keys.iter().filter_map(|key| Some((*key, node.get(key)?.to_value()))))
+}
+
+/// What is wrong with front matter: it needs a name and a description.
+pub(super) fn front_matter(node: &Node) -> Vec<Issue> {
+    let mut reader = Reader::default();
+    if node.entries().is_none() {
+        reader.expected("object", Some(node), String::new(), node.span);
+    } else {
+        let place = Place { node, path: String::new() };
+        reader.text(&place, "name", true, true);
+        reader.text(&place, "description", true, true);
+    }
+    reader.found.into_iter().map(|finding| Issue { path: finding.path, message: finding.message }).collect()
 }

@@ -105,12 +105,22 @@ impl<'a> Validator<'a> {
         match &step.body {
             Body::Conditional { then, otherwise } => {
                 for (key, names) in [("then", Some(then)), ("else", otherwise.as_ref())] {
-                    for name in names.into_iter().flatten().filter(|name| !self.order.contains_key(name.text.as_ref())).collect::<Vec<_>>() {
-                        self.issue(format!("{path}.{key}"), format!("Branch references undefined step \"{}\"", name.text));
+                    for name in names
+                        .into_iter()
+                        .flatten()
+                        .filter(|name| !self.order.contains_key(name.text.as_ref()))
+                        .collect::<Vec<_>>()
+                    {
+                        self.issue(
+                            format!("{path}.{key}"),
+                            format!("Branch references undefined step \"{}\"", name.text),
+                        );
                     }
                 }
             }
-            Body::Exit { output: Some(Value::String(output)), .. } => self.references(step, output, &format!("{path}.output")),
+            Body::Exit { output: Some(Value::String(output)), .. } => {
+                self.references(step, output, &format!("{path}.output"))
+            }
             Body::Exit { output: Some(Value::Object(entries)), .. } => {
                 for (key, value) in entries.iter() {
                     if let Value::String(value) = value
@@ -147,7 +157,9 @@ impl<'a> Validator<'a> {
                 self.issue(path.clone(), WORKFLOW_OUTPUT);
             }
             if is_scanned(value) {
-                for name in step_references(value).into_iter().filter(|name| !self.order.contains_key(name)).collect::<Vec<_>>() {
+                for name in
+                    step_references(value).into_iter().filter(|name| !self.order.contains_key(name)).collect::<Vec<_>>()
+                {
                     self.issue(path.clone(), format!("References undefined step \"{name}\""));
                 }
             }
@@ -159,7 +171,8 @@ impl<'a> Validator<'a> {
         let mut dependencies: HashMap<&str, Vec<&str>> = HashMap::new();
         for step in &self.definition.steps {
             let values = step.inputs.iter().filter_map(|input| input.value.as_ref().and_then(Value::as_str));
-            let texts = values.chain([&step.condition, &step.each].into_iter().flatten().map(|text| text.text.as_ref()));
+            let texts =
+                values.chain([&step.condition, &step.each].into_iter().flatten().map(|text| text.text.as_ref()));
             let mut names = Vec::new();
             for name in texts.flat_map(step_references).filter(|name| self.order.contains_key(name)) {
                 if !names.contains(&name) {
@@ -184,8 +197,12 @@ impl<'a> Validator<'a> {
                 };
                 *next += 1;
                 if on_path.contains(dependency) {
-                    let cycle: Vec<&str> =
-                        path.iter().map(|(name, _)| *name).skip_while(|name| *name != dependency).chain([dependency]).collect();
+                    let cycle: Vec<&str> = path
+                        .iter()
+                        .map(|(name, _)| *name)
+                        .skip_while(|name| *name != dependency)
+                        .chain([dependency])
+                        .collect();
                     let message = format!("Cycle detected: {}", cycle.join(" → "));
                     self.issues.push(Issue { path: "steps".to_owned(), message });
                 } else if visited.insert(dependency) {

@@ -1,0 +1,557 @@
+//! What the reference meets only in the middle of a run, found before it: wrong expressions, references that give nothing, values
+//! of another type than declared, and texts that look like something that they are not.
+
+use super::{
+    definition::{Body, Definition, Field, StepDefinition, Text},
+    duration_ms,
+    validate::{is_scanned, step_references},
+};
+use crate::{
+    diagnostic::{Diagnostic, did_you_mean},
+    expr::{Expression, Reference},
+    interpolate::{Interpolation, value_spec},
+    ir::ValueSpec,
+    source::Span,
+    transform::Shape,
+    value::{Number, Value},
+};
+use std::collections::{HashMap, HashSet};
+
+/// Where an expression stands, which decides what it may refer to and what the validator has already said about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Site {
+    /// A step's input.
+    Input,
+    /// A step's output, which maps `$result`.
+    Output,
+    /// A guard, or what a conditional decides by.
+    Condition,
+    /// What `each` goes over.
+    Each,
+    /// Inside a transform, which has an element.
+    Transform,
+    /// What an exit ends with.
+    Exit,
+    /// A workflow output.
+    WorkflowOutput,
+}
+
+struct Checker<'a> {
+    definition: &'a Definition,
+    source: &'a str,
+    order: HashMap<&'a str, usize>,
+    grouped: HashSet<&'a str>,
+    found: Vec<Diagnostic>,
+}
+
+/// Everything that the checks find, as warnings.
+pub(super) fn check(definition: &Definition, source: &str) -> Vec<Diagnostic> {
+    let order = definition.steps.iter().enumerate().map(|(index, step)| (step.id.text.as_ref(), index)).collect();
+    let grouped =
+        definition.steps.iter().flat_map(StepDefinition::branch_steps).map(|name| name.text.as_ref()).collect();
+    let mut checker = Checker { definition, source, order, grouped, found: Vec::new() };
+    for input in &definition.inputs {
+        checker.literal(input, &format!("inputs.{}.default", input.name.text));
+    }
+    for (index, step) in definition.steps.iter().enumerate() {
+        checker.step(step, &format!("steps[{index}]"));
+    }
+    for output in &definition.outputs {
+        let path = format!("outputs.{}.value", output.name.text);
+        checker.field(output, &path, None, Site::WorkflowOutput);
+    }
+    checker.exits();
+    checker.endless_branches();
+    checker.found
+}
+
+/// Where the path of a validator's issue stands.
+pub(super) fn place_of(definition: &Definition, path: &str) -> Option<Span> {
+    let field = |fields: &[Field], name: &str| {
+        fields.iter().find(|field| field.name.text.as_ref() == name).map(|field| field.value_span)
+    };
+    if let Some(rest) = path.strip_prefix("outputs.") {
+        return field(&definition.outputs, rest.strip_suffix(".value").unwrap_or(rest));
+    }
+    let (index, rest) = path.strip_prefix("steps[")?.split_once(']')?;
+    let step = definition.steps.get(index.parse::<usize>().ok()?)?;
+    let span = |text: &Option<Text>| text.as_ref().map(|text| text.span);
+    let place = match (rest.strip_prefix('.').unwrap_or(rest), &step.body) {
+        ("id", _) => Some(step.id.span),
+        ("each", _) => span(&step.each),
+        ("delay", _) => span(&step.delay),
+        ("condition", _) => span(&step.condition),
+        ("tool", Body::Tool { tool }) => Some(tool.span),
+        ("then", Body::Conditional { then, .. }) => then.first().map(|name| name.span),
+        ("else", Body::Conditional { otherwise: Some(names), .. }) => names.first().map(|name| name.span),
+        (output, Body::Exit { output_span, .. }) if output.starts_with("output") => Some(*output_span),
+        (other, _) => {
+            let name = other.strip_suffix(".value").unwrap_or(other);
+            let input = name.strip_prefix("inputs.").and_then(|name| field(&step.inputs, name));
+            input.or_else(|| field(&step.outputs, name.strip_prefix("outputs.")?))
+        }
+    };
+    Some(place.unwrap_or(step.id.span))
+}
+
+impl<'a> Checker<'a> {
+    fn warn(&mut self, code: &'static str, message: impl Into<String>, path: &str, span: Span) {
+        self.found.push(Diagnostic::warning(code, message).path(path).at(span));
+    }
+
+    /// Says how to fix what was just found.
+    fn help(&mut self, help: Option<String>) {
+        if let Some(finding) = self.found.last_mut() {
+            finding.help = help;
+        }
+    }
+
+    fn step(&mut self, step: &'a StepDefinition, path: &str) {
+        for input in &step.inputs {
+            self.field(input, &format!("{path}.inputs.{}.value", input.name.text), Some(step), Site::Input);
+        }
+        for output in &step.outputs {
+            self.field(output, &format!("{path}.outputs.{}.value", output.name.text), Some(step), Site::Output);
+        }
+        if let Some(condition) = &step.condition {
+            self.text(condition, &format!("{path}.condition"), step, Site::Condition);
+        }
+        if let Some(each) = &step.each {
+            self.text(each, &format!("{path}.each"), step, Site::Each);
+        }
+        self.durations(step, path);
+        self.modifiers(step, path);
+        match &step.body {
+            Body::Filter { condition } => self.text(condition, &format!("{path}.where"), step, Site::Transform),
+            Body::Map { expression, span } => self.map(expression, *span, step, &format!("{path}.expression")),
+            Body::Exit { output: Some(output), output_span, .. } => {
+                self.exit_output(output, *output_span, step, &format!("{path}.output"));
+            }
+            Body::Tool { .. } | Body::Sort { .. } | Body::Conditional { .. } | Body::Exit { .. } => {}
+        }
+    }
+
+    /// A text that is always an expression.
+    fn text(&mut self, text: &Text, path: &str, step: &'a StepDefinition, site: Site) {
+        if let Some(tag) = text.tag.as_ref().filter(|tag| tag.starts_with('!')) {
+            let rest = if text.text.is_empty() { String::new() } else { format!(" {}", text.text) };
+            let message = format!(
+                "YAML reads the unquoted `{tag}` as a tag, so that this is {}",
+                if text.text.is_empty() {
+                    "empty and never applies".to_owned()
+                } else {
+                    format!("only `{}`", text.text)
+                }
+            );
+            self.warn("unquoted-bang", message, path, text.span);
+            self.help(Some(format!("put it in quotes: '{tag}{rest}'")));
+            return;
+        }
+        if text.text.is_empty() {
+            return;
+        }
+        let expression = Expression::new(text.text.clone());
+        self.expression(&expression, path, text.span, Some(step), site);
+        if Interpolation::is_in(&text.text) {
+            self.warn("template-not-resolved", "`${…}` is not resolved here", path, text.span);
+            self.help(Some("write the expression itself, `$steps.name.output`".to_owned()));
+        }
+    }
+
+    fn field(&mut self, field: &'a Field, path: &str, step: Option<&'a StepDefinition>, site: Site) {
+        let Some(value) = &field.value else { return };
+        match value_spec(value) {
+            ValueSpec::Expression { expression } => {
+                self.expression(&expression, path, field.value_span, step, site);
+                self.types(field, &expression, path, step, site);
+            }
+            ValueSpec::Interpolation { interpolation } => {
+                for expression in interpolation.expressions() {
+                    self.expression(expression, path, field.value_span, step, site);
+                }
+            }
+            _ => {
+                self.literal(field, path);
+                self.nested_references(value, path, field.value_span);
+            }
+        }
+    }
+
+    fn map(&mut self, expression: &Value, span: Span, step: &'a StepDefinition, path: &str) {
+        for expression in Shape::from(expression.clone()).expressions() {
+            self.expression(expression, path, span, Some(step), Site::Transform);
+        }
+        let mut values: Vec<&Value> = vec![expression];
+        while let Some(value) = values.pop() {
+            match value {
+                Value::String(text) if !text.starts_with('$') && Interpolation::is_in(text) => {
+                    let message = format!("`{text}` is taken as it is: a map's `expression` does not resolve `${{…}}`");
+                    self.warn("template-not-resolved", message, path, span);
+                }
+                Value::Object(entries) => values.extend(entries.values()),
+                Value::Array(_) => self.nested_references(value, path, span),
+                _ => {}
+            }
+        }
+    }
+
+    fn exit_output(&mut self, output: &Value, span: Span, step: &'a StepDefinition, path: &str) {
+        match output {
+            Value::String(text) if !text.is_empty() => {
+                let expression = Expression::new(text.clone());
+                self.expression(&expression, path, span, Some(step), Site::Exit);
+                if expression.syntax_error().is_some() {
+                    self.help(Some("an exit's `output` text is always an expression; to end with a text, make it an object's value".to_owned()));
+                }
+            }
+            Value::Object(entries) => {
+                for (key, value) in entries.iter() {
+                    let path = format!("{path}.{key}");
+                    match value_spec(value) {
+                        ValueSpec::Expression { expression } => {
+                            self.expression(&expression, &path, span, Some(step), Site::Exit);
+                        }
+                        ValueSpec::Interpolation { interpolation } => {
+                            for expression in interpolation.expressions() {
+                                self.expression(expression, &path, span, Some(step), Site::Exit);
+                            }
+                        }
+                        _ => self.nested_references(value, &path, span),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// References inside arrays and objects stay text.
+    fn nested_references(&mut self, value: &Value, path: &str, span: Span) {
+        let mut values: Vec<&Value> = match value {
+            Value::Array(items) => items.iter().collect(),
+            Value::Object(entries) => entries.values().collect(),
+            _ => return,
+        };
+        while let Some(value) = values.pop() {
+            match value {
+                Value::String(text) => {
+                    let looks = ["$inputs", "$steps", "$item", "$result", "${inputs", "${steps", "${item", "${result"];
+                    if looks.iter().any(|prefix| text.starts_with(prefix)) {
+                        let message =
+                            format!("`{text}` stays text: references inside arrays and objects are not resolved");
+                        self.warn("nested-reference", message, path, span);
+                        return;
+                    }
+                }
+                Value::Array(items) => values.extend(items.iter()),
+                Value::Object(entries) => values.extend(entries.values()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Where a position of an expression stands in the file, as far as the file has the expression's text as it is.
+    fn place(&self, expression: &Expression, position: Option<usize>, span: Span) -> Span {
+        let text = expression.text();
+        // A reference inside a template is compiled with its `$` put before it.
+        let (needle, shift) = match self.source.get(span.start..span.end) {
+            Some(slice) if slice.contains(text) => (text, 0),
+            _ => (text.get(1..).unwrap_or_default(), 1),
+        };
+        let Some(start) = self.source.get(span.start..span.end).and_then(|slice| slice.find(needle)) else {
+            return span;
+        };
+        let start = span.start + start;
+        let Some(position) = position.map(|position| position.saturating_sub(shift)) else {
+            return Span::new(start, start + needle.len());
+        };
+        let mut units = 0;
+        let at = needle.char_indices().find(|(_, c)| {
+            let here = units >= position;
+            units += c.len_utf16();
+            here
+        });
+        let at = at.map_or(needle.len(), |(at, _)| at);
+        Span::new(start + at, start + needle.len())
+    }
+
+    fn expression(
+        &mut self,
+        expression: &Expression,
+        path: &str,
+        span: Span,
+        step: Option<&'a StepDefinition>,
+        site: Site,
+    ) {
+        if let Some(error) = expression.syntax_error() {
+            let span = self.place(expression, error.position, span);
+            let message = format!("`{}` is not an expression: {}", expression.text(), error.message);
+            self.warn("expression-syntax", message, path, span);
+            return;
+        }
+        let span = self.place(expression, None, span);
+        for reference in expression.references() {
+            self.reference(&reference, expression, path, span, step, site);
+        }
+    }
+
+    fn reference(
+        &mut self,
+        reference: &Reference,
+        expression: &Expression,
+        path: &str,
+        span: Span,
+        step: Option<&'a StepDefinition>,
+        site: Site,
+    ) {
+        let first = reference.path.first().map(AsRef::as_ref);
+        match (reference.root.as_ref(), first) {
+            ("inputs", Some(name)) if name != "length" => {
+                let inputs = &self.definition.inputs;
+                if inputs.iter().all(|input| input.name.text.as_ref() != name) {
+                    let help = did_you_mean(name, inputs.iter().map(|input| input.name.text.as_ref()))
+                        .map(|meant| format!("did you mean `$inputs.{meant}`?"));
+                    let message = format!("`$inputs.{name}` is not a declared input of the workflow");
+                    self.warn("undeclared-input", message, path, span);
+                    self.help(help);
+                }
+            }
+            ("inputs", _) | ("steps", None) => {}
+            ("steps", Some(name)) => self.step_reference(name, reference, expression, path, span, step, site),
+            ("item" | "index", _) => {
+                let has_element = site == Site::Transform
+                    || (matches!(site, Site::Input | Site::Output) && step.is_some_and(|step| step.each.is_some()));
+                if !has_element {
+                    let message =
+                        format!("`${}` is undefined here: only `each` and transforms have an element", reference.root);
+                    self.warn("no-element", message, path, span);
+                }
+            }
+            ("result", _) if site != Site::Output && site != Site::WorkflowOutput => {
+                self.warn("no-result", "`$result` is undefined here: only a step's outputs map it", path, span);
+            }
+            ("result", _) => {}
+            (root, _) => {
+                let help = did_you_mean(root, ["inputs", "steps", "item", "index", "result"])
+                    .map(|meant| format!("did you mean `${meant}`?"));
+                let message = format!("`${root}` is unknown, and fails the run when it is evaluated");
+                self.warn("unknown-reference", message, path, span);
+                self.help(help);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one reference and everything about where it stands")]
+    fn step_reference(
+        &mut self,
+        name: &str,
+        reference: &Reference,
+        expression: &Expression,
+        path: &str,
+        span: Span,
+        step: Option<&'a StepDefinition>,
+        site: Site,
+    ) {
+        let text = expression.text();
+        // What the validator looks at it has reported as an error.
+        let scanned = match site {
+            Site::Input | Site::Output | Site::WorkflowOutput => is_scanned(text),
+            Site::Condition | Site::Each | Site::Exit => true,
+            Site::Transform => false,
+        } && step_references(text).contains(&name);
+        let own = step.and_then(|step| self.order.get(step.id.text.as_ref()).copied());
+        let is_grouped = step.is_some_and(|step| self.grouped.contains(step.id.text.as_ref()));
+        match self.order.get(name).copied() {
+            None if !scanned => {
+                let help =
+                    did_you_mean(name, self.order.keys().copied()).map(|meant| format!("did you mean `{meant}`?"));
+                self.warn("unknown-step", format!("there is no step `{name}`"), path, span);
+                self.help(help);
+            }
+            Some(at) if !scanned && !is_grouped && own.is_some_and(|own| at >= own) => {
+                self.warn("later-step", format!("step `{name}` has not run yet when this is evaluated"), path, span);
+            }
+            _ => {}
+        }
+        let after = reference.path.get(1).map(AsRef::as_ref);
+        if let Some(other) = after.filter(|after| *after != "output") {
+            let message = format!("`$steps.{name}.{other}` is undefined: a step has only `output`");
+            self.warn("step-without-output", message, path, span);
+            self.help(Some(format!("did you mean `$steps.{name}.output.{other}`?")));
+        } else if after.is_some()
+            && let Some(key) = reference.path.get(2)
+            && let Some(target) = self.order.get(name).and_then(|at| self.definition.steps.get(*at))
+            && target.each.is_none()
+            && target.outputs.iter().any(|output| output.value.is_some())
+            && target.outputs.iter().all(|output| output.name.text != *key)
+        {
+            let help = did_you_mean(key, target.outputs.iter().map(|output| output.name.text.as_ref()));
+            let help = help.map(|meant| format!("did you mean `$steps.{name}.output.{meant}`?"));
+            self.warn("undeclared-output", format!("step `{name}` has no output `{key}`"), path, span);
+            self.help(help);
+        }
+    }
+
+    /// The declared type of a reference that is a whole declared input or output.
+    fn declared_type(&self, expression: &Expression) -> Option<&'a str> {
+        let references = expression.references();
+        let [reference] = references.as_slice() else { return None };
+        let path: Vec<&str> = reference.path.iter().map(AsRef::as_ref).collect();
+        let is_whole = expression.text().chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '$' | '.' | '_'));
+        let field = match (reference.root.as_ref(), path.as_slice()) {
+            _ if !is_whole => None,
+            ("inputs", [name]) => self.definition.inputs.iter().find(|field| field.name.text.as_ref() == *name),
+            ("steps", [name, "output", key]) => {
+                let step = self.order.get(name).and_then(|at| self.definition.steps.get(*at))?;
+                let has_element = step.each.is_some();
+                step.outputs.iter().find(|field| !has_element && field.name.text.as_ref() == *key)
+            }
+            _ => None,
+        };
+        field.map(|field| field.kind.text.as_ref())
+    }
+
+    fn types(&mut self, field: &Field, expression: &Expression, path: &str, step: Option<&StepDefinition>, site: Site) {
+        if site == Site::Output
+            || step.is_some_and(|step| step.each.is_some() && expression.text().starts_with("$item"))
+        {
+            return;
+        }
+        let Some(given) = self.declared_type(expression) else { return };
+        let wanted = field.kind.text.as_ref();
+        if given != wanted && !(given == "int" && wanted == "float") {
+            let message = format!(
+                "`{}` is declared `{wanted}`, and `{}` is declared `{given}`",
+                field.name.text,
+                expression.text()
+            );
+            self.warn("type-conflict", message, path, field.value_span);
+        }
+    }
+
+    /// A literal value of another type than its declaration says; nothing converts it.
+    fn literal(&mut self, field: &Field, path: &str) {
+        let Some(value) = &field.value else { return };
+        let fits = match (field.kind.text.as_ref(), value) {
+            (_, Value::Null) | ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => true,
+            ("float", Value::Number(_)) | ("int", Value::Number(Number::Integer(_) | Number::Unsigned(_))) => true,
+            ("int", Value::Number(Number::Float(n))) => n.fract() == 0.0,
+            ("array", Value::Array(_)) | ("object", Value::Object(_)) => true,
+            _ => false,
+        };
+        if !fits {
+            let message = format!("`{}` is declared `{}`, and its value is not one", field.name.text, field.kind.text);
+            self.warn("type-conflict", message, path, field.value_span);
+        }
+    }
+
+    fn durations(&mut self, step: &StepDefinition, path: &str) {
+        let retry = step.retry.as_ref().map(|retry| ("retry.delay", &retry.delay));
+        for (key, text) in step.delay.as_ref().map(|delay| ("delay", delay)).into_iter().chain(retry) {
+            if duration_ms(&text.text).is_none() {
+                let message = format!("`{}` is not a duration, and counts as no delay at all", text.text);
+                self.warn("bad-duration", message, &format!("{path}.{key}"), text.span);
+                self.help(Some("write whole milliseconds or seconds, such as \"500ms\" or \"2s\"".to_owned()));
+            }
+        }
+    }
+
+    /// Fields that have no effect where they stand.
+    fn modifiers(&mut self, step: &StepDefinition, path: &str) {
+        let is_tool = matches!(step.body, Body::Tool { .. });
+        if let Some(retry) = &step.retry
+            && !is_tool
+        {
+            self.warn(
+                "inert-retry",
+                "`retry` has no effect here: only tools are retried",
+                &format!("{path}.retry"),
+                retry.delay.span,
+            );
+        }
+        if let Some(each) = &step.each
+            && is_tool
+            && step.delay.is_none()
+            && step.extension.concurrency.is_none()
+        {
+            self.warn(
+                "each-without-delay",
+                "every element calls the tool at once after the one before",
+                &format!("{path}.each"),
+                each.span,
+            );
+            self.help(Some("if the tool has a rate limit, add `delay: \"500ms\"`; if it has none, `x-opcell: {concurrency: 4}` is faster".to_owned()));
+        }
+        if step.extension.concurrency.is_some() && step.each.is_none() {
+            self.warn(
+                "inert-concurrency",
+                "`concurrency` has no effect without `each`",
+                &format!("{path}.x-opcell"),
+                step.id.span,
+            );
+        }
+        if matches!(step.body, Body::Conditional { .. } | Body::Exit { .. })
+            && let Some(output) = step.outputs.first()
+        {
+            let message = format!("outputs of a {} step are ignored", step.kind());
+            self.warn("inert-outputs", message, &format!("{path}.outputs"), output.name.span);
+        }
+    }
+
+    /// Exits whose outputs and the workflow's do not meet.
+    fn exits(&mut self) {
+        let declared = &self.definition.outputs;
+        if declared.is_empty() {
+            return;
+        }
+        for (index, step) in self.definition.steps.iter().enumerate() {
+            let Body::Exit { output: Some(Value::Object(entries)), output_span, .. } = &step.body else { continue };
+            for key in entries.keys().filter(|key| declared.iter().all(|output| output.name.text != **key)) {
+                let help = did_you_mean(key, declared.iter().map(|output| output.name.text.as_ref()));
+                let help = help.map(|meant| format!("did you mean `{meant}`?"));
+                let message = format!("`{key}` is not an output of the workflow, and is dropped");
+                self.warn("exit-output", message, &format!("steps[{index}].output.{key}"), *output_span);
+                self.help(help);
+            }
+            for output in declared.iter().filter(|output| !entries.contains_key(&output.name.text)) {
+                let message = format!("the workflow's output `{}` is null when this exit is taken", output.name.text);
+                self.warn("exit-output", message, &format!("steps[{index}].output"), *output_span);
+            }
+        }
+    }
+
+    /// Conditionals that choose themselves again, directly or through others, with nothing to count the rounds.
+    fn endless_branches(&mut self) {
+        let steps = &self.definition.steps;
+        let chosen = |index: usize| -> Vec<usize> {
+            steps
+                .get(index)
+                .into_iter()
+                .flat_map(StepDefinition::branch_steps)
+                .filter_map(|name| self.order.get(name.text.as_ref()).copied())
+                .collect()
+        };
+        let mut endless = Vec::new();
+        for start in 0..steps.len() {
+            let mut seen = HashSet::new();
+            let mut open = chosen(start);
+            while let Some(index) = open.pop() {
+                if index == start {
+                    endless.push(start);
+                    break;
+                }
+                if seen.insert(index) {
+                    open.extend(chosen(index));
+                }
+            }
+        }
+        for index in endless {
+            let Some(step) = steps.get(index) else { continue };
+            let message = format!("conditional `{}` chooses itself again: the run may never end", step.id.text);
+            self.warn("endless-branches", message, &format!("steps[{index}]"), step.id.span);
+            self.help(Some(
+                "a branch that repeats needs a step that is not one of its own branches; to go over items, use `each`"
+                    .to_owned(),
+            ));
+        }
+    }
+}

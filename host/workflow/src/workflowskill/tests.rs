@@ -1,0 +1,155 @@
+use super::*;
+
+fn found(text: &str) -> Vec<(String, &'static str)> {
+    let file = SourceFile::new("triage.yaml", text);
+    compile(&file)
+        .diagnostics
+        .iter()
+        .map(|d| {
+            let position = file.position(d.span.unwrap().start);
+            (format!("{}:{}", position.line, position.column), d.code)
+        })
+        .collect()
+}
+
+fn step(body: &str) -> String {
+    format!(
+        "inputs:\n  n: {{ type: int }}\n  list: {{ type: array }}\nsteps:\n  - id: a\n    type: tool\n    tool: t\n{body}"
+    )
+}
+
+#[test]
+fn bare_yaml_and_markdown_compile_to_the_same_steps() {
+    let yaml = "steps:\n  - id: a\n    type: exit\n    status: success\n";
+    let bare = compile(&SourceFile::new("some/hello.yaml", yaml)).ir.unwrap();
+    let text = format!("---\nname: hello\ndescription: d\n---\n# Title\n\n```workflow\n{yaml}```\n");
+    let markdown = compile(&SourceFile::new("other.md", text)).ir.unwrap();
+    assert_eq!(bare.name.as_ref(), "hello");
+    assert_eq!(markdown.name.as_ref(), "hello");
+    assert_eq!(bare.steps, markdown.steps);
+}
+
+#[test]
+fn the_ir_survives_json() {
+    let text = step(
+        "    each: $inputs.list\n    delay: 1s\n    inputs: { x: { type: int, value: $inputs.n }, y: { type: string, value: 'a ${item}' } }\n  - id: b\n    type: transform\n    operation: map\n    expression: { v: $item }\n    inputs: { items: { type: array, value: $steps.a.output } }\n",
+    );
+    let ir = compile(&SourceFile::new("x.yaml", text)).ir.unwrap();
+    let json = serde_json::to_string(&*ir).unwrap();
+    assert_eq!(serde_json::from_str::<WorkflowIr>(&json).unwrap(), *ir);
+}
+
+#[test]
+fn wrong_expressions_are_found_where_they_are_wrong() {
+    assert_eq!(found(&step("    condition: $inputs.n = 1\n")), [("8:26".to_owned(), "expression-syntax")]);
+    assert_eq!(
+        found(&step("    inputs: { x: { type: int, value: \"a ${inputs.n +}\" } }\n")),
+        [("8:52".to_owned(), "expression-syntax")]
+    );
+}
+
+#[test]
+fn references_that_give_nothing_are_found() {
+    let text = step(
+        "    inputs: { x: { type: string, value: $inputs.m } }\n  - id: b\n    type: transform\n    operation: filter\n    where: $item == $steps.c.output\n  - id: c\n    type: transform\n    operation: filter\n    where: $steps[\"nope\"].output == $env.HOME\n",
+    );
+    assert_eq!(
+        found(&text),
+        [
+            ("8:41".to_owned(), "undeclared-input"),
+            ("12:12".to_owned(), "later-step"),
+            ("16:12".to_owned(), "unknown-step"),
+            ("16:12".to_owned(), "unknown-reference"),
+        ]
+    );
+}
+
+#[test]
+fn an_unquoted_bang_is_told() {
+    let text = step("    condition: !$inputs.n\n");
+    let compiled = compile(&SourceFile::new("x.yaml", text));
+    let [finding] = compiled.diagnostics.as_slice() else { panic!("{:?}", compiled.diagnostics) };
+    assert_eq!(finding.code, "unquoted-bang");
+    assert_eq!(finding.help.as_deref(), Some("put it in quotes: '!$inputs.n'"));
+}
+
+#[test]
+fn what_has_no_effect_is_told() {
+    let codes = |text: &str| found(text).into_iter().map(|(_, code)| code).collect::<Vec<_>>();
+    assert_eq!(codes(&step("    on_eror: ignore\n")), ["unknown-key"]);
+    assert_eq!(codes(&step("    retry: { max: 1, delay: soon, backoff: 2 }\n")), ["bad-duration"]);
+    assert_eq!(codes(&step("    each: $inputs.list\n")), ["each-without-delay"]);
+    assert_eq!(codes(&step("    inputs: { x: { type: string, value: $inputs.n } }\n")), ["type-conflict"]);
+    assert_eq!(codes(&step("    inputs: { x: { type: array, value: [$inputs.n] } }\n")), ["nested-reference"]);
+    assert_eq!(
+        codes(&step(
+            "  - id: c\n    type: conditional\n    condition: 'true'\n    then: [d]\n  - id: d\n    type: conditional\n    condition: 'true'\n    then: [c, d]\n"
+        )),
+        ["endless-branches", "endless-branches"]
+    );
+}
+
+#[test]
+fn extensions_are_read_and_checked() {
+    let text = step("    each: $inputs.list\n    x-opcell: { timeout: 30s, concurrency: 4 }\n");
+    let ir = compile(&SourceFile::new("x.yaml", text)).ir.unwrap();
+    assert_eq!(ir.steps[0].timeout_ms, Some(30_000));
+    assert_eq!(ir.steps[0].each.as_ref().unwrap().concurrency, Some(4));
+    for wrong in ["{ timeout: soon }", "{ concurrency: 0 }", "{ concurency: 2 }", "7"] {
+        let text = step(&format!("    x-opcell: {wrong}\n"));
+        let compiled = compile(&SourceFile::new("x.yaml", text));
+        assert_eq!(compiled.diagnostics.iter().map(|d| d.code).collect::<Vec<_>>(), ["x-opcell"], "{wrong}");
+        assert!(compiled.ir.is_none());
+    }
+}
+
+#[test]
+fn schema_errors_are_precise_beside_the_references_own() {
+    let error = parse_workflow_yaml("steps:\n  - id: a\n    type: tol\n    condition: true\n").unwrap_err();
+    assert_eq!(error.details, [Issue { path: "steps.0".into(), message: "Invalid input".into() }]);
+    let messages: Vec<&str> = error.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "Invalid option: expected one of \"tool\"|\"transform\"|\"conditional\"|\"exit\"; did you mean \"tool\"?",
+            "expected a string, got boolean: put the value in quotes"
+        ]
+    );
+}
+
+#[test]
+fn broken_front_matter_is_a_warning() {
+    let text = "---\nname: [x\n---\n```workflow\nsteps:\n  - id: a\n    type: exit\n    status: success\n```\n";
+    let compiled = compile(&SourceFile::new("x.md", text));
+    assert!(compiled.is_ok() && !compiled.is_clean());
+}
+
+#[test]
+fn a_long_chain_of_references_does_not_recurse() {
+    let mut text = "steps:\n".to_owned();
+    for i in 0..12_000 {
+        text +=
+            &format!("  - id: s{i}\n    type: exit\n    status: success\n    condition: $steps.s{}.output\n", i + 1);
+    }
+    text += "  - id: s12000\n    type: exit\n    status: success\n";
+    let skill = parse_workflow_yaml(&text).unwrap();
+    assert_eq!(skill.validate(None).len(), 12_000);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_compiles_or_is_refused(text in "\\PC{0,80}") {
+        let _ = compile(&SourceFile::new("x.md", format!("```workflow\n{text}\n```")));
+        let _ = compile(&SourceFile::new("x.yaml", format!("steps: {text}")));
+    }
+
+    #[test]
+    fn any_step_compiles_or_is_refused(value in proptest::sample::select(vec!["$", "${", "!x", "[]", "{}", "''", "7", "$steps.a.output", "&a *a", "~"]), key in proptest::sample::select(vec![
+        "id", "type", "condition", "each", "delay", "retry", "inputs", "outputs", "where", "then", "output", "x-opcell", "on_error",
+    ])) {
+        for kind in ["tool", "transform", "conditional", "exit"] {
+            let text = format!("steps:\n  - id: a\n    type: {kind}\n    tool: t\n    status: success\n    {key}: {value}\n");
+            let _ = compile(&SourceFile::new("x.yaml", text));
+        }
+    }
+}
