@@ -1,0 +1,93 @@
+//! What a branch asks.
+
+use super::Predicate;
+use super::reference::{Scope, resolve_path, strip};
+use crate::promptpack::go;
+use crate::value::Value;
+
+/// Why a predicate has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PredicateError {
+    /// `in` wants a list.
+    #[error("in/not_in requires a list value, got {0}")]
+    NotAList(&'static str),
+    /// Only numbers have an order.
+    #[error("ordered comparison {} requires numeric operands, got {actual} and {value}", go::quote(.op))]
+    NotNumeric {
+        /// The comparison.
+        op: String,
+        /// The type of what the reference gave.
+        actual: &'static str,
+        /// The type of what it was compared with.
+        value: &'static str,
+    },
+    /// No such comparison.
+    #[error("unknown predicate op {}", go::quote(.0))]
+    UnknownOp(String),
+}
+
+/// Whether a predicate holds. A reference that gives nothing counts as null, except for `exists`.
+/// Recursion is bounded by the depth that JSON parsing admits.
+///
+/// # Errors
+/// When values cannot be compared in this way.
+pub fn evaluate(predicate: &Predicate, scope: &Scope) -> Result<bool, PredicateError> {
+    if let Some(all) = &predicate.all_of {
+        for one in all {
+            if !evaluate(one, scope)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    if let Some(any) = &predicate.any_of {
+        for one in any {
+            if evaluate(one, scope)? {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
+    }
+    if let Some(not) = &predicate.not {
+        return evaluate(not, scope).map(|holds| !holds);
+    }
+    let found = strip(&predicate.path).and_then(|path| resolve_path(path, scope));
+    match predicate.exists {
+        Some(exists) => Ok(found.is_some() == exists),
+        None => compare(&predicate.op, found.unwrap_or(&Value::Null), &predicate.value),
+    }
+}
+
+/// Compares by one of [`COMPARISONS`](super::COMPARISONS).
+///
+/// # Errors
+/// When the values cannot be compared in this way.
+pub fn compare(op: &str, actual: &Value, value: &Value) -> Result<bool, PredicateError> {
+    match op {
+        "equals" => Ok(actual == value),
+        "not_equals" => Ok(actual != value),
+        "in" => is_in(actual, value),
+        "not_in" => is_in(actual, value).map(|found| !found),
+        "less_than" => ordered(op, actual, value, |a, b| a < b),
+        "less_than_or_equals" => ordered(op, actual, value, |a, b| a <= b),
+        "greater_than" => ordered(op, actual, value, |a, b| a > b),
+        "greater_than_or_equals" => ordered(op, actual, value, |a, b| a >= b),
+        other => Err(PredicateError::UnknownOp(other.to_owned())),
+    }
+}
+
+fn is_in(actual: &Value, list: &Value) -> Result<bool, PredicateError> {
+    let items = list.as_array().ok_or_else(|| PredicateError::NotAList(go::type_name(list)))?;
+    Ok(items.contains(actual))
+}
+
+fn ordered(op: &str, actual: &Value, value: &Value, holds: fn(f64, f64) -> bool) -> Result<bool, PredicateError> {
+    match (actual, value) {
+        (Value::Number(a), Value::Number(b)) => Ok(holds(a.as_f64(), b.as_f64())),
+        _ => Err(PredicateError::NotNumeric {
+            op: op.to_owned(),
+            actual: go::type_name(actual),
+            value: go::type_name(value),
+        }),
+    }
+}

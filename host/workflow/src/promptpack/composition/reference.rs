@@ -1,0 +1,91 @@
+//! `${input.x}` and `${step.output.x}`.
+
+use crate::promptpack::go;
+use crate::value::{Map, Value};
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// What references see: `input`, and each step that ran as `{"output": …}`.
+pub type Scope = Map;
+
+/// References that give nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", unresolved(.0))]
+pub struct ReferenceError(pub Vec<String>);
+
+fn unresolved(references: &[String]) -> String {
+    let lines: Vec<String> =
+        references.iter().map(|reference| format!("unresolved reference {}", go::quote(reference))).collect();
+    lines.join("\n")
+}
+
+#[expect(clippy::expect_used, reason = "a literal pattern, which every test of this module compiles")]
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a literal pattern")
+}
+
+static WHOLE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\$\{[\t\n\x0c\r ]*([a-zA-Z_][a-zA-Z0-9_.]*?)[\t\n\x0c\r ]*\}$"));
+static EMBEDDED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\$\{[\t\n\x0c\r ]*([a-zA-Z_][a-zA-Z0-9_.]*?)[\t\n\x0c\r ]*\}"));
+
+/// The dotted path of a text that is exactly one reference.
+#[must_use]
+pub fn strip(text: &str) -> Option<&str> {
+    WHOLE.captures(text)?.get(1).map(|path| path.as_str())
+}
+
+/// The dotted paths of all references in a text, each with its range.
+pub(super) fn embedded(text: &str) -> impl Iterator<Item = (std::ops::Range<usize>, &str)> {
+    EMBEDDED.captures_iter(text).filter_map(|found| Some((found.get(0)?.range(), found.get(1)?.as_str())))
+}
+
+/// What a dotted path gives. Only objects are entered: there is no index into an array.
+#[must_use]
+pub fn resolve_path<'s>(path: &str, scope: &'s Scope) -> Option<&'s Value> {
+    let mut segments = path.split('.');
+    let mut value = scope.get(segments.next()?)?;
+    for segment in segments {
+        value = value.get(segment)?;
+    }
+    Some(value)
+}
+
+/// A value with its references replaced: a text that is exactly one keeps the type of what it refers to, others are printed into
+/// their text. Recursion is bounded by the depth that JSON parsing admits.
+///
+/// # Errors
+/// When references give nothing.
+pub fn resolve(value: &Value, scope: &Scope) -> Result<Value, ReferenceError> {
+    match value {
+        Value::String(text) => resolve_text(text, scope),
+        Value::Array(items) => {
+            Ok(Value::array(items.iter().map(|item| resolve(item, scope)).collect::<Result<Vec<_>, _>>()?))
+        }
+        Value::Object(entries) => {
+            let entries: Result<Vec<_>, _> =
+                entries.iter().map(|(key, item)| Ok((key.clone(), resolve(item, scope)?))).collect();
+            Ok(Value::object(entries?))
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+fn resolve_text(text: &str, scope: &Scope) -> Result<Value, ReferenceError> {
+    if let Some(path) = strip(text) {
+        return resolve_path(path, scope).cloned().ok_or_else(|| ReferenceError(vec![text.to_owned()]));
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut missing = Vec::new();
+    let mut from = 0;
+    for (range, path) in embedded(text) {
+        out.push_str(text.get(from..range.start).unwrap_or(""));
+        match resolve_path(path, scope) {
+            Some(value) => out.push_str(&go::sprint(value)),
+            None => missing.extend(text.get(range.clone()).map(str::to_owned)),
+        }
+        from = range.end;
+    }
+    out.push_str(text.get(from..).unwrap_or(""));
+    if missing.is_empty() { Ok(out.into()) } else { Err(ReferenceError(missing)) }
+}

@@ -1,0 +1,226 @@
+//! Whether a document has the shape of a pack.
+
+use crate::diagnostic::Diagnostic;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{ValidationError, Validator};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+const PACK_SCHEMA: &str = include_str!("pack.schema.json");
+
+/// Whose idea of a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Edition {
+    /// The published schema, 1.4 to 1.9.
+    #[default]
+    Published,
+    /// The copy inside the reference implementation, which calls itself 1.5.0: it refuses what later versions added, wants `on_event`
+    /// in every state that is not terminal, and does not look into the budget.
+    Reference,
+}
+
+/// Keys that versions after 1.5 added, as places in the schema.
+const AFTER_1_5: [&str; 14] = [
+    "/properties/requires",
+    "/properties/metadata/properties/governance",
+    "/$defs/prompt/properties/provider",
+    "/$defs/prompt/properties/extensions",
+    "/$defs/tool/properties/action_scope",
+    "/$defs/tool/properties/extensions",
+    "/$defs/validator/properties/id",
+    "/$defs/validator/properties/extensions",
+    "/$defs/eval/properties/extensions",
+    "/$defs/workflow/properties/engine/properties/budget",
+    "/$defs/state/properties/control",
+    "/$defs/state/properties/extensions",
+    "/$defs/composition/properties/extensions",
+    "/$defs/step/oneOf/5",
+];
+
+/// What is wrong with a document's shape: where, and what, in the words of the reference.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SchemaError {
+    /// JSON pointer into the document.
+    pub pointer: String,
+    /// Dotted path, `(root)` for the document itself.
+    pub field: String,
+    /// What is wrong.
+    pub description: String,
+}
+
+impl std::fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.field, self.description)
+    }
+}
+
+impl SchemaError {
+    /// As a diagnostic, without its place.
+    #[must_use]
+    pub fn diagnostic(&self) -> Diagnostic {
+        let at = if self.pointer.is_empty() { String::new() } else { format!("{}: ", self.field) };
+        Diagnostic::error("pack-schema", format!("{at}{}", self.description)).path(self.field.clone())
+    }
+}
+
+/// Everything that is wrong with the shape of a pack, sorted; nothing, if it is valid.
+#[must_use]
+pub fn check_pack(pack: &Json, edition: Edition) -> Vec<SchemaError> {
+    static PUBLISHED: LazyLock<Validator> = LazyLock::new(|| compile(&schema(Edition::Published)));
+    static REFERENCE: LazyLock<Validator> = LazyLock::new(|| compile(&schema(Edition::Reference)));
+    match edition {
+        Edition::Published => errors(&PUBLISHED, pack),
+        Edition::Reference => errors(&REFERENCE, pack),
+    }
+}
+
+/// Everything that is wrong with the arguments of a tool call, in the order in which the schema states its rules.
+///
+/// # Errors
+/// When the schema itself is not one.
+pub fn check_arguments(schema: &Json, arguments: &Json) -> Result<Vec<SchemaError>, String> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
+    Ok(errors(&validator, arguments))
+}
+
+#[expect(clippy::expect_used, reason = "the document is part of this crate, and a test compiles both editions")]
+fn schema(edition: Edition) -> Json {
+    let mut schema: Json = serde_json::from_str(PACK_SCHEMA).expect("pack.schema.json is JSON");
+    if edition == Edition::Reference {
+        for pointer in AFTER_1_5 {
+            remove(&mut schema, pointer);
+        }
+        if let Some(state) = schema.pointer_mut("/$defs/state").and_then(Json::as_object_mut) {
+            state.remove("else");
+            let terminal = serde_json::json!({"required": ["terminal"], "properties": {"terminal": {"const": true}}});
+            state.insert("if".to_owned(), serde_json::json!({"not": terminal}));
+            state.insert("then".to_owned(), serde_json::json!({"required": ["on_event"]}));
+        }
+    }
+    schema
+}
+
+fn remove(schema: &mut Json, pointer: &str) {
+    let Some((parent, key)) = pointer.rsplit_once('/') else { return };
+    match schema.pointer_mut(parent) {
+        Some(Json::Object(entries)) => {
+            entries.shift_remove(key);
+        }
+        Some(Json::Array(items)) => {
+            if let Some(index) = key.parse().ok().filter(|index: &usize| *index < items.len()) {
+                items.remove(index);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the document is part of this crate, and a test compiles both editions")]
+fn compile(schema: &Json) -> Validator {
+    jsonschema::options().should_validate_formats(true).build(schema).expect("pack.schema.json is a JSON Schema")
+}
+
+fn errors(validator: &Validator, document: &Json) -> Vec<SchemaError> {
+    let found: Vec<ValidationError<'_>> = validator.iter_errors(document).collect();
+    let wrong_types = wrong_types(&found);
+    let mut told = BTreeSet::new();
+    found.iter().for_each(|error| tell(error, &wrong_types, &mut told));
+    told.into_iter().collect()
+}
+
+/// Places whose value has the wrong type: nothing else about them is worth telling.
+fn wrong_types(errors: &[ValidationError<'_>]) -> BTreeSet<String> {
+    errors
+        .iter()
+        .filter(|error| matches!(error.kind(), ValidationErrorKind::Type { .. }))
+        .map(|error| error.instance_path().to_string())
+        .collect()
+}
+
+/// Recursion is bounded by the depth of our own schema along one document place: alternatives nest, but each level descends into the
+/// document, whose depth JSON parsing bounds.
+fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, told: &mut BTreeSet<SchemaError>) {
+    let pointer = error.instance_path().to_string();
+    if wrong_types.contains(&pointer) && !matches!(error.kind(), ValidationErrorKind::Type { .. }) {
+        return;
+    }
+    let field =
+        if pointer.is_empty() { "(root)".to_owned() } else { pointer.trim_start_matches('/').replace('/', ".") };
+    let mut say = |description: String| {
+        told.insert(SchemaError { pointer: pointer.clone(), field: field.clone(), description });
+    };
+    let rule = error.evaluation_path().to_string();
+    if let Some(outcome) = rule.split('/').find_map(|part| match part {
+        "then" => Some("Must validate \"then\" as \"if\" was valid"),
+        "else" => Some("Must validate \"else\" as \"if\" was not valid"),
+        _ => None,
+    }) {
+        say(outcome.to_owned());
+    }
+    match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            unexpected.iter().for_each(|key| say(format!("Additional property {key} is not allowed")));
+        }
+        ValidationErrorKind::OneOfNotValid { context } => {
+            say("Must validate one and only one schema (oneOf)".to_owned());
+            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), told));
+        }
+        ValidationErrorKind::AnyOf { context } => {
+            say("Must validate at least one schema (anyOf)".to_owned());
+            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), told));
+        }
+        kind => say(description(kind, &field, error.instance()).unwrap_or_else(|| error.to_string())),
+    }
+}
+
+/// The alternative that has least against the document.
+fn nearest<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> &'e [ValidationError<'static>] {
+    alternatives.iter().min_by_key(|errors| errors.len()).map_or(&[], Vec::as_slice)
+}
+
+fn description(kind: &ValidationErrorKind, field: &str, instance: &Json) -> Option<String> {
+    Some(match kind {
+        ValidationErrorKind::Required { property } => {
+            format!("{} is required", property.as_str().map_or_else(|| property.to_string(), str::to_owned))
+        }
+        ValidationErrorKind::Type { kind } => {
+            format!("Invalid type. Expected: {}, given: {}", expected(kind), given(instance))
+        }
+        ValidationErrorKind::Enum { options } => {
+            let allowed: Vec<String> = options.as_array()?.iter().map(Json::to_string).collect();
+            format!("{field} must be one of the following: {}", allowed.join(", "))
+        }
+        ValidationErrorKind::Constant { expected_value } => format!("{field} does not match: {expected_value}"),
+        ValidationErrorKind::Pattern { pattern } => format!("Does not match pattern '{pattern}'"),
+        ValidationErrorKind::Format { format } => format!("Does not match format '{format}'"),
+        ValidationErrorKind::MinLength { limit } => format!("String length must be greater than or equal to {limit}"),
+        ValidationErrorKind::MaxLength { limit } => format!("String length must be less than or equal to {limit}"),
+        ValidationErrorKind::Minimum { limit } => format!("Must be greater than or equal to {limit}"),
+        ValidationErrorKind::Maximum { limit } => format!("Must be less than or equal to {limit}"),
+        ValidationErrorKind::MinItems { limit } => format!("Array must have at least {limit} items"),
+        ValidationErrorKind::MinProperties { limit } => format!("Must have at least {limit} properties"),
+        ValidationErrorKind::MaxProperties { limit } => format!("Must have at most {limit} properties"),
+        ValidationErrorKind::OneOfMultipleValid { .. } => "Must validate one and only one schema (oneOf)".to_owned(),
+        _ => return None,
+    })
+}
+
+fn expected(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(one) => one.to_string(),
+        TypeKind::Multiple(set) => set.iter().map(|one| one.to_string()).collect::<Vec<_>>().join("/"),
+    }
+}
+
+fn given(instance: &Json) -> &'static str {
+    match instance {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(n) if n.is_f64() => "number",
+        Json::Number(_) => "integer",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}

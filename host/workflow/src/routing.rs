@@ -1,0 +1,203 @@
+//! The one rule that says whether an event may happen and where it leads.
+//!
+//! Both PromptPack's state machine and the engine's event judges ask here. The order of the checks is PromptPack's
+//! (RFC 0005 and RFC 0009): run limits, known state, terminal state, known event, visits of the target. Nothing is changed by asking.
+
+use crate::ir::{Goto, RunLimits, Step, WorkflowIr};
+use crate::names::Outcome;
+
+/// States and the events that lead from one to another.
+pub trait EventTable {
+    /// Whether there is such a state.
+    fn has_state(&self, state: &str) -> bool;
+    /// Whether a run that is in this state has nowhere to go.
+    fn is_terminal(&self, state: &str) -> bool;
+    /// Where an event leads from a state, visits not yet considered.
+    fn target(&self, state: &str, event: &str) -> Option<&str>;
+    /// The events of a state, sorted.
+    fn events(&self, state: &str) -> Vec<&str>;
+    /// How often a state may be entered.
+    fn visit_limit(&self, state: &str) -> Option<VisitLimit<'_>>;
+}
+
+/// How often a state may be entered, and where to go instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VisitLimit<'a> {
+    /// Entries, at least 1.
+    pub max: u64,
+    /// Entered in its place, without asking whether *its* limit is reached.
+    pub instead: Option<&'a str>,
+}
+
+/// What a run has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Entries into states, the first one included.
+    pub total_visits: u64,
+    /// Tool calls by models.
+    pub tool_calls: u64,
+    /// Whole seconds since the run started.
+    pub elapsed_seconds: u64,
+}
+
+/// Which limit of a run is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitKind {
+    /// Entries into states.
+    TotalVisits,
+    /// Tool calls by models.
+    ToolCalls,
+    /// Seconds since the run started.
+    WallTime,
+}
+
+impl LimitKind {
+    /// The limit's key in PromptPack's `engine.budget`.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::TotalVisits => "max_total_visits",
+            Self::ToolCalls => "max_tool_calls",
+            Self::WallTime => "max_wall_time_sec",
+        }
+    }
+}
+
+/// A limit that is reached, and by how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitReached {
+    /// Which.
+    pub limit: LimitKind,
+    /// What was used.
+    pub current: u64,
+    /// What was allowed.
+    pub max: u64,
+}
+
+/// An event that may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Routed<'a> {
+    /// The state that is entered.
+    pub target: &'a str,
+    /// Set when the target's limit sent the run elsewhere.
+    pub redirect: Option<Redirect<'a>>,
+}
+
+/// Why a run entered another state than its event named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redirect<'a> {
+    /// The state that the event named.
+    pub original: &'a str,
+    /// That state's limit.
+    pub max_visits: u64,
+}
+
+/// Why an event may not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal<'a> {
+    /// A limit of the run is reached.
+    Limit(LimitReached),
+    /// The run is in a state that is not declared.
+    UnknownState,
+    /// The run is in a terminal state.
+    Terminal,
+    /// The state does not have this event.
+    UnknownEvent,
+    /// The target was entered as often as it may be, and names no other.
+    MaxVisits {
+        /// The state that the event named.
+        target: &'a str,
+        /// How often it was entered.
+        visits: u64,
+        /// How often it may be.
+        max: u64,
+    },
+}
+
+/// The first limit that is reached: visits, then tool calls, then wall time.
+///
+/// # Errors
+/// When one of them is.
+pub fn check_limits(limits: &RunLimits, usage: Usage) -> Result<(), LimitReached> {
+    [
+        (LimitKind::TotalVisits, limits.total_visits, usage.total_visits),
+        (LimitKind::ToolCalls, limits.tool_calls, usage.tool_calls),
+        (LimitKind::WallTime, limits.wall_time_seconds, usage.elapsed_seconds),
+    ]
+    .into_iter()
+    .find_map(|(limit, max, current)| max.filter(|max| current >= *max).map(|max| LimitReached { limit, current, max }))
+    .map_or(Ok(()), Err)
+}
+
+/// Where an event leads.
+///
+/// # Errors
+/// The first check that fails, in PromptPack's order.
+pub fn route_event<'a>(
+    table: &'a impl EventTable,
+    state: &str,
+    event: &str,
+    limits: &RunLimits,
+    usage: Usage,
+    visits: impl Fn(&str) -> u64,
+) -> Result<Routed<'a>, Refusal<'a>> {
+    check_limits(limits, usage).map_err(Refusal::Limit)?;
+    if !table.has_state(state) {
+        return Err(Refusal::UnknownState);
+    }
+    if table.is_terminal(state) {
+        return Err(Refusal::Terminal);
+    }
+    let target = table.target(state, event).ok_or(Refusal::UnknownEvent)?;
+    let Some(limit) = table.visit_limit(target).filter(|limit| visits(target) >= limit.max) else {
+        return Ok(Routed { target, redirect: None });
+    };
+    match limit.instead {
+        // A fallback that names its own state is entered as if there were no limit (the reference's rule).
+        Some(instead) if instead == target => Ok(Routed { target, redirect: None }),
+        Some(instead) => {
+            Ok(Routed { target: instead, redirect: Some(Redirect { original: target, max_visits: limit.max }) })
+        }
+        None => Err(Refusal::MaxVisits { target, visits: visits(target), max: limit.max }),
+    }
+}
+
+fn event_of(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Text(name) | Outcome::Keyword(name) => name,
+    }
+}
+
+fn routes(step: &Step) -> impl Iterator<Item = (&str, &str)> {
+    step.on.iter().filter_map(|route| match &route.goto {
+        Goto::Step(name) => Some((event_of(&route.outcome), name.as_ref())),
+        Goto::Next | Goto::Previous | Goto::Done => None,
+    })
+}
+
+/// Steps as states: an event is an outcome whose transition names a step.
+impl EventTable for WorkflowIr {
+    fn has_state(&self, state: &str) -> bool {
+        self.step(state).is_some()
+    }
+
+    fn is_terminal(&self, state: &str) -> bool {
+        self.step(state).is_none_or(|step| step.terminal || step.on.is_empty())
+    }
+
+    fn target(&self, state: &str, event: &str) -> Option<&str> {
+        routes(self.step(state)?).find(|(name, _)| *name == event).map(|(_, target)| target)
+    }
+
+    fn events(&self, state: &str) -> Vec<&str> {
+        let mut events: Vec<&str> =
+            self.step(state).map(|step| routes(step).map(|(event, _)| event).collect()).unwrap_or_default();
+        events.sort_unstable();
+        events
+    }
+
+    fn visit_limit(&self, state: &str) -> Option<VisitLimit<'_>> {
+        let step = self.step(state)?;
+        step.max_visits.map(|max| VisitLimit { max, instead: step.on_max_visits.as_deref() })
+    }
+}

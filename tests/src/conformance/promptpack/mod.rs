@@ -1,0 +1,123 @@
+//! PromptPack's cases: what the reference implementation was seen to do, kind by kind.
+//!
+//! Each kind drives the part of the library that is the counterpart of the reference's, and compares everything the case states.
+
+mod machine;
+
+use opcell_workflow::Value as Data;
+use opcell_workflow::promptpack::composition::{Available, Composition, validate_all};
+use opcell_workflow::promptpack::schema::{Edition, check_pack};
+use opcell_workflow::promptpack::template::{Variables, render_nested};
+use opcell_workflow::promptpack::{Spec, validate};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Runs one case: nothing when it holds, else what differs.
+///
+/// # Errors
+/// Says where the observation differs from the case.
+pub fn run(case: &Json) -> Result<(), String> {
+    let kind = case["kind"].as_str().unwrap_or_default();
+    if kind == "machine" || kind == "descriptors" {
+        return machine::run(case);
+    }
+    let observed = match kind {
+        "validate" => observe_validate(case)?,
+        "parse" => observe_parse(case),
+        "template" => observe_template(case),
+        "schema" => observe_schema(case),
+        "composition_validate" => observe_composition_validate(case)?,
+        other => return Err(format!("unknown kind of case: {other}")),
+    };
+    compare_with_case(case, &observed)
+}
+
+/// Compares with `expected`, or with any one of `expected_one_of`.
+fn compare_with_case(case: &Json, observed: &Json) -> Result<(), String> {
+    match case.get("expected_one_of").and_then(Json::as_array) {
+        Some(alternatives) if case["expected"].is_null() => {
+            let differences: Vec<String> =
+                alternatives.iter().filter_map(|expected| compare("expected", expected, observed).err()).collect();
+            if differences.len() < alternatives.len() { Ok(()) } else { Err(differences.join("; or ")) }
+        }
+        _ => compare("expected", &case["expected"], observed),
+    }
+}
+
+/// Whether everything that `expected` states is `observed`: an object may have more keys than stated at its top.
+fn compare(place: &str, expected: &Json, observed: &Json) -> Result<(), String> {
+    match expected {
+        Json::Object(entries) => entries.iter().try_for_each(|(key, expected)| {
+            let observed = observed.get(key).unwrap_or(&Json::Null);
+            if same(expected, observed) { Ok(()) } else { Err(differ(&format!("{place}.{key}"), expected, observed)) }
+        }),
+        _ if same(expected, observed) => Ok(()),
+        _ => Err(differ(place, expected, observed)),
+    }
+}
+
+fn differ(place: &str, expected: &Json, observed: &Json) -> String {
+    format!("{place}: expected {expected}, observed {observed}")
+}
+
+/// Structural equality; numbers by value, objects without regard to order.
+fn same(a: &Json, b: &Json) -> bool {
+    Data::from(a.clone()) == Data::from(b.clone())
+}
+
+fn strings(list: &Json) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
+fn read_spec(case: &Json) -> Result<Spec, String> {
+    Spec::from_config(&Data::from(case["spec"].clone()))
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "the case has no workflow".to_owned())
+}
+
+fn observe_validate(case: &Json) -> Result<Json, String> {
+    let found = validate(&read_spec(case)?, &strings(&case["prompt_keys"]));
+    Ok(json!({"errors": found.errors, "warnings": found.warnings}))
+}
+
+fn observe_parse(case: &Json) -> Json {
+    match Spec::from_config(&Data::from(case["spec"].clone())) {
+        Ok(spec) => json!({"spec": spec.map(|spec| spec.reference_form())}),
+        Err(error) => json!({"parse_error": error.to_string()}),
+    }
+}
+
+fn observe_template(case: &Json) -> Json {
+    let variables: Variables = case["vars"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    match render_nested(case["template"].as_str().unwrap_or_default(), &variables) {
+        Ok(rendered) => {
+            let unused = if rendered.unused.is_empty() { Json::Null } else { json!(rendered.unused) };
+            json!({"text": rendered.text, "detailed_text": rendered.text, "unused": unused})
+        }
+        Err(error) => json!({"error": error.to_string(), "detailed_error": error.to_string()}),
+    }
+}
+
+fn observe_schema(case: &Json) -> Json {
+    let mut errors: Vec<String> =
+        check_pack(&case["spec"], Edition::Reference).iter().map(ToString::to_string).collect();
+    errors.sort();
+    json!({"valid": errors.is_empty(), "errors": errors})
+}
+
+fn observe_composition_validate(case: &Json) -> Result<Json, String> {
+    let mut compositions = BTreeMap::new();
+    for (name, value) in case["compositions"].as_object().into_iter().flatten() {
+        let composition = Composition::from_value(&Data::from(value.clone())).map_err(|error| error.to_string())?;
+        compositions.insert(name.clone(), composition);
+    }
+    let keys = |field: &str| -> BTreeSet<String> { strings(&case[field]).into_iter().collect() };
+    let available = Available { prompts: keys("prompt_keys"), tools: keys("tool_keys"), evals: keys("eval_keys") };
+    let found = validate_all(&compositions, &available);
+    Ok(json!({"errors": found.errors, "warnings": found.warnings}))
+}
