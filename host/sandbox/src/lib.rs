@@ -1,1 +1,60 @@
-//! Placeholder.
+//! Cells for untrusted WebAssembly: one fresh, metered, capability-scoped component instance per call.
+//!
+//! **Owns** everything between a component's bytes and a call's result: reading a plugin's surface and manifest, compiling it in a child
+//! process, the cache of native code, engines and pools, limits, grants, the host's side of `opcell:plugin`, closed WASI, cells and their
+//! receipts. It is the only crate that knows wasmtime.
+//!
+//! **Must not know** workflows, runs, models, configuration files or the command line.
+//!
+//! **In**: a component ([`LoadRequest`]) with what the operator grants it, then calls ([`CellRequest`]) with JSON text.
+//! **Out**: a [`Plugin`] that tells what it offers, then for every call a [`CellResult`]: the result or one of a closed set of errors, and
+//! always the receipt. While a cell runs, it asks the embedder's [`HostServices`] for what its grants allow, and for nothing else.
+//!
+//! The modules, in the order in which a plugin passes through them:
+#![doc = "[`sandbox`] reads and places it, [`inspect`] and [`manifest`] look at it, [`compile`] makes native code, [`cache`] keeps it, `engine` and"]
+#![doc = "`ticker` run it, [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them within [`limits`] and `budget`, `imports` and"]
+#![doc = "`wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] tell how they ended."]
+
+pub mod sandbox;
+
+pub mod inspect;
+pub mod manifest;
+
+pub mod cache;
+pub mod compile;
+mod engine;
+mod ticker;
+
+pub mod describe;
+pub mod plugin;
+mod schema;
+
+mod cell;
+mod state;
+
+mod budget;
+pub mod grants;
+pub mod limits;
+mod memory;
+
+mod bindings;
+pub mod host;
+mod imports;
+mod wasi;
+
+pub mod error;
+pub mod receipt;
+mod text;
+
+pub use budget::HostCalls;
+pub use compile::{CompileLimits, CompileMode, CompileProgram};
+pub use describe::{Effects, JudgeDescription, OperationDescription, Outcome};
+pub use engine::{Allocation, Metering};
+pub use error::{CellError, Failure, LoadError, SandboxError};
+pub use grants::{Access, DangerousPreopen, Denial, FilesGrant, Grants, Narrowing};
+pub use host::{Context, HostServices, LogEvent, NoServices, ServiceError, SkillDescription, ToolDescription};
+pub use limits::{LimitRequest, Limits};
+pub use manifest::Manifest;
+pub use plugin::{CellRequest, OperationSuccess, Plugin, Verdict};
+pub use receipt::{CellResult, Receipt};
+pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};

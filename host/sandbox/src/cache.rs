@@ -1,0 +1,322 @@
+//! Compiled components on disk.
+//!
+//! Loading an artefact runs whatever native code it holds, so an artefact is only as trustworthy as this directory. Each entry carries
+//! a keyed MAC over {engine, component digest, artefact digest}; the key lies beside the entries, readable by its owner only. The cache
+//! is not a defence against somebody who can read that key: they already are this user.
+//!
+//! Invariants: the directory is ours, 0700 and not a symbolic link; the key file is ours and 0600; entries are opened without following
+//! links and their MAC is checked on the very bytes that are loaded; an entry that fails is set aside and made again.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+/// A cache directory that is not safe to use.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The directory or its key cannot be made or opened.
+    #[error("the cache `{}` cannot be used: {source}", .path.display())]
+    Io {
+        /// Directory or key file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody else could have written it.
+    #[error("the cache `{}` is not safe: {reason}; remove it or choose another directory", .path.display())]
+    Unsafe {
+        /// Directory or key file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What an entry is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key<'a> {
+    /// [`crate::engine::compatibility`] of the engine.
+    pub(crate) engine: &'a str,
+    /// BLAKE3 of the component.
+    pub(crate) component: &'a blake3::Hash,
+}
+
+impl Key<'_> {
+    fn file_name(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.engine.as_bytes()).update(self.component.as_bytes());
+        format!("{}.native", hasher.finalize().to_hex())
+    }
+}
+
+/// What was found for a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Whole and ours.
+    Artefact(Vec<u8>),
+    /// Nothing there.
+    Nothing,
+    /// Something was there and was set aside.
+    Quarantined { reason: String },
+}
+
+/// An open cache directory.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    path: PathBuf,
+    directory: OwnedFd,
+    key: [u8; 32],
+}
+
+const KEY_FILE: &str = "mac.key";
+const MAC_BYTES: usize = 32;
+
+impl Cache {
+    /// Opens or makes the directory at `path`, and its key.
+    pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
+        let io = |source: io::Error| CacheError::Io { path: path.to_owned(), source };
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(io)?;
+        }
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(io(error.into())),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+            rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => CacheError::Unsafe {
+                path: path.to_owned(),
+                reason: "it is a symbolic link or not a directory".to_owned(),
+            },
+            other => io(other.into()),
+        })?;
+        let unsafe_because = |reason| CacheError::Unsafe { path: path.to_owned(), reason };
+        check_owned(&directory, FileType::Directory, 0o700).map_err(io)?.map_err(unsafe_because)?;
+        let key_path = path.join(KEY_FILE);
+        let key = read_key(&directory).map_err(|source| CacheError::Io { path: key_path.clone(), source })?;
+        let key = key.map_err(|reason| CacheError::Unsafe { path: key_path, reason })?;
+        Ok(Self { path: path.to_owned(), directory, key })
+    }
+
+    /// The artefact for `key`, if it is whole and ours.
+    pub(crate) fn get(&self, key: Key<'_>) -> Found {
+        let name = key.file_name();
+        match self.read(&name, key) {
+            Ok(Some(artefact)) => Found::Artefact(artefact),
+            Ok(None) => Found::Nothing,
+            Err(reason) => {
+                // Out of the way under a name that nothing loads; removed if even that is impossible.
+                let aside = format!("{name}.quarantined");
+                if rustix::fs::renameat(&self.directory, &*name, &self.directory, &*aside).is_err() {
+                    let _ = rustix::fs::unlinkat(&self.directory, &*name, AtFlags::empty());
+                }
+                tracing::warn!(cache = %self.path.display(), entry = name, reason, "a cached artefact was set aside and is made again");
+                Found::Quarantined { reason }
+            }
+        }
+    }
+
+    /// Keeps an artefact. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
+    pub(crate) fn put(&self, key: Key<'_>, artefact: &[u8]) -> io::Result<()> {
+        let name = key.file_name();
+        let unique = uuid::Uuid::new_v4();
+        let temporary = format!("{name}.{unique}.tmp");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&self.directory, &*temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let written = file
+            .write_all(self.mac(key, artefact).as_bytes())
+            .and_then(|()| file.write_all(artefact))
+            .and_then(|()| file.sync_data())
+            .and_then(|()| Ok(rustix::fs::renameat(&self.directory, &*temporary, &self.directory, &*name)?));
+        if written.is_err() {
+            let _ = rustix::fs::unlinkat(&self.directory, &*temporary, AtFlags::empty());
+        }
+        written
+    }
+
+    fn read(&self, name: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, String> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(rustix::io::Errno::LOOP) => return Err("it is a symbolic link".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        };
+        check_owned(&file, FileType::RegularFile, 0o600).map_err(|error| error.to_string())??;
+        let mut bytes = Vec::new();
+        File::from(file).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        let Some((mac, artefact)) = bytes.split_first_chunk::<MAC_BYTES>() else {
+            return Err("it is too short".to_owned());
+        };
+        // The comparison of two `blake3::Hash` takes the same time wherever they differ.
+        if blake3::Hash::from_bytes(*mac) != self.mac(key, artefact) {
+            return Err("its MAC is wrong".to_owned());
+        }
+        bytes.drain(..MAC_BYTES);
+        Ok(Some(bytes))
+    }
+
+    fn mac(&self, key: Key<'_>, artefact: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(&(key.engine.len() as u64).to_le_bytes());
+        hasher.update(key.engine.as_bytes());
+        hasher.update(key.component.as_bytes());
+        hasher.update(blake3::hash(artefact).as_bytes());
+        hasher.finalize()
+    }
+}
+
+/// The inner error says what is wrong with a file that exists.
+fn check_owned(file: &OwnedFd, expected: FileType, mode: u32) -> io::Result<Result<(), String>> {
+    let status = rustix::fs::fstat(file)?;
+    let found = FileType::from_raw_mode(status.st_mode);
+    if found != expected {
+        return Ok(Err(format!("it is a {found:?}, expected a {expected:?}")));
+    }
+    if status.st_uid != rustix::process::geteuid().as_raw() {
+        return Ok(Err(format!("it belongs to user {}", status.st_uid)));
+    }
+    if status.st_mode & 0o777 & !mode != 0 {
+        return Ok(Err(format!("its mode is {:o}, expected {mode:o}", status.st_mode & 0o777)));
+    }
+    Ok(Ok(()))
+}
+
+fn read_key(directory: &OwnedFd) -> io::Result<Result<[u8; 32], String>> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A new key takes its place in one step, so that a process that starts at the same time never reads half of one.
+    let temporary = format!("{KEY_FILE}.{}.tmp", uuid::Uuid::new_v4());
+    if rustix::fs::statat(directory, KEY_FILE, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        let mut file = File::from(rustix::fs::openat(directory, &*temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        file.write_all(&key).and_then(|()| file.sync_data())?;
+        // `linkat` fails when another process was faster; then its key counts.
+        let _ = rustix::fs::linkat(directory, &*temporary, directory, KEY_FILE, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(directory, &*temporary, AtFlags::empty());
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(directory, KEY_FILE, flags, Mode::empty()) {
+        Err(rustix::io::Errno::LOOP) => return Ok(Err("it is a symbolic link".to_owned())),
+        other => other?,
+    };
+    if let Err(reason) = check_owned(&file, FileType::RegularFile, 0o600)? {
+        return Ok(Err(reason));
+    }
+    let mut key = Vec::new();
+    File::from(file).take(64).read_to_end(&mut key)?;
+    Ok(<[u8; 32]>::try_from(key).map_err(|key| format!("it has {} bytes, expected 32", key.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn open() -> (tempfile::TempDir, Cache) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&directory.path().join("cache")).unwrap();
+        (directory, cache)
+    }
+
+    fn entry(cache: &Cache, key: Key<'_>) -> PathBuf {
+        cache.path.join(key.file_name())
+    }
+
+    fn component() -> blake3::Hash {
+        blake3::hash(b"component")
+    }
+
+    fn key(component: &blake3::Hash) -> Key<'_> {
+        Key { engine: "e1", component }
+    }
+
+    #[test]
+    fn what_was_put_is_found_again_by_another_process_with_the_same_directory() {
+        let (directory, cache) = open();
+        cache.put(key(&component()), b"code").unwrap();
+        let again = Cache::open(&directory.path().join("cache")).unwrap();
+        assert_eq!(again.get(key(&component())), Found::Artefact(b"code".to_vec()));
+        assert_eq!(again.get(Key { engine: "e2", component: &component() }), Found::Nothing);
+    }
+
+    #[test]
+    fn any_changed_byte_quarantines_the_entry() {
+        let (_directory, cache) = open();
+        for position in [0, 31, 32, 35] {
+            cache.put(key(&component()), b"code").unwrap();
+            let path = entry(&cache, key(&component()));
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[position] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(cache.get(key(&component())), Found::Quarantined { reason: "its MAC is wrong".to_owned() });
+            assert_eq!(cache.get(key(&component())), Found::Nothing);
+        }
+    }
+
+    #[test]
+    fn an_entry_moved_to_another_component_is_refused() {
+        let (_directory, cache) = open();
+        cache.put(key(&component()), b"code").unwrap();
+        let other = blake3::hash(b"other");
+        std::fs::rename(entry(&cache, key(&component())), entry(&cache, key(&other))).unwrap();
+        assert!(matches!(cache.get(key(&other)), Found::Quarantined { .. }));
+    }
+
+    #[test]
+    fn an_entry_that_is_a_link_or_a_pipe_is_refused_without_waiting() {
+        let (directory, cache) = open();
+        cache.put(key(&component()), b"code").unwrap();
+        let path = entry(&cache, key(&component()));
+        let elsewhere = directory.path().join("elsewhere");
+        std::fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        assert_eq!(cache.get(key(&component())), Found::Quarantined { reason: "it is a symbolic link".to_owned() });
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(matches!(cache.get(key(&component())), Found::Quarantined { .. }));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_refused() {
+        let (directory, cache) = open();
+        drop(cache);
+        let path = directory.path().join("cache");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o770)).unwrap();
+        let error = Cache::open(&path).unwrap_err().to_string();
+        assert!(error.contains("its mode is 770, expected 700"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_that_is_a_link_is_refused() {
+        let (directory, _cache) = open();
+        let link = directory.path().join("link");
+        symlink(directory.path().join("cache"), &link).unwrap();
+        assert!(matches!(Cache::open(&link), Err(CacheError::Unsafe { .. })));
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_or_that_is_short_is_refused() {
+        let (directory, _cache) = open();
+        let path = directory.path().join("cache");
+        let key = path.join(KEY_FILE);
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Cache::open(&path).unwrap_err().to_string().contains("its mode is 644"));
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&key, b"short").unwrap();
+        assert!(Cache::open(&path).unwrap_err().to_string().contains("it has 5 bytes"));
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_behind() {
+        let (_directory, cache) = open();
+        // A directory in the place of the entry makes the last step fail.
+        std::fs::create_dir_all(entry(&cache, key(&component())).join("full")).unwrap();
+        assert!(cache.put(key(&component()), b"code").is_err());
+        let left: Vec<_> = std::fs::read_dir(&cache.path).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+}

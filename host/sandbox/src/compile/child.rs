@@ -1,0 +1,68 @@
+//! The compiling process.
+
+use super::frame::{Answer, MAX_LINE, Order};
+use crate::engine::{Metering, compatibility, compiler};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::{
+    io::{BufRead, Read, Write},
+    process::ExitCode,
+};
+
+/// Compiles the component on standard input to native code on standard output, within the limits that the parent sends.
+///
+/// The process should do nothing else: it never runs the component, and it ends afterwards.
+#[must_use]
+pub fn child_main() -> ExitCode {
+    match serve(&mut std::io::stdin().lock(), &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
+    let mut line = String::new();
+    input.take(MAX_LINE).read_line(&mut line).map_err(|error| error.to_string())?;
+    let order = Order::parse(&line)?;
+    // The order is the parent's; from here on, nothing but the component decides how much is used.
+    restrict(&order)?;
+    let mut component = Vec::new();
+    input.take(order.bytes).read_to_end(&mut component).map_err(|error| error.to_string())?;
+    if blake3::hash(&component).to_hex().as_str() != order.digest {
+        return Err("the component was cut off or changed on its way".to_owned());
+    }
+    let metering = if order.deterministic { Metering::Deterministic } else { Metering::Ticks };
+    let engine = compiler(metering).map_err(|error| error.to_string())?;
+    let made = engine.precompile_component(&component);
+    let (answer, artefact) = match made {
+        Ok(artefact) => {
+            let digest = blake3::hash(&artefact).to_hex().to_string();
+            (Answer::Compiled { engine: compatibility(&engine), bytes: artefact.len() as u64, digest }, artefact)
+        }
+        Err(error) => (Answer::Rejected { message: crate::text::printable(&format!("{error:#}"), 8_192) }, Vec::new()),
+    };
+    output
+        .write_all(answer.line().as_bytes())
+        .and_then(|()| output.write_all(&artefact))
+        .and_then(|()| output.flush())
+        .map_err(|error| error.to_string())
+}
+
+fn restrict(order: &Order) -> Result<(), String> {
+    let limits = [
+        (Resource::As, order.address_space),
+        // One second more to the hard limit, so that the process dies of the signal that names the reason.
+        (Resource::Cpu, order.cpu_seconds),
+        (Resource::Fsize, 0),
+        (Resource::Nofile, 64),
+        (Resource::Core, 0),
+    ];
+    for (resource, limit) in limits {
+        let maximum = if resource == Resource::Cpu { limit + 1 } else { limit };
+        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(maximum) })
+            .map_err(|error| format!("cannot limit {resource:?}: {error}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What a plugin says it offers, checked before anything is built on it.
+
+use crate::{
+    bindings::exports::opcell::plugin::{judges, operations},
+    schema::Schema,
+    text::printable,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::HashSet, fmt, sync::Arc};
+
+/// Operations or judges that one plugin may offer.
+const MAX_ENTRIES: usize = 256;
+
+/// Bytes of schemas that one plugin may bring.
+const MAX_SCHEMAS: usize = 2 << 20;
+
+/// What happens when the same call is made twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effects {
+    /// No effect outside the result.
+    Pure,
+    /// Repeating it with the same idempotency key has the effect of doing it once.
+    Idempotent,
+    /// Must not be repeated without a person's consent.
+    Once,
+}
+
+/// What an operation is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OperationDescription {
+    /// `namespace/name`, each `[a-z0-9][a-z0-9-]*`.
+    pub id: Arc<str>,
+    /// One sentence.
+    pub summary: String,
+    /// JSON Schema 2020-12.
+    pub arguments_schema: Value,
+    /// JSON Schema 2020-12.
+    pub data_schema: Value,
+    /// What repeating it does.
+    pub effects: Effects,
+}
+
+/// A judge's decision. `"X"` and `:X` are different outcomes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// A string.
+    Text(String),
+    /// A keyword, without its colon.
+    Keyword(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Keyword(name) => write!(f, ":{name}"),
+        }
+    }
+}
+
+impl From<judges::Outcome> for Outcome {
+    fn from(outcome: judges::Outcome) -> Self {
+        match outcome {
+            judges::Outcome::Text(text) => Self::Text(text),
+            judges::Outcome::Keyword(name) => Self::Keyword(name),
+        }
+    }
+}
+
+/// What a judge is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct JudgeDescription {
+    /// `namespace/name`, each `[a-z0-9][a-z0-9-]*`.
+    pub id: Arc<str>,
+    /// One sentence.
+    pub summary: String,
+    /// JSON Schema 2020-12.
+    pub arguments_schema: Value,
+    /// Every outcome that it can produce; empty when it cannot list them.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// The compiled schemas of one operation.
+#[derive(Debug)]
+pub(crate) struct OperationSchemas {
+    pub(crate) arguments: Schema,
+    pub(crate) data: Schema,
+}
+
+/// Checks what `operations.describe` returned.
+pub(crate) fn operations(
+    described: Vec<operations::OperationDescription>,
+) -> Result<(Vec<OperationDescription>, Vec<OperationSchemas>), String> {
+    check_ids(described.iter().map(|operation| operation.id.as_str()))?;
+    check_size(described.iter().map(|operation| operation.arguments_schema.len() + operation.data_schema.len()))?;
+    let mut descriptions = Vec::with_capacity(described.len());
+    let mut schemas = Vec::with_capacity(described.len());
+    for operation in described {
+        let of = |which: &str, error: String| format!("{which} of `{}`: {error}", operation.id);
+        let (arguments_schema, arguments) =
+            Schema::compile(&operation.arguments_schema).map_err(|error| of("arguments schema", error))?;
+        let (data_schema, data) = Schema::compile(&operation.data_schema).map_err(|error| of("data schema", error))?;
+        schemas.push(OperationSchemas { arguments, data });
+        descriptions.push(OperationDescription {
+            id: operation.id.into(),
+            summary: printable(&operation.summary, 1_000),
+            arguments_schema,
+            data_schema,
+            effects: match operation.effects {
+                operations::Effects::Pure => Effects::Pure,
+                operations::Effects::Idempotent => Effects::Idempotent,
+                operations::Effects::Once => Effects::Once,
+            },
+        });
+    }
+    Ok((descriptions, schemas))
+}
+
+/// Checks what `judges.describe` returned.
+pub(crate) fn judges(described: Vec<judges::JudgeDescription>) -> Result<(Vec<JudgeDescription>, Vec<Schema>), String> {
+    check_ids(described.iter().map(|judge| judge.id.as_str()))?;
+    check_size(described.iter().map(|judge| judge.arguments_schema.len()))?;
+    let mut descriptions = Vec::with_capacity(described.len());
+    let mut schemas = Vec::with_capacity(described.len());
+    for judge in described {
+        let (arguments_schema, arguments) = Schema::compile(&judge.arguments_schema)
+            .map_err(|error| format!("arguments schema of `{}`: {error}", judge.id))?;
+        let outcomes: Vec<Outcome> = judge.outcomes.into_iter().map(Outcome::from).collect();
+        let mut seen = HashSet::new();
+        if let Some(twice) = outcomes.iter().find(|outcome| !seen.insert(*outcome)) {
+            return Err(format!("judge `{}` lists the outcome {} twice", judge.id, printable(&twice.to_string(), 100)));
+        }
+        schemas.push(arguments);
+        descriptions.push(JudgeDescription {
+            id: judge.id.into(),
+            summary: printable(&judge.summary, 1_000),
+            arguments_schema,
+            outcomes,
+        });
+    }
+    Ok((descriptions, schemas))
+}
+
+fn check_ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), String> {
+    if ids.len() == 0 {
+        return Err("it lists nothing, although the component exports the interface".to_owned());
+    }
+    if ids.len() > MAX_ENTRIES {
+        return Err(format!("it lists {} entries, more than {MAX_ENTRIES}", ids.len()));
+    }
+    let mut seen = HashSet::new();
+    for id in ids {
+        let is_id = id
+            .split_once('/')
+            .is_some_and(|(namespace, name)| crate::manifest::is_name(namespace) && crate::manifest::is_name(name));
+        if !is_id {
+            return Err(format!(
+                "`{}` is not an id, expected `namespace/name`, each [a-z0-9][a-z0-9-]*",
+                printable(id, 200)
+            ));
+        }
+        if !seen.insert(id) {
+            return Err(format!("`{id}` is listed twice"));
+        }
+    }
+    Ok(())
+}
+
+fn check_size(schemas: impl Iterator<Item = usize>) -> Result<(), String> {
+    let bytes: usize = schemas.sum();
+    if bytes > MAX_SCHEMAS {
+        return Err(format!("its schemas have {bytes} bytes together, more than {MAX_SCHEMAS}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Engines. [`config`] is the only place where a wasmtime configuration is made: the compiler's process and every pool use it, so that
+//! what one compiles the others can load.
+//!
+//! Everything that plugins do not need is off: threads, GC, exceptions, memory64, concurrency. Each pool has an engine of its own, and a
+//! [`CellEngine`] never lends its objects to another.
+
+use crate::{error::SandboxError, ticker};
+use std::num::NonZeroUsize;
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm, Strategy,
+};
+
+/// The largest linear memory that a pool can hold; the `memory` limit may not exceed it.
+pub(crate) const MAX_MEMORY: usize = 1 << 30;
+
+/// How cells get their memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Allocation {
+    /// Pools where the address space allows, and on demand with a warning where it does not.
+    #[default]
+    Auto,
+    /// On demand: slower, and a freed slot is never another cell's.
+    OnDemand,
+}
+
+/// What instructions cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Metering {
+    /// Ticks of a clock: some 10 % of the guest's speed, not reproducible.
+    #[default]
+    Ticks,
+    /// Fuel as well: about two to three times the price, reproducible to the instruction; NaNs are canonical.
+    Deterministic,
+}
+
+/// The shape of a pool: how many cells at once, and how much of everything in one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    cells: u32,
+    core_instances: u32,
+    memories: u32,
+    tables: u32,
+    keep_resident: usize,
+}
+
+/// One engine and the pool that belongs to it. Components, linkers and stores of one engine are never used with another.
+#[derive(Clone)]
+pub(crate) struct CellEngine {
+    engine: Engine,
+    name: &'static str,
+    cells: u32,
+}
+
+impl CellEngine {
+    /// Cells at once.
+    pub(crate) fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    pub(crate) fn wasmtime(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The configuration of every engine; `pool` says how instances are allocated and changes nothing about compiled code.
+fn config(metering: Metering, pool: Option<Shape>) -> Config {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .cranelift_opt_level(OptLevel::Speed)
+        .cranelift_regalloc_algorithm(RegallocAlgorithm::Backtracking)
+        .wasm_component_model(true)
+        .gc_support(false)
+        .wasm_memory64(false)
+        .wasm_relaxed_simd(false)
+        .wasm_multi_memory(false)
+        .wasm_custom_page_sizes(false)
+        .wasm_wide_arithmetic(false)
+        .shared_memory(false)
+        .epoch_interruption(true)
+        // The rest of the fiber's stack is the host functions'; overflowing that part aborts, so it is most of it.
+        .max_wasm_stack(512 << 10)
+        .async_stack_size(2 << 20)
+        .memory_init_cow(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(16))
+        // Unwind tables would be registered for every plugin; they serve native profilers only.
+        .native_unwind_info(false);
+    if metering == Metering::Deterministic {
+        config.consume_fuel(true).cranelift_nan_canonicalization(true);
+    }
+    if let Some(shape) = pool {
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool_config(shape)));
+    }
+    config
+}
+
+fn pool_config(shape: Shape) -> PoolingAllocationConfig {
+    let Shape { cells, core_instances, memories, tables, keep_resident } = shape;
+    let mut pool = PoolingAllocationConfig::default();
+    pool.total_component_instances(cells)
+        .total_core_instances(cells * core_instances)
+        .total_memories(cells * memories)
+        .total_tables(cells * tables)
+        .total_stacks(cells)
+        .max_core_instances_per_component(core_instances)
+        .max_memories_per_component(memories)
+        .max_tables_per_component(tables)
+        .max_memories_per_module(memories)
+        .max_tables_per_module(tables)
+        .max_memory_size(MAX_MEMORY)
+        .table_elements(20_000)
+        // A memset of at most this much when a cell is dropped, instead of page faults in the next: more is not better.
+        .linear_memory_keep_resident(keep_resident)
+        .table_keep_resident(keep_resident)
+        .async_stack_keep_resident(16 << 10)
+        .max_unused_warm_slots(cells)
+        .decommit_batch_size(16)
+        // Takes swapped pages for clean on this engine's version.
+        .pagemap_scan(Enabled::No);
+    pool
+}
+
+/// The engine that compiles and runs nothing: same code as the others, no pool, so that it fits under an address-space limit.
+pub(crate) fn compiler(metering: Metering) -> Result<Engine, SandboxError> {
+    build(&config(metering, None))
+}
+
+fn build(config: &Config) -> Result<Engine, SandboxError> {
+    Engine::new(config).map_err(|error| SandboxError::Engine(format!("{error:#}")))
+}
+
+/// All engines of one sandbox, smallest pool first, ticking.
+pub(crate) struct Engines {
+    pools: Vec<CellEngine>,
+    /// Why there are no pools although they were wanted.
+    pub(crate) warning: Option<String>,
+}
+
+impl Engines {
+    /// Builds the pools for `cells` cells at once in the small one and a quarter of it in the script one.
+    pub(crate) fn new(
+        metering: Metering,
+        allocation: Allocation,
+        cells: u32,
+        keep_resident: usize,
+    ) -> Result<Self, SandboxError> {
+        let small = Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident };
+        // Guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
+        let script = Shape {
+            cells: (cells / 4).max(1),
+            core_instances: 200,
+            memories: 8,
+            tables: 64,
+            keep_resident: keep_resident.max(512 << 10),
+        };
+        let mut warning = None;
+        let pools = match allocation {
+            Allocation::OnDemand => None,
+            Allocation::Auto => match (build(&config(metering, Some(small))), build(&config(metering, Some(script)))) {
+                (Ok(small_engine), Ok(script_engine)) => Some(vec![
+                    CellEngine { engine: small_engine, name: "small", cells: small.cells },
+                    CellEngine { engine: script_engine, name: "script", cells: script.cells },
+                ]),
+                (Err(error), _) | (_, Err(error)) => {
+                    let text = format!(
+                        "address space is too short for pools, cells are allocated on demand and slower: {error}"
+                    );
+                    tracing::warn!("{text}");
+                    warning = Some(text);
+                    None
+                }
+            },
+        };
+        let pools = match pools {
+            Some(pools) => pools,
+            None => vec![CellEngine { engine: build(&config(metering, None))?, name: "on-demand", cells }],
+        };
+        ticker::start(pools.iter().map(|pool| pool.engine.weak()).collect()).map_err(SandboxError::Ticker)?;
+        Ok(Self { pools, warning })
+    }
+
+    /// Smallest first.
+    pub(crate) fn smallest_first(&self) -> &[CellEngine] {
+        &self.pools
+    }
+}
+
+/// Which engine an artefact was compiled for: equal texts are compatible.
+pub(crate) fn compatibility(engine: &Engine) -> String {
+    struct Hash(blake3::Hasher);
+    impl std::hash::Hasher for Hash {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let mut hasher = Hash(blake3::Hasher::new());
+    std::hash::Hash::hash(&engine.precompile_compatibility_hash(), &mut hasher);
+    hasher.0.update(env!("CARGO_PKG_VERSION").as_bytes());
+    hasher.0.finalize().to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wasmtime::component::Component;
+
+    #[test]
+    fn what_the_compiler_makes_every_pool_can_load() {
+        let compiler = compiler(Metering::Ticks).unwrap();
+        let artefact = compiler
+            .precompile_component(b"(component)")
+            .or_else(|_| compiler.precompile_component(&wat::parse_str("(component (core module))").unwrap()));
+        let artefact = artefact.unwrap();
+        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 10).unwrap();
+        assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);
+        for pool in engines.smallest_first() {
+            assert_eq!(compatibility(&compiler), compatibility(pool.wasmtime()));
+            // SAFETY: the artefact was made two lines above by this very version of the engine.
+            unsafe { Component::deserialize(pool.wasmtime(), &artefact) }.unwrap();
+        }
+    }
+
+    #[test]
+    fn fuel_makes_another_engine() {
+        let ticks = compatibility(&compiler(Metering::Ticks).unwrap());
+        assert_ne!(ticks, compatibility(&compiler(Metering::Deterministic).unwrap()));
+    }
+}

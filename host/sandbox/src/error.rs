@@ -1,0 +1,304 @@
+//! Everything that can go wrong with a plugin or a cell, as closed enums with stable names.
+
+use crate::{compile::CompileError, grants::Denial, limits::LimitError, manifest::ManifestError};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A failure that a plugin reports on purpose.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Stable and machine-readable, kebab-case.
+    pub reason: String,
+    /// One sentence for a person.
+    pub message: String,
+    /// Structured details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<serde_json::Value>,
+}
+
+impl Failure {
+    /// The reason with which a plugin passes on that the host refused it something.
+    pub const DENIED: &'static str = "denied";
+}
+
+/// Why a cell has no result. The receipt stands beside it in [`crate::CellResult`].
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CellError {
+    /// The plugin offers no such operation or judge.
+    #[error("plugin `{plugin}` offers no {what} `{id}`{}", .suggestion.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default())]
+    Unknown {
+        /// The plugin.
+        plugin: String,
+        /// `operation` or `judge`.
+        what: &'static str,
+        /// What was asked for.
+        id: String,
+        /// The nearest id.
+        suggestion: Option<String>,
+    },
+    /// The arguments do not fit the operation's schema, or are not JSON.
+    #[error("the arguments of `{id}` do not fit its schema: {message}")]
+    InvalidArguments {
+        /// The operation or judge.
+        id: String,
+        /// Where, and what was expected.
+        message: String,
+    },
+    /// The wall time is up.
+    #[error("the wall time of {limit_ms} ms is up")]
+    Timeout {
+        /// In milliseconds.
+        limit_ms: u64,
+    },
+    /// The guest was seen running in more ticks than it may.
+    #[error("interrupted after {ticks} ticks of running")]
+    Interrupted {
+        /// The limit.
+        ticks: u64,
+    },
+    /// The caller cancelled the cell.
+    #[error("cancelled")]
+    Cancelled,
+    /// The deterministic engine's fuel is used up.
+    #[error("all {fuel} units of fuel are used up")]
+    OutOfFuel {
+        /// The limit.
+        fuel: u64,
+    },
+    /// The guest needs more memory or table elements than it may have.
+    #[error("out of memory: the limit is {limit} bytes and {table_limit} table elements{}", .panic.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    Memory {
+        /// Bytes.
+        limit: u64,
+        /// Elements.
+        table_limit: u64,
+        /// What the guest's panic hook reported.
+        panic: Option<String>,
+    },
+    /// The guest's stack is used up.
+    #[error("the stack is used up: the plugin recurses too deeply")]
+    StackOverflow,
+    /// The guest trapped.
+    #[error("{}", match .panic { Some(text) => format!("the plugin panicked: {text}"), None => format!("the plugin trapped: {code}") })]
+    Trap {
+        /// The engine's words for the trap.
+        code: String,
+        /// What the guest's panic hook reported just before.
+        panic: Option<String>,
+    },
+    /// The guest broke the component model's rules: pointers out of bounds, text that is not UTF-8, and the like.
+    #[error("the plugin broke the rules of the component boundary: {message}")]
+    AbiViolation {
+        /// The engine's words.
+        message: String,
+    },
+    /// Too many bytes over the boundary, in one call or in all together.
+    #[error("too much data over the boundary: {message}")]
+    TransferLimit {
+        /// Which limit.
+        message: String,
+    },
+    /// Too many resource handles.
+    #[error("more than {limit} resource handles")]
+    HandleLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// Too many calls of host functions.
+    #[error("more than {limit} calls of host functions")]
+    HostCallLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// The plugin gave up because the host refused it something.
+    #[error("{0}")]
+    Denied(Denial),
+    /// The host failed while serving the guest.
+    #[error("the host failed: {message}")]
+    HostError {
+        /// What happened.
+        message: String,
+    },
+    /// The result is not JSON, or does not fit the schema that the plugin itself declares.
+    #[error("the result of `{id}` is malformed: {message}")]
+    MalformedResult {
+        /// The operation or judge.
+        id: String,
+        /// Where, and what was expected.
+        message: String,
+    },
+    /// The plugin reported a failure.
+    #[error("{0}")]
+    PluginFailure(Failure),
+}
+
+impl CellError {
+    /// The stable, kebab-case name of this kind of error.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unknown { what: "judge", .. } => "unknown-judge",
+            Self::Unknown { .. } => "unknown-operation",
+            Self::InvalidArguments { .. } => "invalid-arguments",
+            Self::Timeout { .. } => "timeout",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Cancelled => "cancelled",
+            Self::OutOfFuel { .. } => "out-of-fuel",
+            Self::Memory { .. } => "memory",
+            Self::StackOverflow => "stack-overflow",
+            Self::Trap { .. } => "trap",
+            Self::AbiViolation { .. } => "abi-violation",
+            Self::TransferLimit { .. } => "transfer-limit",
+            Self::HandleLimit { .. } => "handle-limit",
+            Self::HostCallLimit { .. } => "host-call-limit",
+            Self::Denied(_) => "denied",
+            Self::HostError { .. } => "host-error",
+            Self::MalformedResult { .. } => "malformed-result",
+            Self::PluginFailure(_) => "plugin-failure",
+        }
+    }
+}
+
+/// Why a component did not become a plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read the plugin `{}`: {source}", .path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// More bytes than a component may have.
+    #[error("the component has {size} bytes, more than the {limit} that are compiled")]
+    TooLarge {
+        /// Bytes.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Not a component.
+    #[error("not a WebAssembly component: {message}")]
+    NotAComponent {
+        /// What it is instead.
+        message: String,
+    },
+    /// The manifest section is malformed.
+    #[error("the manifest of the component is wrong: {0}")]
+    Manifest(#[from] ManifestError),
+    /// The component exports neither operations nor judges.
+    #[error(
+        "the component is of another world: it exports {exports}, but neither `opcell:plugin/operations` nor `opcell:plugin/judges`; build it against a world of `opcell:plugin@{served}`"
+    )]
+    World {
+        /// What it exports.
+        exports: String,
+        /// The served version.
+        served: &'static str,
+    },
+    /// The component is built against a version of the contract that is not served.
+    #[error(
+        "`{interface}` is version {found} of the contract, this host serves {served}; build the plugin against `opcell:plugin@{served}`"
+    )]
+    Version {
+        /// The import or export.
+        interface: String,
+        /// Its version.
+        found: String,
+        /// The served version.
+        served: &'static str,
+    },
+    /// The component imports what no plugin gets.
+    #[error("the component imports what no plugin gets:{}", .0.iter().map(|import| format!("\n  {import}")).collect::<String>())]
+    Imports(Vec<crate::inspect::RefusedImport>),
+    /// The component cannot be linked although its imports are known by name.
+    #[error("the component cannot be linked: {message}")]
+    Link {
+        /// The engine's words.
+        message: String,
+    },
+    /// The compiler refused, failed or ran out of its limits.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// No engine has room for a component of this shape.
+    #[error("the component is too large for every pool: {message}")]
+    Shape {
+        /// The engine's words.
+        message: String,
+    },
+    /// `describe` did not run to its end.
+    #[error("`describe` of {interface} failed: {error}")]
+    DescribeFailed {
+        /// `operations` or `judges`.
+        interface: &'static str,
+        /// How.
+        error: CellError,
+    },
+    /// `describe` says something that cannot be true or used.
+    #[error("`describe` of {interface} is wrong: {message}")]
+    Describe {
+        /// `operations` or `judges`.
+        interface: &'static str,
+        /// What, and what was expected.
+        message: String,
+    },
+    /// A granted directory cannot be opened.
+    #[error("the grant `{name}` cannot be opened: `{}`: {source}", .path.display())]
+    Grant {
+        /// The grant.
+        name: String,
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A grant's pattern is not a pattern.
+    #[error("the grant `{name}` has a wrong pattern `{pattern}`: {message}")]
+    Pattern {
+        /// The grant.
+        name: String,
+        /// As written.
+        pattern: String,
+        /// Why.
+        message: String,
+    },
+}
+
+impl LoadError {
+    /// The stable, kebab-case name of this kind of error.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "unreadable",
+            Self::TooLarge { .. } => "too-large",
+            Self::NotAComponent { .. } => "not-a-component",
+            Self::Manifest(_) => "manifest",
+            Self::World { .. } => "world",
+            Self::Version { .. } => "version",
+            Self::Imports(_) | Self::Link { .. } => "link-error",
+            Self::Compile(error) => error.kind(),
+            Self::Shape { .. } => "shape",
+            Self::DescribeFailed { .. } | Self::Describe { .. } => "describe",
+            Self::Grant { .. } | Self::Pattern { .. } => "grant",
+        }
+    }
+}
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The engine refuses its configuration.
+    #[error("the engine cannot be built: {0}")]
+    Engine(String),
+    /// The clock thread cannot be started.
+    #[error("the clock thread cannot be started: {0}")]
+    Ticker(std::io::Error),
+    /// The cache directory is not safe to use.
+    #[error(transparent)]
+    Cache(#[from] crate::cache::CacheError),
+    /// A limit is out of range.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}

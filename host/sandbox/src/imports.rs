@@ -1,0 +1,71 @@
+//! The host's side of `opcell:plugin`: one file per interface, each a view over the cell's state.
+//!
+//! Every function charges the budget before it does anything else.
+
+pub(crate) mod files;
+mod log;
+mod skills;
+mod tools;
+
+use crate::{
+    bindings::{
+        Plugin,
+        opcell::plugin::types::{self, Failure as GuestFailure},
+    },
+    error::Failure,
+    grants::Denial,
+    state::CellState,
+    text::printable,
+};
+use wasmtime::component::{HasData, Linker};
+
+pub(crate) use log::append_line;
+
+/// The cell's state as an import sees it.
+pub(crate) struct View<'a>(pub(crate) &'a mut CellState);
+
+impl HasData for View<'static> {
+    type Data<'a> = View<'a>;
+}
+
+impl types::Host for View<'_> {}
+
+/// Links all of `opcell:plugin`; once per engine.
+pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
+    Plugin::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))
+}
+
+impl From<Denial> for types::Denial {
+    fn from(denial: Denial) -> Self {
+        Self { capability: denial.capability, rule: denial.rule, remedy: denial.remedy }
+    }
+}
+
+/// A failure of the host's services, as the guest gets it.
+fn failure_to_guest(failure: Failure) -> GuestFailure {
+    GuestFailure {
+        reason: failure.reason,
+        message: failure.message,
+        details: failure.details.map(|value| value.to_string()),
+    }
+}
+
+/// A failure that the guest reports: cut, made printable, details that are not JSON kept as text.
+pub(crate) fn failure_from_guest(failure: GuestFailure, limit: u64) -> Failure {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let details = failure.details.filter(|text| text.len() <= limit);
+    Failure {
+        reason: printable(&failure.reason, 128),
+        message: printable(&failure.message, limit),
+        details: details.map(|text| serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text))),
+    }
+}
+
+/// A service that took too long, as the guest gets it.
+fn too_slow(limit_ms: u64) -> Failure {
+    Failure {
+        reason: "timeout".to_owned(),
+        message: format!("the host gave no answer within {limit_ms} ms"),
+        details: None,
+    }
+}

@@ -1,0 +1,357 @@
+//! `files`: directories and files below granted roots.
+//!
+//! A guest holds handles, never host paths. Every open goes through [`beneath`], which follows no symbolic link and cannot leave its
+//! directory; what is opened is checked again on the open descriptor. System calls run on blocking threads.
+
+mod beneath;
+mod roots;
+
+pub(crate) use roots::{Root, Roots};
+
+use super::View;
+use crate::{
+    bindings::opcell::plugin::files as wit,
+    budget::Interface,
+    grants::{Access, Kind},
+};
+use rustix::{fs::OFlags, io::Errno};
+use std::{os::fd::OwnedFd, sync::Arc};
+use wasmtime::component::Resource;
+use wit::{EntryKind, FileError};
+
+/// Entries of one directory that are listed; a larger directory is an error, never a part of itself.
+const MAX_ENTRIES: usize = 20_000;
+
+/// A directory that a cell holds open.
+pub struct OpenDirectory {
+    root: Arc<Root>,
+    descriptor: Arc<OwnedFd>,
+    /// From the root; empty for the root itself.
+    path: String,
+    access: Access,
+}
+
+/// A file that a cell holds open.
+pub struct OpenFile {
+    root: Arc<Root>,
+    descriptor: Arc<OwnedFd>,
+    writable: bool,
+}
+
+type Answer<T> = wasmtime::Result<Result<T, FileError>>;
+
+impl wit::Host for View<'_> {
+    async fn roots(&mut self) -> wasmtime::Result<Vec<wit::Root>> {
+        self.0.budget.charge(Interface::Files, 0)?;
+        let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
+        let roots: Vec<wit::Root> = self
+            .0
+            .roots
+            .names()
+            .filter_map(|name| {
+                let access = policy.file_access(name, narrowing).ok()?;
+                Some(wit::Root { name: name.to_owned(), writable: access == Access::ReadWrite })
+            })
+            .collect();
+        self.0.budget.to_guest(roots.iter().map(|root| root.name.len()).sum())?;
+        Ok(roots)
+    }
+
+    async fn open_root(&mut self, name: String) -> Answer<Resource<OpenDirectory>> {
+        self.0.budget.charge(Interface::Files, name.len())?;
+        if let Err(denial) = self.0.check(Kind::Files, &name) {
+            return Ok(Err(FileError::Denied(denial.into())));
+        }
+        let Some(root) = self.0.roots.get(&name) else { return Ok(Err(FileError::NotFound)) };
+        let access = match self.0.policy.file_access(&name, self.0.narrowing.as_ref()) {
+            Ok(access) => access,
+            Err(denial) => return Ok(Err(FileError::Denied(self.0.denials.note(denial).into()))),
+        };
+        let descriptor = Arc::clone(&root.descriptor);
+        self.keep_directory(OpenDirectory { root, descriptor, path: String::new(), access })
+    }
+}
+
+impl wit::HostDirectory for View<'_> {
+    async fn entries(&mut self, directory: Resource<OpenDirectory>) -> Answer<Vec<wit::Entry>> {
+        self.0.budget.charge(Interface::Files, 0)?;
+        let directory = self.0.resources.get(&directory)?;
+        let (descriptor, root, path) =
+            (Arc::clone(&directory.descriptor), Arc::clone(&directory.root), directory.path.clone());
+        let listed = blocking(move || beneath::entries(&descriptor, MAX_ENTRIES)).await;
+        let mut entries = match listed {
+            Ok(Some(entries)) => entries,
+            Ok(None) => return Ok(Err(FileError::Quota(format!("the directory has more than {MAX_ENTRIES} entries")))),
+            Err(error) => return Ok(Err(error)),
+        };
+        entries.retain(|entry| entry.kind == EntryKind::Directory || root.covers(&join(&path, &entry.name)));
+        self.0.budget.to_guest(entries.iter().map(|entry| entry.name.len() + 16).sum())?;
+        Ok(Ok(entries))
+    }
+
+    async fn open_directory(
+        &mut self,
+        directory: Resource<OpenDirectory>,
+        path: String,
+    ) -> Answer<Resource<OpenDirectory>> {
+        let parent = match self.locate(&directory, &path)? {
+            Ok(parent) => parent,
+            Err(error) => return Ok(Err(error)),
+        };
+        let descriptor = Arc::clone(&parent.descriptor);
+        let relative = path.clone();
+        match blocking(move || beneath::open(&descriptor, &relative, OFlags::RDONLY | OFlags::DIRECTORY)).await {
+            Ok(descriptor) => self.keep_directory(OpenDirectory {
+                descriptor: Arc::new(descriptor),
+                path: join(&parent.path, &path),
+                root: parent.root,
+                access: parent.access,
+            }),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn open(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        let parent = match self.locate_covered(&directory, &path)? {
+            Ok(parent) => parent,
+            Err(error) => return Ok(Err(error)),
+        };
+        match blocking(move || beneath::open_file(&parent.descriptor, &path)).await {
+            Ok(descriptor) => {
+                self.keep_file(OpenFile { root: parent.root, descriptor: Arc::new(descriptor), writable: false })
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn create(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        let parent = match self.locate_writable(&directory, &path)? {
+            Ok(parent) => parent,
+            Err(error) => return Ok(Err(error)),
+        };
+        match blocking(move || beneath::create_file(&parent.descriptor, &path)).await {
+            Ok(descriptor) => {
+                self.keep_file(OpenFile { root: parent.root, descriptor: Arc::new(descriptor), writable: true })
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn create_directory(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
+        let parent = match self.locate_writable(&directory, &path)? {
+            Ok(parent) => parent,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(blocking(move || beneath::create_directory(&parent.descriptor, &path)).await)
+    }
+
+    async fn remove(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
+        let parent = match self.locate_writable(&directory, &path)? {
+            Ok(parent) => parent,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(blocking(move || beneath::remove(&parent.descriptor, &path)).await)
+    }
+
+    async fn metadata(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<wit::Entry> {
+        let parent = match self.locate(&directory, &path)? {
+            Ok(parent) => parent,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (descriptor, relative) = (Arc::clone(&parent.descriptor), path.clone());
+        let entry = match blocking(move || beneath::metadata(&descriptor, &relative)).await {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Err(error)),
+        };
+        if entry.kind != EntryKind::Directory
+            && let Err(error) = self.covered(&parent, &path)
+        {
+            return Ok(Err(error));
+        }
+        self.0.budget.to_guest(entry.name.len() + 16)?;
+        Ok(Ok(entry))
+    }
+
+    async fn drop(&mut self, directory: Resource<OpenDirectory>) -> wasmtime::Result<()> {
+        self.0.resources.delete(directory)?;
+        self.0.open_files -= 1;
+        Ok(())
+    }
+}
+
+impl wit::HostFile for View<'_> {
+    async fn size(&mut self, file: Resource<OpenFile>) -> Answer<u64> {
+        self.0.budget.charge(Interface::Files, 0)?;
+        let descriptor = Arc::clone(&self.0.resources.get(&file)?.descriptor);
+        Ok(blocking(move || beneath::size(&descriptor)).await)
+    }
+
+    async fn read(&mut self, file: Resource<OpenFile>, offset: u64, length: u32) -> Answer<Vec<u8>> {
+        self.0.budget.charge(Interface::Files, 0)?;
+        let file = self.0.resources.get(&file)?;
+        if file.writable {
+            return Ok(Err(FileError::Failed("the file is open for writing; open it again to read it".to_owned())));
+        }
+        let descriptor = Arc::clone(&file.descriptor);
+        let limits = &self.0.limits;
+        if u64::from(length) > limits.result_bytes {
+            return Ok(Err(FileError::Quota(format!(
+                "one read returns at most {} bytes (limit `result-bytes`)",
+                limits.result_bytes
+            ))));
+        }
+        if let Err(error) = self.file_bytes_left(u64::from(length)) {
+            return Ok(Err(error));
+        }
+        let length = length as usize;
+        match blocking(move || beneath::read_at(&descriptor, offset, length)).await {
+            Ok(bytes) => {
+                self.0.file_bytes.read += bytes.len() as u64;
+                self.0.budget.to_guest(bytes.len())?;
+                Ok(Ok(bytes))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn write(&mut self, file: Resource<OpenFile>, bytes: Vec<u8>) -> Answer<()> {
+        self.0.budget.charge(Interface::Files, bytes.len())?;
+        let file = self.0.resources.get(&file)?;
+        if !file.writable {
+            return Ok(Err(FileError::Failed("the file is open for reading; `create` opens for writing".to_owned())));
+        }
+        let (root, descriptor) = (Arc::clone(&file.root), Arc::clone(&file.descriptor));
+        let length = bytes.len() as u64;
+        if let Err(error) = self.file_bytes_left(length) {
+            return Ok(Err(error));
+        }
+        if !root.take_quota(length) {
+            return Ok(Err(FileError::Quota(format!("the write quota of grant `{}` is used up", root.name))));
+        }
+        // Booked before it happens: a cell that is dropped meanwhile has written all the same.
+        self.0.file_bytes.written += length;
+        Ok(blocking(move || beneath::append(&descriptor, &bytes)).await)
+    }
+
+    async fn drop(&mut self, file: Resource<OpenFile>) -> wasmtime::Result<()> {
+        self.0.resources.delete(file)?;
+        self.0.open_files -= 1;
+        Ok(())
+    }
+}
+
+/// The directory that a path starts from, without holding on to the cell's state.
+struct Located {
+    root: Arc<Root>,
+    descriptor: Arc<OwnedFd>,
+    path: String,
+    access: Access,
+}
+
+impl View<'_> {
+    /// Charges the call, checks the path's shape, finds the directory.
+    fn locate(&mut self, directory: &Resource<OpenDirectory>, path: &str) -> Answer<Located> {
+        self.0.budget.charge(Interface::Files, path.len())?;
+        let directory = self.0.resources.get(directory)?;
+        if let Err(error) = beneath::check(path) {
+            return Ok(Err(error));
+        }
+        let OpenDirectory { root, descriptor, path, access } = directory;
+        Ok(Ok(Located {
+            root: Arc::clone(root),
+            descriptor: Arc::clone(descriptor),
+            path: path.clone(),
+            access: *access,
+        }))
+    }
+
+    /// As [`Self::locate`], for a path that the grant's patterns cover.
+    fn locate_covered(&mut self, directory: &Resource<OpenDirectory>, path: &str) -> Answer<Located> {
+        let located = self.locate(directory, path)?;
+        Ok(located.and_then(|located| self.covered(&located, path).map(|()| located)))
+    }
+
+    /// As [`Self::locate_covered`], for a root that may be written.
+    fn locate_writable(&mut self, directory: &Resource<OpenDirectory>, path: &str) -> Answer<Located> {
+        let located = self.locate_covered(directory, path)?;
+        Ok(located.and_then(|located| {
+            if located.access == Access::ReadWrite {
+                return Ok(located);
+            }
+            let denial = self.0.policy.read_only(&located.root.name);
+            Err(FileError::Denied(self.0.denials.note(denial).into()))
+        }))
+    }
+
+    fn covered(&mut self, located: &Located, path: &str) -> Result<(), FileError> {
+        let whole = join(&located.path, path);
+        if located.root.covers(&whole) {
+            return Ok(());
+        }
+        let denial = self.0.policy.outside_patterns(&located.root.name, &whole);
+        Err(FileError::Denied(self.0.denials.note(denial).into()))
+    }
+
+    fn file_bytes_left(&self, wanted: u64) -> Result<(), FileError> {
+        let used = self.0.file_bytes.read + self.0.file_bytes.written;
+        if used.saturating_add(wanted) <= self.0.limits.file_bytes {
+            return Ok(());
+        }
+        Err(FileError::Quota(format!(
+            "a cell moves at most {} bytes through files (limit `file-bytes`)",
+            self.0.limits.file_bytes
+        )))
+    }
+
+    fn keep_directory(&mut self, directory: OpenDirectory) -> Answer<Resource<OpenDirectory>> {
+        if let Err(error) = self.count_open() {
+            return Ok(Err(error));
+        }
+        Ok(Ok(self.0.resources.push(directory)?))
+    }
+
+    fn keep_file(&mut self, file: OpenFile) -> Answer<Resource<OpenFile>> {
+        if let Err(error) = self.count_open() {
+            return Ok(Err(error));
+        }
+        Ok(Ok(self.0.resources.push(file)?))
+    }
+
+    fn count_open(&mut self) -> Result<(), FileError> {
+        if self.0.open_files >= self.0.limits.open_files {
+            let limit = self.0.limits.open_files;
+            return Err(FileError::Quota(format!(
+                "a cell has at most {limit} files and directories open (limit `open-files`)"
+            )));
+        }
+        self.0.open_files += 1;
+        Ok(())
+    }
+}
+
+fn join(directory: &str, path: &str) -> String {
+    if directory.is_empty() { path.to_owned() } else { format!("{directory}/{path}") }
+}
+
+/// Runs system calls where they may wait.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Errno> + Send + 'static) -> Result<T, FileError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(file_error),
+        Err(_) => Err(FileError::Failed("the host stopped serving files".to_owned())),
+    }
+}
+
+/// A system error without any host path.
+fn file_error(error: Errno) -> FileError {
+    match error {
+        Errno::NOENT => FileError::NotFound,
+        Errno::EXIST | Errno::NOTEMPTY => FileError::AlreadyExists,
+        Errno::ISDIR => FileError::NotAFile,
+        Errno::NOTDIR => FileError::NotADirectory,
+        Errno::LOOP | Errno::MLINK | Errno::XDEV => {
+            FileError::Failed("symbolic links and hard links are not followed out of a grant".to_owned())
+        }
+        Errno::NXIO | Errno::NODEV => FileError::Failed("neither a file nor a directory".to_owned()),
+        other => FileError::Failed(other.to_string()),
+    }
+}

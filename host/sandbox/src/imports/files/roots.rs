@@ -1,0 +1,123 @@
+//! The granted roots of one plugin, opened when it is loaded and shared by its cells.
+
+use crate::{
+    error::LoadError,
+    grants::{FilesGrant, Grants},
+};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use rustix::fs::{Mode, OFlags};
+use std::{
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// One granted directory.
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(crate) name: String,
+    pub(crate) descriptor: Arc<OwnedFd>,
+    patterns: Option<GlobSet>,
+    quota_left: AtomicU64,
+}
+
+impl Root {
+    fn open(name: &str, grant: &FilesGrant) -> Result<Self, LoadError> {
+        // The operator's own path may well go through symbolic links; what lies below it may not.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(&grant.path, flags, Mode::empty()).map_err(|error| LoadError::Grant {
+            name: name.to_owned(),
+            path: grant.path.clone(),
+            source: error.into(),
+        })?;
+        Ok(Self {
+            name: name.to_owned(),
+            descriptor: Arc::new(descriptor),
+            patterns: patterns(name, &grant.patterns)?,
+            quota_left: AtomicU64::new(grant.write_quota),
+        })
+    }
+
+    /// Whether the grant's patterns cover a path from the root.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        self.patterns.as_ref().is_none_or(|patterns| patterns.is_match(path))
+    }
+
+    /// Takes bytes from the quota that all cells share; false when there are not that many left.
+    pub(crate) fn take_quota(&self, bytes: u64) -> bool {
+        self.quota_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+}
+
+fn patterns(name: &str, patterns: &[String]) -> Result<Option<GlobSet>, LoadError> {
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |pattern: &str, error: globset::Error| LoadError::Pattern {
+        name: name.to_owned(),
+        pattern: pattern.to_owned(),
+        message: error.kind().to_string(),
+    };
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| wrong(pattern, error))?);
+    }
+    Ok(Some(set.build().map_err(|error| wrong(&patterns.join(", "), error))?))
+}
+
+/// The granted directories of one plugin, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Roots(BTreeMap<String, Arc<Root>>);
+
+impl Roots {
+    /// Opens every granted directory; a grant to a path that does not exist is an error.
+    pub(crate) fn open(grants: &Grants) -> Result<Self, LoadError> {
+        let open = |(name, grant): (&String, &FilesGrant)| Ok((name.clone(), Arc::new(Root::open(name, grant)?)));
+        grants.files.iter().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Root>> {
+        self.0.get(name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(grant: FilesGrant) -> Root {
+        Root::open("r", &grant).unwrap()
+    }
+
+    #[test]
+    fn a_star_stays_within_its_segment_and_two_cross_segments() {
+        let root =
+            root(FilesGrant { patterns: vec!["*.md".to_owned(), "src/**".to_owned()], ..FilesGrant::read("/tmp") });
+        assert!(root.covers("README.md") && root.covers("src/a/b.rs"));
+        assert!(!root.covers("docs/README.md") && !root.covers("secret"));
+    }
+
+    #[test]
+    fn a_grant_to_a_path_that_does_not_exist_is_an_error() {
+        let error = Root::open("repo", &FilesGrant::read("/does/not/exist")).unwrap_err().to_string();
+        assert!(error.starts_with("the grant `repo` cannot be opened: `/does/not/exist`"), "{error}");
+    }
+
+    #[test]
+    fn the_write_quota_holds_under_parallel_writers() {
+        let root = root(FilesGrant { write_quota: 1_000, ..FilesGrant::read_write("/tmp") });
+        let taken: usize = std::thread::scope(|scope| {
+            let writers: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| (0..1_000).filter(|_| root.take_quota(3)).count())).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+        });
+        assert_eq!(taken, 333);
+    }
+}

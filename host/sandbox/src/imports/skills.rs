@@ -1,0 +1,71 @@
+//! `skills`: the host's skills that this cell may read.
+
+use super::{View, failure_to_guest, too_slow};
+use crate::{bindings::opcell::plugin::skills as wit, budget::Interface, grants::Kind, host::ServiceError};
+use std::{future::Future, sync::Arc, time::Duration};
+
+impl wit::Host for View<'_> {
+    async fn list(&mut self) -> wasmtime::Result<Vec<wit::SkillDescription>> {
+        self.0.budget.charge(Interface::Skills, 0)?;
+        let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
+        let skills: Vec<_> = self
+            .0
+            .host
+            .skills()
+            .into_iter()
+            .filter(|skill| policy.allows(Kind::Skill, &skill.name, narrowing).is_ok())
+            .map(|skill| wit::SkillDescription { name: skill.name, description: skill.description })
+            .collect();
+        self.0.budget.to_guest(skills.iter().map(|skill| skill.name.len() + skill.description.len()).sum())?;
+        Ok(skills)
+    }
+
+    async fn read(&mut self, name: String) -> wasmtime::Result<Result<String, wit::SkillError>> {
+        self.0.budget.charge(Interface::Skills, name.len())?;
+        if let Err(denial) = self.0.check(Kind::Skill, &name) {
+            return Ok(Err(wit::SkillError::Denied(denial.into())));
+        }
+        let host = Arc::clone(&self.0.host);
+        let answer = within(self.0.limits.host_call_time, host.read_skill(&name, &self.0.context)).await;
+        self.answer(answer, String::len)
+    }
+
+    async fn read_resource(
+        &mut self,
+        name: String,
+        path: String,
+    ) -> wasmtime::Result<Result<Vec<u8>, wit::SkillError>> {
+        self.0.budget.charge(Interface::Skills, name.len() + path.len())?;
+        if let Err(denial) = self.0.check(Kind::Skill, &name) {
+            return Ok(Err(wit::SkillError::Denied(denial.into())));
+        }
+        let host = Arc::clone(&self.0.host);
+        let answer =
+            within(self.0.limits.host_call_time, host.read_skill_resource(&name, &path, &self.0.context)).await;
+        self.answer(answer, Vec::len)
+    }
+}
+
+async fn within<T>(limit_ms: u64, call: impl Future<Output = Result<T, ServiceError>>) -> Result<T, ServiceError> {
+    match tokio::time::timeout(Duration::from_millis(limit_ms), call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ServiceError::Failed(too_slow(limit_ms))),
+    }
+}
+
+impl View<'_> {
+    fn answer<T>(
+        &mut self,
+        answer: Result<T, ServiceError>,
+        size: impl Fn(&T) -> usize,
+    ) -> wasmtime::Result<Result<T, wit::SkillError>> {
+        Ok(match answer {
+            Ok(value) => {
+                self.0.budget.to_guest(size(&value))?;
+                Ok(value)
+            }
+            Err(ServiceError::Denied(denial)) => Err(wit::SkillError::Denied(self.0.denials.note(denial).into())),
+            Err(ServiceError::Failed(failure)) => Err(wit::SkillError::Failed(failure_to_guest(failure))),
+        })
+    }
+}

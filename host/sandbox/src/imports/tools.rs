@@ -1,0 +1,47 @@
+//! `tools`: the host's tools that this cell may use.
+
+use super::{View, failure_to_guest, too_slow};
+use crate::{bindings::opcell::plugin::tools as wit, budget::Interface, grants::Kind, host::ServiceError};
+use std::{sync::Arc, time::Duration};
+
+impl wit::Host for View<'_> {
+    async fn list(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
+        self.0.budget.charge(Interface::Tools, 0)?;
+        let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
+        let tools: Vec<_> = self
+            .0
+            .host
+            .tools()
+            .into_iter()
+            .filter(|tool| policy.allows(Kind::Tool, &tool.name, narrowing).is_ok())
+            .map(|tool| wit::ToolDescription {
+                name: tool.name,
+                summary: tool.summary,
+                arguments_schema: tool.arguments_schema,
+            })
+            .collect();
+        let bytes = tools.iter().map(|tool| tool.name.len() + tool.summary.len() + tool.arguments_schema.len()).sum();
+        self.0.budget.to_guest(bytes)?;
+        Ok(tools)
+    }
+
+    async fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, wit::ToolError>> {
+        self.0.budget.charge(Interface::Tools, name.len() + arguments.len())?;
+        if let Err(denial) = self.0.check(Kind::Tool, &name) {
+            return Ok(Err(wit::ToolError::Denied(denial.into())));
+        }
+        let host = Arc::clone(&self.0.host);
+        let limit_ms = self.0.limits.host_call_time;
+        let call = host.call_tool(&name, &arguments, &self.0.context);
+        let answer = tokio::time::timeout(Duration::from_millis(limit_ms), call).await;
+        Ok(match answer {
+            Ok(Ok(result)) => {
+                self.0.budget.to_guest(result.len())?;
+                Ok(result)
+            }
+            Ok(Err(ServiceError::Denied(denial))) => Err(wit::ToolError::Denied(self.0.denials.note(denial).into())),
+            Ok(Err(ServiceError::Failed(failure))) => Err(wit::ToolError::Failed(failure_to_guest(failure))),
+            Err(_) => Err(wit::ToolError::Failed(failure_to_guest(too_slow(limit_ms)))),
+        })
+    }
+}

@@ -1,0 +1,249 @@
+//! Reading a component's surface without compiling or running it: imports, exports, contract version, manifest.
+
+use crate::{
+    error::LoadError,
+    manifest::{self, Manifest, ManifestError},
+};
+use std::fmt;
+use wasmparser::{Encoding, Parser, Payload};
+
+/// The version of `opcell:plugin` that this host serves.
+pub const SERVED: &str = "0.1.0";
+
+/// Deeper nesting than any toolchain makes.
+const MAX_NESTING: usize = 16;
+
+/// An import that no plugin gets, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedImport {
+    /// As the component names it.
+    pub name: String,
+    /// What to use instead.
+    pub instead: &'static str,
+}
+
+impl fmt::Display for RefusedImport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.name, self.instead)
+    }
+}
+
+/// What a component shows without running.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Surface {
+    /// Names of everything it imports.
+    pub imports: Vec<String>,
+    /// Names of everything it exports.
+    pub exports: Vec<String>,
+    /// What it says about itself; empty when it has no manifest.
+    pub manifest: Manifest,
+    /// Whether it imports any interface of WASI.
+    pub wasi: bool,
+}
+
+impl Surface {
+    /// Whether it exports `opcell:plugin/<interface>` in the served version.
+    pub(crate) fn exports_interface(&self, interface: &str) -> bool {
+        self.exports.iter().any(|name| split(name).0 == format!("opcell:plugin/{interface}"))
+    }
+}
+
+/// Reads the surface of a component.
+///
+/// # Errors
+/// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::World`], [`LoadError::Version`] or [`LoadError::Imports`].
+pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
+    let surface = read(bytes)?;
+    let refused: Vec<RefusedImport> = surface.imports.iter().filter_map(|name| refuse(name)).collect();
+    if !refused.is_empty() {
+        return Err(LoadError::Imports(refused));
+    }
+    for name in surface.imports.iter().chain(&surface.exports) {
+        check_version(name)?;
+    }
+    if !surface.exports_interface("operations") && !surface.exports_interface("judges") {
+        let exports = if surface.exports.is_empty() {
+            "nothing".to_owned()
+        } else {
+            format!("`{}`", surface.exports.join("`, `"))
+        };
+        return Err(LoadError::World { exports: crate::text::printable(&exports, 1_000), served: SERVED });
+    }
+    Ok(surface)
+}
+
+/// Imports, exports and manifest of any component, whatever its world.
+///
+/// # Errors
+/// [`LoadError::NotAComponent`] or [`LoadError::Manifest`].
+pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
+    let mut surface = Surface::default();
+    let mut manifest: Option<Manifest> = None;
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload.map_err(|error| not_a_component(&error.to_string()))?;
+        match payload {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(not_a_component("it is a core module; build it for the component model"));
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                depth += 1;
+                if depth > MAX_NESTING {
+                    return Err(not_a_component("components are nested too deeply"));
+                }
+            }
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    let import = import.map_err(|error| not_a_component(&error.to_string()))?;
+                    surface.imports.push(import.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    let export = export.map_err(|error| not_a_component(&error.to_string()))?;
+                    surface.exports.push(export.name.name.to_owned());
+                }
+            }
+            Payload::CustomSection(section) if section.name() == manifest::SECTION => {
+                let parsed = Manifest::parse(section.data())?;
+                if manifest.as_ref().is_some_and(|earlier| *earlier != parsed) {
+                    return Err(LoadError::Manifest(ManifestError {
+                        at: "manifest".to_owned(),
+                        message: "the component has two different manifests".to_owned(),
+                    }));
+                }
+                manifest = Some(parsed);
+            }
+            _ => {}
+        }
+    }
+    surface.manifest = manifest.unwrap_or_default();
+    surface.wasi = surface.imports.iter().any(|name| name.starts_with("wasi:"));
+    Ok(surface)
+}
+
+fn not_a_component(message: &str) -> LoadError {
+    LoadError::NotAComponent { message: message.to_owned() }
+}
+
+/// `a:b/c@1.2.3` as `a:b/c` and `1.2.3`.
+fn split(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((interface, version)) => (interface, Some(version)),
+        None => (name, None),
+    }
+}
+
+/// Before 1.0, a plugin fits when its version differs from the served one in the patch number only.
+fn check_version(name: &str) -> Result<(), LoadError> {
+    let (interface, version) = split(name);
+    if !interface.starts_with("opcell:plugin/") {
+        return Ok(());
+    }
+    let found = version.unwrap_or("none");
+    if found.strip_prefix("0.1.").is_some_and(|patch| patch.bytes().all(|byte| byte.is_ascii_digit())) {
+        return Ok(());
+    }
+    Err(LoadError::Version {
+        interface: interface.to_owned(),
+        found: crate::text::printable(found, 100),
+        served: SERVED,
+    })
+}
+
+fn refuse(name: &str) -> Option<RefusedImport> {
+    let (interface, _) = split(name);
+    let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
+    let instead = match (package, member) {
+        ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log") => return None,
+        ("opcell:plugin", _) => {
+            "the host offers `tools`, `skills`, `files` and `log` of this package, and nothing else"
+        }
+        ("wasi:io" | "wasi:cli" | "wasi:clocks" | "wasi:random" | "wasi:filesystem" | "wasi:sockets", _) => {
+            return None;
+        }
+        ("wasi:http", _) => {
+            "plugins have no network; ask for the host tool `http.fetch` and call it through `opcell:plugin/tools`"
+        }
+        _ if package.starts_with("wasi:") => {
+            "this part of WASI is not offered; build for wasm32-unknown-unknown with the SDK"
+        }
+        _ => "unknown to this host; plugins import `opcell:plugin` and, if their toolchain needs it, WASI 0.2",
+    };
+    Some(RefusedImport { name: crate::text::printable(name, 200), instead })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspected(wat: &str) -> Result<Surface, LoadError> {
+        inspect(&wat::parse_str(wat).unwrap())
+    }
+
+    #[test]
+    fn a_core_module_is_not_a_component() {
+        let error = inspected("(module)").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "not a WebAssembly component: it is a core module; build it for the component model"
+        );
+    }
+
+    #[test]
+    fn empty_and_truncated_files_are_not_components() {
+        let whole = wat::parse_str("(component (core module (func)))").unwrap();
+        for bytes in [&b""[..], b"\0asm", b"#!/bin/sh\n", whole.get(..whole.len() - 3).unwrap()] {
+            assert_eq!(inspect(bytes).unwrap_err().kind(), "not-a-component", "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn every_forbidden_import_is_named_with_what_to_do_instead() {
+        let error = inspected(
+            r#"(component (import "wasi:http/outgoing-handler@0.2.0" (instance)) (import "env:evil/shell" (instance))
+               (import "wasi:cli/exit@0.2.0" (instance)))"#,
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("`wasi:http/outgoing-handler@0.2.0`: plugins have no network"), "{error}");
+        assert!(error.contains("`env:evil/shell`: unknown to this host") && !error.contains("wasi:cli"), "{error}");
+    }
+
+    #[test]
+    fn a_component_of_another_world_is_told_so_by_its_exports() {
+        let error =
+            inspected(r#"(component (instance $i) (export "acme:http/handler@1.0.0" (instance $i)))"#).unwrap_err();
+        assert_eq!(error.kind(), "world");
+        assert!(error.to_string().contains("`acme:http/handler@1.0.0`"), "{error}");
+    }
+
+    #[test]
+    fn another_version_of_the_contract_is_refused_with_both_versions() {
+        for version in ["0.2.0", "1.0.0", "0.1.x"] {
+            let wat =
+                format!(r#"(component (instance $i) (export "opcell:plugin/operations@{version}" (instance $i)))"#);
+            let Ok(bytes) = wat::parse_str(&wat) else { continue };
+            let error = inspect(&bytes).unwrap_err();
+            assert_eq!(error.kind(), "version", "{version}");
+            assert!(error.to_string().contains(version) && error.to_string().contains(SERVED), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_manifest_is_found_inside_a_core_module() {
+        let manifest = r#"{\"schema\":1,\"name\":\"echo\",\"version\":\"1.0.0\"}"#;
+        let wat = format!(r#"(component (core module (@custom "opcell:manifest" "{manifest}")))"#);
+        let surface = read(&wat::parse_str(wat).unwrap()).unwrap();
+        assert_eq!(surface.manifest.name.as_deref(), Some("echo"));
+    }
+
+    #[test]
+    fn two_manifests_that_differ_are_an_error() {
+        let section =
+            |name| format!(r#"(@custom "opcell:manifest" "{{\"schema\":1,\"name\":\"{name}\",\"version\":\"1\"}}")"#);
+        let wat = format!("(component (core module {}) (core module {}))", section("a"), section("b"));
+        assert_eq!(read(&wat::parse_str(wat).unwrap()).unwrap_err().kind(), "manifest");
+    }
+}

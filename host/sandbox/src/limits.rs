@@ -1,0 +1,484 @@
+//! Every limit of a cell, declared once: name, unit, default, largest value, reason.
+//!
+//! A limit is what remains of three wishes: the operator's ceiling (the default where the operator says nothing), what the plugin's
+//! manifest asks for, and what the step allows. The smallest wins, and [`EffectiveLimits`] remembers whose it was.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
+use std::fmt;
+
+/// What a limit's number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Milliseconds; written as `500`, `"500 ms"`, `"30 s"`, `"2 min"`.
+    Milliseconds,
+    /// Bytes; written as `4096`, `"64 KiB"`, `"1 MiB"`, `"64 MB"`.
+    Bytes,
+    /// A plain number.
+    Count,
+}
+
+/// One row of the table of limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitSpec {
+    /// The key in `opcell.toml` and in a manifest's `limits`.
+    pub key: &'static str,
+    /// What the number counts.
+    pub unit: Unit,
+    /// The ceiling where the operator says nothing.
+    pub default: u64,
+    /// The largest ceiling an operator may set.
+    pub maximum: u64,
+    /// Why there is such a limit, and why the default is what it is.
+    pub reason: &'static str,
+}
+
+/// Who decided a limit's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Nobody: the default.
+    Default,
+    /// The operator, for all plugins or for this one.
+    Operator,
+    /// The plugin's manifest asks for less than it could have.
+    Plugin,
+    /// The step allows less.
+    Step,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::Operator => "operator",
+            Self::Plugin => "plugin",
+            Self::Step => "step",
+        })
+    }
+}
+
+/// A limit that cannot be taken as written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// No limit has this name.
+    #[error("`{key}` is not a limit{}", suggest(.suggestion.as_deref()))]
+    Unknown {
+        /// As written.
+        key: String,
+        /// The nearest name.
+        suggestion: Option<String>,
+    },
+    /// The value is not a quantity of the limit's unit.
+    #[error("limit `{key}`: `{text}` is not {expected}")]
+    NotAQuantity {
+        /// The limit.
+        key: &'static str,
+        /// As written.
+        text: String,
+        /// What would be one.
+        expected: &'static str,
+    },
+    /// The value is zero or above what the sandbox can enforce.
+    #[error("limit `{key}`: {value} is out of range, expected 1 to {maximum}")]
+    OutOfRange {
+        /// The limit.
+        key: &'static str,
+        /// As understood.
+        value: u64,
+        /// The largest value.
+        maximum: u64,
+    },
+}
+
+fn suggest(suggestion: Option<&str>) -> String {
+    suggestion.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The nearest of `names` to a misspelt `word`, if one is near.
+pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    names
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(word, name), name))
+        .filter(|(score, _)| *score > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name.to_owned())
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $field:ident, $key:literal, $unit:ident, $default:expr, $maximum:expr;)+) => {
+        /// What one cell may use.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $field: u64,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        /// A wish for some of the limits: an operator's ceiling, a manifest's request, a step's allowance.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct LimitRequest {
+            $($(#[doc = $doc])+ pub $field: Option<u64>,)+
+        }
+
+        /// Every limit, in the order in which people read them.
+        pub const TABLE: &[LimitSpec] = &[
+            $(LimitSpec { key: $key, unit: Unit::$unit, default: $default, maximum: $maximum, reason: concat!($($doc),+).trim_ascii() },)+
+        ];
+
+        impl LimitRequest {
+            /// The wish for the limit of this key; `None` as well when there is no such limit.
+            #[must_use]
+            pub fn get(&self, key: &str) -> Option<u64> {
+                match key {
+                    $($key => self.$field,)+
+                    _ => None,
+                }
+            }
+
+            fn slot(&mut self, key: &str) -> Option<(&'static LimitSpec, &mut Option<u64>)> {
+                let spec = TABLE.iter().find(|spec| spec.key == key)?;
+                match key {
+                    $($key => Some((spec, &mut self.$field)),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl Limits {
+            /// The value of the limit of this key.
+            #[must_use]
+            pub fn get(&self, key: &str) -> Option<u64> {
+                match key {
+                    $($key => Some(self.$field),)+
+                    _ => None,
+                }
+            }
+
+            fn for_each(&mut self, mut visit: impl FnMut(&'static LimitSpec, &mut u64)) {
+                for spec in TABLE {
+                    match spec.key {
+                        $($key => visit(spec, &mut self.$field),)+
+                        _ => {}
+                    }
+                }
+            }
+        }
+    };
+}
+
+limits! {
+    /// Wall time of a cell, waiting for the host included: the only limit that ends a plugin which waits for ever.
+    wall_time, "wall-time", Milliseconds, 30_000, 24 * 3_600_000;
+    /// Ticks (10 ms) in which the guest itself was seen running: ends a busy loop long before the wall time when the host is slow.
+    ticks, "ticks", Count, 1_000, 8_640_000;
+    /// Instructions, roughly, in the deterministic engine; the other engines do not count them.
+    fuel, "fuel", Count, 10_000_000_000, u64::MAX;
+    /// Linear memory of all memories together; small guests need 1 to 4 MiB, and one `memory.fill` of 64 MiB still ends within a tick or two.
+    memory, "memory", Bytes, 64 * MIB, GIB;
+    /// Table elements of all tables together: each is a pointer on the host.
+    table_elements, "table-elements", Count, 20_000, 1_000_000;
+    /// Resource handles alive at once: each is host memory that no linear-memory limit sees.
+    handles, "handles", Count, 1_000, 100_000;
+    /// Calls of host functions: an empty call costs the host some 200 ns, and a loop can make millions.
+    host_calls, "host-calls", Count, 10_000, 100_000_000;
+    /// Wall time of one call of a host tool or skill; the guest gets a failure `timeout` and may go on.
+    host_call_time, "host-call-time", Milliseconds, 20_000, 24 * 3_600_000;
+    /// Bytes over the boundary, both directions, all calls of the cell together: the engine's own limit is per call only.
+    boundary_bytes, "boundary-bytes", Bytes, 32 * MIB, 4 * GIB;
+    /// The arguments of an operation or judge as JSON text.
+    argument_bytes, "argument-bytes", Bytes, 4 * MIB, 64 * MIB;
+    /// What one call may hand to the host at once: the result of the cell, or the arguments of a host function.
+    result_bytes, "result-bytes", Bytes, 4 * MIB, 64 * MIB;
+    /// Text of a failure, panic or denial that is kept; the rest is cut, because it may reach a model.
+    failure_bytes, "failure-bytes", Bytes, 4 * KIB, MIB;
+    /// Log text that the receipt keeps: the end of it, where the reason of a failure stands.
+    log_bytes, "log-bytes", Bytes, 64 * KIB, 16 * MIB;
+    /// Bytes read from and written to files.
+    file_bytes, "file-bytes", Bytes, 64 * MIB, 64 * GIB;
+    /// Files and directories open at once.
+    open_files, "open-files", Count, 64, 4_096;
+    /// Cells of one plugin at once; the next waits, within its wall time.
+    concurrent_cells, "concurrent-cells", Count, 16, 1_024;
+}
+
+impl LimitRequest {
+    /// Sets one wish by its key.
+    ///
+    /// # Errors
+    /// [`LimitError`] when there is no such limit or the value is out of its range.
+    pub fn set(&mut self, key: &str, value: u64) -> Result<(), LimitError> {
+        let Some((spec, slot)) = self.slot(key) else {
+            return Err(LimitError::Unknown {
+                key: key.to_owned(),
+                suggestion: nearest(key, TABLE.iter().map(|spec| spec.key)),
+            });
+        };
+        if value == 0 || value > spec.maximum {
+            return Err(LimitError::OutOfRange { key: spec.key, value, maximum: spec.maximum });
+        }
+        *slot = Some(value);
+        Ok(())
+    }
+
+    /// Sets one wish by its key from text such as `64 MiB`, `30 s` or `1000`.
+    ///
+    /// # Errors
+    /// [`LimitError`] when there is no such limit, or the text is not a quantity of its unit.
+    pub fn set_text(&mut self, key: &str, text: &str) -> Result<(), LimitError> {
+        let Some(spec) = TABLE.iter().find(|spec| spec.key == key) else { return self.set(key, 1) };
+        self.set(key, spec.unit.parse(spec.key, text)?)
+    }
+
+    /// This wish, and where it says nothing, the other's.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        let mut merged = self.clone();
+        for spec in TABLE {
+            if let Some((_, slot)) = merged.slot(spec.key) {
+                *slot = slot.or(other.get(spec.key));
+            }
+        }
+        merged
+    }
+}
+
+impl Unit {
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "a duration such as `500 ms`, `30 s` or `2 min`",
+            Self::Bytes => "a size such as `4096`, `64 KiB` or `64 MB`",
+            Self::Count => "a whole number",
+        }
+    }
+
+    fn parse(self, key: &'static str, text: &str) -> Result<u64, LimitError> {
+        let wrong = || LimitError::NotAQuantity { key, text: text.to_owned(), expected: self.expected() };
+        let trimmed = text.trim();
+        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(digits);
+        let number: u64 = number.replace('_', "").parse().map_err(|_| wrong())?;
+        let factor = match (self, unit.trim()) {
+            (_, "") | (Self::Bytes, "B") | (Self::Milliseconds, "ms") => 1,
+            (Self::Bytes, "kB" | "KB") => 1_000,
+            (Self::Bytes, "MB") => 1_000_000,
+            (Self::Bytes, "GB") => 1_000_000_000,
+            (Self::Bytes, "KiB") => KIB,
+            (Self::Bytes, "MiB") => MIB,
+            (Self::Bytes, "GiB") => GIB,
+            (Self::Milliseconds, "s") => 1_000,
+            (Self::Milliseconds, "min" | "m") => 60_000,
+            (Self::Milliseconds, "h") => 3_600_000,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(factor).ok_or_else(wrong)
+    }
+
+    /// A quantity as a person reads it.
+    #[must_use]
+    pub fn show(self, value: u64) -> String {
+        let (names, step): (&[&str], u64) = match self {
+            Self::Bytes => (&["B", "KiB", "MiB", "GiB"], 1_024),
+            Self::Milliseconds => (&["ms", "s"], 1_000),
+            Self::Count => (&[""], 1),
+        };
+        let mut value = value;
+        let mut names = names.iter();
+        let mut unit = names.next().copied().unwrap_or_default();
+        for larger in names {
+            if value < step || !value.is_multiple_of(step) {
+                break;
+            }
+            (value, unit) = (value / step, larger);
+        }
+        format!("{value} {unit}").trim_end().to_owned()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Quantity {
+    Number(u64),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for LimitRequest {
+    /// From a map of keys to numbers or texts with a unit; an unknown key is an error with a suggestion.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let map = indexmap::IndexMap::<String, Quantity>::deserialize(deserializer)?;
+        let mut request = Self::default();
+        for (key, quantity) in map {
+            match quantity {
+                Quantity::Number(value) => request.set(&key, value),
+                Quantity::Text(text) => request.set_text(&key, &text),
+            }
+            .map_err(D::Error::custom)?;
+        }
+        Ok(request)
+    }
+}
+
+impl Serialize for LimitRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for spec in TABLE {
+            if let Some(value) = self.get(spec.key) {
+                map.serialize_entry(spec.key, &value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// One effective limit, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExplainedLimit {
+    /// The limit's key.
+    pub key: &'static str,
+    /// In the limit's unit.
+    pub value: u64,
+    /// With its unit.
+    pub shown: String,
+    /// Who decided.
+    pub source: Source,
+    /// Why there is such a limit.
+    pub reason: &'static str,
+}
+
+/// What a plugin's cells may use, and who decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectiveLimits {
+    /// The values.
+    pub limits: Limits,
+    sources: Vec<Source>,
+}
+
+impl EffectiveLimits {
+    /// Operator ceiling ∧ plugin request.
+    #[must_use]
+    pub fn resolve(operator: &LimitRequest, plugin: &LimitRequest) -> Self {
+        let mut limits = Limits::default();
+        let mut sources = Vec::with_capacity(TABLE.len());
+        limits.for_each(|spec, value| {
+            let mut source = Source::Default;
+            if let Some(ceiling) = operator.get(spec.key) {
+                (*value, source) = (ceiling, Source::Operator);
+            }
+            if let Some(asked) = plugin.get(spec.key).filter(|asked| *asked < *value) {
+                (*value, source) = (asked, Source::Plugin);
+            }
+            sources.push(source);
+        });
+        Self { limits, sources }
+    }
+
+    /// ∧ what a step allows.
+    #[must_use]
+    pub fn narrowed(&self, step: &LimitRequest) -> Self {
+        let mut narrowed = self.clone();
+        let mut sources = narrowed.sources.iter_mut();
+        narrowed.limits.for_each(|spec, value| {
+            let source = sources.next();
+            if let Some(allowed) = step.get(spec.key).filter(|allowed| *allowed < *value) {
+                *value = allowed;
+                if let Some(source) = source {
+                    *source = Source::Step;
+                }
+            }
+        });
+        narrowed
+    }
+
+    /// Every limit with its value and its source.
+    #[must_use]
+    pub fn explain(&self) -> Vec<ExplainedLimit> {
+        TABLE
+            .iter()
+            .zip(&self.sources)
+            .map(|(spec, source)| {
+                let value = self.limits.get(spec.key).unwrap_or(spec.default);
+                ExplainedLimit {
+                    key: spec.key,
+                    value,
+                    shown: spec.unit.show(value),
+                    source: *source,
+                    reason: spec.reason,
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(json: &str) -> Result<LimitRequest, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_default_is_within_its_own_range_and_has_a_reason() {
+        for spec in TABLE {
+            assert!(spec.default > 0 && spec.default <= spec.maximum, "{}", spec.key);
+            assert!(spec.reason.len() > 20, "{}", spec.key);
+        }
+    }
+
+    #[test]
+    fn the_operator_may_raise_a_ceiling_and_a_plugin_only_lower_it() {
+        let operator = request(r#"{"memory": "128 MiB", "wall-time": "10 s"}"#).unwrap();
+        let plugin = request(r#"{"memory": "1 GiB", "wall-time": 5000, "handles": 10}"#).unwrap();
+        let effective = EffectiveLimits::resolve(&operator, &plugin);
+        assert_eq!(effective.limits.memory, 128 * MIB);
+        assert_eq!(effective.limits.wall_time, 5_000);
+        let source = |key| effective.explain().into_iter().find(|row| row.key == key).unwrap().source;
+        assert_eq!(
+            [source("memory"), source("wall-time"), source("handles"), source("ticks")],
+            [Source::Operator, Source::Plugin, Source::Plugin, Source::Default]
+        );
+    }
+
+    #[test]
+    fn a_step_narrows_and_never_widens() {
+        let effective = EffectiveLimits::resolve(&LimitRequest::default(), &LimitRequest::default());
+        let narrowed = effective.narrowed(&request(r#"{"wall-time": "1 s", "memory": "512 MiB"}"#).unwrap());
+        assert_eq!(narrowed.limits.wall_time, 1_000);
+        assert_eq!(narrowed.limits.memory, 64 * MIB);
+        assert_eq!(narrowed.explain()[0].source, Source::Step);
+    }
+
+    #[test]
+    fn potatoes_are_not_a_size() {
+        let error = request(r#"{"memory": "12 potatoes"}"#).unwrap_err();
+        assert!(error.contains("limit `memory`: `12 potatoes` is not a size such as"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_limit_is_an_error_with_a_suggestion() {
+        let error = request(r#"{"wall-tme": 5}"#).unwrap_err();
+        assert!(error.contains("`wall-tme` is not a limit, did you mean `wall-time`?"), "{error}");
+    }
+
+    #[test]
+    fn zero_and_more_than_the_sandbox_can_enforce_are_out_of_range() {
+        for text in [r#"{"handles": 0}"#, r#"{"memory": "4 GiB"}"#, r#"{"memory": "99999999999999999999 GiB"}"#] {
+            assert!(request(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_shown_in_the_largest_unit_that_loses_nothing() {
+        assert_eq!(Unit::Bytes.show(64 * MIB), "64 MiB");
+        assert_eq!(Unit::Bytes.show(1_500), "1500 B");
+        assert_eq!(Unit::Milliseconds.show(30_000), "30 s");
+        assert_eq!(Unit::Count.show(7), "7");
+    }
+}

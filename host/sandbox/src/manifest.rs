@@ -1,0 +1,227 @@
+//! The manifest: what a plugin says about itself before anything of it runs.
+//!
+//! It is JSON in the custom section `opcell:manifest`, at the top of the component or in one of its core modules. A component without
+//! one asks for nothing. Unknown keys are errors: a misspelt capability must not look like a smaller request.
+
+use crate::{
+    grants::{Access, Requests},
+    limits::{LimitRequest, nearest},
+};
+use serde_json::{Map, Value};
+
+/// Name of the custom section.
+pub const SECTION: &str = "opcell:manifest";
+
+/// The version of the manifest's shape that this host reads.
+pub const SCHEMA: u64 = 1;
+
+/// A manifest that cannot be used, with the path of the offending value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {message}")]
+pub struct ManifestError {
+    /// Such as `capabilities.tools[0].name`.
+    pub at: String,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+/// One requested capability.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Request {
+    /// The tool's, skill's or file root's name.
+    pub name: String,
+    /// How a file root would be used; absent for tools and skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+    /// Why the plugin wants it, in its author's words.
+    pub reason: String,
+}
+
+/// What a plugin says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Manifest {
+    /// `[a-z0-9][a-z0-9-]*`; absent when the component has no manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// As its author counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Host tools.
+    pub tools: Vec<Request>,
+    /// Skills.
+    pub skills: Vec<Request>,
+    /// File roots.
+    pub files: Vec<Request>,
+    /// Limits below the operator's ceiling.
+    pub limits: LimitRequest,
+}
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// [`ManifestError`] with the path of the first offending value.
+    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        let value: Value =
+            serde_json::from_slice(text).map_err(|error| wrong("manifest", format!("not JSON: {error}")))?;
+        let root = object(&value, "manifest", &["schema", "name", "version", "capabilities", "limits"])?;
+        match root.get("schema") {
+            Some(Value::Number(number)) if number.as_u64() == Some(SCHEMA) => {}
+            Some(other) => return Err(wrong("schema", format!("{other} is not served, expected {SCHEMA}"))),
+            None => return Err(wrong("schema", format!("missing, expected {SCHEMA}"))),
+        }
+        let name = text_at(root, "name", "name")?;
+        if !is_name(name) {
+            return Err(wrong(
+                "name",
+                format!("`{}` is not a plugin name, expected [a-z0-9][a-z0-9-]*", crate::text::printable(name, 100)),
+            ));
+        }
+        let mut manifest = Self {
+            name: Some(name.to_owned()),
+            version: Some(text_at(root, "version", "version")?.to_owned()),
+            ..Self::default()
+        };
+        if let Some(capabilities) = root.get("capabilities") {
+            let capabilities = object(capabilities, "capabilities", &["tools", "skills", "files"])?;
+            manifest.tools = requests(capabilities, "tools", false)?;
+            manifest.skills = requests(capabilities, "skills", false)?;
+            manifest.files = requests(capabilities, "files", true)?;
+        }
+        if let Some(limits) = root.get("limits") {
+            manifest.limits =
+                serde_json::from_value(limits.clone()).map_err(|error| wrong("limits", error.to_string()))?;
+        }
+        Ok(manifest)
+    }
+
+    /// The requests without their reasons.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        let names = |list: &[Request]| list.iter().map(|request| request.name.clone()).collect();
+        Requests {
+            tools: names(&self.tools),
+            skills: names(&self.skills),
+            files: self
+                .files
+                .iter()
+                .map(|request| (request.name.clone(), request.access.unwrap_or(Access::Read)))
+                .collect(),
+        }
+    }
+}
+
+/// Whether `name` can name a plugin: `[a-z0-9][a-z0-9-]*`.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.bytes().next().is_some_and(plain) && name.bytes().all(|byte| plain(byte) || byte == b'-') && name.len() <= 64
+}
+
+fn requests(capabilities: &Map<String, Value>, key: &str, with_access: bool) -> Result<Vec<Request>, ManifestError> {
+    let at = format!("capabilities.{key}");
+    let list = match capabilities.get(key) {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(wrong(at, "expected a list")),
+    };
+    let keys: &[&str] = if with_access { &["name", "access", "reason"] } else { &["name", "reason"] };
+    let mut requests: Vec<Request> = Vec::with_capacity(list.len());
+    for (index, entry) in list.iter().enumerate() {
+        let at = format!("{at}[{index}]");
+        let entry = object(entry, &at, keys)?;
+        let name = text_at(entry, "name", &format!("{at}.name"))?;
+        if requests.iter().any(|earlier| earlier.name == name) {
+            return Err(wrong(at, format!("`{name}` is asked for twice")));
+        }
+        let access = match (with_access, entry.get("access")) {
+            (false, _) => None,
+            (true, Some(value)) => Some(serde_json::from_value(value.clone()).map_err(|_| {
+                wrong(format!("{at}.access"), format!("{value} is not an access, expected `read` or `read-write`"))
+            })?),
+            (true, None) => return Err(wrong(format!("{at}.access"), "missing, expected `read` or `read-write`")),
+        };
+        let reason = text_at(entry, "reason", &format!("{at}.reason"))?.to_owned();
+        requests.push(Request { name: name.to_owned(), access, reason });
+    }
+    Ok(requests)
+}
+
+fn object<'a>(value: &'a Value, at: &str, keys: &[&str]) -> Result<&'a Map<String, Value>, ManifestError> {
+    let Value::Object(map) = value else { return Err(wrong(at, "expected an object")) };
+    for key in map.keys() {
+        if !keys.contains(&key.as_str()) {
+            let hint =
+                nearest(key, keys.iter().copied()).map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
+            return Err(wrong(at, format!("unknown key `{}`{hint}", crate::text::printable(key, 100))));
+        }
+    }
+    Ok(map)
+}
+
+fn text_at<'a>(map: &'a Map<String, Value>, key: &str, at: &str) -> Result<&'a str, ManifestError> {
+    match map.get(key) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text),
+        Some(_) => Err(wrong(at, "expected a non-empty string")),
+        None => Err(wrong(at, "missing, expected a non-empty string")),
+    }
+}
+
+fn wrong(at: impl Into<String>, message: impl Into<String>) -> ManifestError {
+    ManifestError { at: at.into(), message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"{"schema":1,"name":"triage","version":"0.2.0","capabilities":{
+        "tools":[{"name":"http.fetch","reason":"asks the issue tracker"}],
+        "files":[{"name":"repo","access":"read","reason":"reads the sources"}]},
+        "limits":{"wall-time":"5 s"}}"#;
+
+    fn error(text: &str) -> String {
+        Manifest::parse(text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_manifest() {
+        let manifest = Manifest::parse(FULL.as_bytes()).unwrap();
+        assert_eq!(manifest.name.as_deref(), Some("triage"));
+        assert_eq!(manifest.limits.wall_time, Some(5_000));
+        let requests = manifest.requests();
+        assert!(requests.tools.contains("http.fetch") && requests.files.get("repo") == Some(&Access::Read));
+    }
+
+    #[test]
+    fn a_misspelt_key_is_an_error_with_a_suggestion() {
+        assert_eq!(
+            error(r#"{"schema":1,"name":"a","version":"1","capabilites":{}}"#),
+            "manifest: unknown key `capabilites`, did you mean `capabilities`?"
+        );
+        assert_eq!(
+            error(r#"{"schema":1,"name":"a","version":"1","limits":{"memroy":1}}"#),
+            "limits: `memroy` is not a limit, did you mean `memory`?"
+        );
+    }
+
+    #[test]
+    fn the_path_of_the_offending_value_is_named() {
+        for (text, start) in [
+            ("[", "manifest: not JSON"),
+            (r#"{"name":"a"}"#, "schema: missing"),
+            (r#"{"schema":2,"name":"a","version":"1"}"#, "schema: 2 is not served"),
+            (r#"{"schema":1,"name":"A b","version":"1"}"#, "name: `A b` is not a plugin name"),
+            (
+                r#"{"schema":1,"name":"a","version":"1","capabilities":{"tools":[{"name":"x"}]}}"#,
+                "capabilities.tools[0].reason: missing",
+            ),
+            (
+                r#"{"schema":1,"name":"a","version":"1","capabilities":{"files":[{"name":"x","access":"rw","reason":"r"}]}}"#,
+                "capabilities.files[0].access: \"rw\" is not an access",
+            ),
+        ] {
+            assert!(error(text).starts_with(start), "{text}: {}", error(text));
+        }
+    }
+}

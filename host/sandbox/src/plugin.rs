@@ -1,0 +1,426 @@
+//! A loaded plugin: linked once, its description checked, ready to run one cell after another.
+
+use crate::{
+    bindings::{
+        exports::opcell::plugin::{judges, operations},
+        opcell::plugin::types,
+    },
+    cell::{self, Call, DescribeJudges, DescribeOperations, Invoke, Judge},
+    describe::{self, Effects, JudgeDescription, OperationDescription, OperationSchemas, Outcome},
+    engine::{CellEngine, Metering},
+    error::{CellError, Failure, LoadError},
+    grants::{Grants, Narrowing, Policy},
+    host::{Context, HostServices, NoServices},
+    imports::{failure_from_guest, files::Roots},
+    limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits, nearest},
+    manifest::Manifest,
+    receipt::{CellResult, Receipt},
+    schema::Schema,
+    state::CellState,
+    text::printable,
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use wasmtime::{
+    Store,
+    component::{Instance, InstancePre},
+};
+
+/// Everything of a plugin that a cell needs, prepared once.
+pub(crate) struct Linked {
+    pub(crate) name: Arc<str>,
+    pub(crate) digest: Arc<str>,
+    pub(crate) engine: CellEngine,
+    pub(crate) metering: Metering,
+    pub(crate) pre: InstancePre<CellState>,
+    pub(crate) operations: Option<operations::GuestIndices>,
+    pub(crate) judges: Option<judges::GuestIndices>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) roots: Arc<Roots>,
+    pub(crate) wasi: bool,
+    /// Cells of this plugin at once.
+    pub(crate) turns: Semaphore,
+    /// Cells of this engine at once, all plugins together.
+    pub(crate) slots: Arc<Semaphore>,
+}
+
+impl Linked {
+    pub(crate) fn operations(
+        &self,
+        store: &mut Store<CellState>,
+        instance: &Instance,
+    ) -> wasmtime::Result<operations::Guest> {
+        let indices = self.operations.as_ref().ok_or_else(|| wasmtime::Error::msg("no operations are exported"))?;
+        indices.load(store, instance)
+    }
+
+    pub(crate) fn judges(&self, store: &mut Store<CellState>, instance: &Instance) -> wasmtime::Result<judges::Guest> {
+        let indices = self.judges.as_ref().ok_or_else(|| wasmtime::Error::msg("no judges are exported"))?;
+        indices.load(store, instance)
+    }
+}
+
+/// What an operation returned, checked against its own schema.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OperationSuccess {
+    /// Machine-readable.
+    pub data: Value,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// For debugging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// What a judge decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Exactly one.
+    pub outcome: Outcome,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+}
+
+/// One call of an operation or judge.
+pub struct CellRequest<'a> {
+    /// Which one.
+    pub id: &'a str,
+    /// One JSON value as text.
+    pub arguments: &'a str,
+    /// Where in a run.
+    pub context: Context,
+    /// What the step leaves of the grant.
+    pub narrowing: Option<Narrowing>,
+    /// Wall time that the step allows, if less than the plugin has.
+    pub timeout: Option<Duration>,
+    /// Ends the cell when the run is cancelled.
+    pub cancel: CancellationToken,
+    /// Who serves the imports.
+    pub host: Arc<dyn HostServices>,
+}
+
+impl<'a> CellRequest<'a> {
+    /// A call outside of any run, with no host behind it.
+    #[must_use]
+    pub fn new(id: &'a str, arguments: &'a str) -> Self {
+        Self {
+            id,
+            arguments,
+            context: Context::default(),
+            narrowing: None,
+            timeout: None,
+            cancel: CancellationToken::new(),
+            host: Arc::new(NoServices),
+        }
+    }
+}
+
+/// A component that passed every check.
+pub struct Plugin {
+    linked: Linked,
+    manifest: Manifest,
+    limits: EffectiveLimits,
+    /// The same limits, shared with every cell that no step narrows.
+    shared_limits: Arc<Limits>,
+    operations: Vec<OperationDescription>,
+    operation_schemas: Vec<OperationSchemas>,
+    operation_index: HashMap<Arc<str>, usize>,
+    judges: Vec<JudgeDescription>,
+    judge_schemas: Vec<Schema>,
+    judge_index: HashMap<Arc<str>, usize>,
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plugin")
+            .field("name", &self.linked.name)
+            .field("digest", &self.linked.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Plugin {
+    /// Runs `describe` and checks what it says.
+    pub(crate) async fn describe(
+        linked: Linked,
+        manifest: Manifest,
+        limits: EffectiveLimits,
+    ) -> Result<Self, LoadError> {
+        let shared_limits = Arc::new(limits.limits.clone());
+        let cancel = CancellationToken::new();
+        let call = || Call {
+            operation: "describe",
+            limits: Arc::clone(&shared_limits),
+            // Describing needs nothing from the host.
+            narrowing: Some(Narrowing { tools: Some([].into()), skills: Some([].into()), files: Some([].into()) }),
+            context: Context::default(),
+            cancel: &cancel,
+            host: Arc::new(NoServices),
+        };
+        let (mut operations, mut operation_schemas) = (Vec::new(), Vec::new());
+        if linked.operations.is_some() {
+            let (described, _) = cell::run(&linked, call(), DescribeOperations).await;
+            let described = described.map_err(|error| LoadError::DescribeFailed { interface: "operations", error })?;
+            (operations, operation_schemas) =
+                off_runtime("operations", move || describe::operations(described)).await?;
+        }
+        let (mut judges, mut judge_schemas) = (Vec::new(), Vec::new());
+        if linked.judges.is_some() {
+            let (described, _) = cell::run(&linked, call(), DescribeJudges).await;
+            let described = described.map_err(|error| LoadError::DescribeFailed { interface: "judges", error })?;
+            (judges, judge_schemas) = off_runtime("judges", move || describe::judges(described)).await?;
+        }
+        if let Some(both) = judges
+            .iter()
+            .find(|judge| operations.iter().any(|operation: &OperationDescription| operation.id == judge.id))
+        {
+            let message = format!("`{}` is an operation as well; every id names one thing", both.id);
+            return Err(LoadError::Describe { interface: "judges", message });
+        }
+        let operation_index =
+            operations.iter().enumerate().map(|(at, operation)| (Arc::clone(&operation.id), at)).collect();
+        let judge_index = judges.iter().enumerate().map(|(at, judge)| (Arc::clone(&judge.id), at)).collect();
+        Ok(Self {
+            linked,
+            manifest,
+            limits,
+            shared_limits,
+            operations,
+            operation_schemas,
+            operation_index,
+            judges,
+            judge_schemas,
+            judge_index,
+        })
+    }
+
+    /// The manifest's name, or the hint that the plugin was loaded with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.linked.name
+    }
+
+    /// The manifest's version.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.manifest.version.as_deref()
+    }
+
+    /// BLAKE3 of the component's bytes, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.linked.digest
+    }
+
+    /// What the plugin says about itself.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What it asks for and what it was given.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.linked.policy
+    }
+
+    /// What the operator gave.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        self.linked.policy.grants()
+    }
+
+    /// The pool in which its cells run: `small`, `script` or `on-demand`.
+    #[must_use]
+    pub fn pool(&self) -> &'static str {
+        self.linked.engine.name()
+    }
+
+    /// Its operations, in the order in which it lists them.
+    #[must_use]
+    pub fn operations(&self) -> &[OperationDescription] {
+        &self.operations
+    }
+
+    /// Its judges, in the order in which it lists them.
+    #[must_use]
+    pub fn judges(&self) -> &[JudgeDescription] {
+        &self.judges
+    }
+
+    /// What repeating an operation does; `None` when the plugin has no such operation.
+    #[must_use]
+    pub fn effects(&self, operation: &str) -> Option<Effects> {
+        let at = *self.operation_index.get(operation)?;
+        self.operations.get(at).map(|operation| operation.effects)
+    }
+
+    /// Every limit of its cells, with who decided it.
+    #[must_use]
+    pub fn limits_explained(&self) -> Vec<ExplainedLimit> {
+        self.limits.explain()
+    }
+
+    /// The limits of its cells.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits.limits
+    }
+
+    /// Runs one operation in a fresh cell.
+    ///
+    /// Never panics and never blocks. Needs a tokio runtime with time enabled.
+    pub async fn invoke(&self, request: CellRequest<'_>) -> CellResult<OperationSuccess> {
+        let Some(schemas) = self.operation_index.get(request.id).and_then(|at| self.operation_schemas.get(*at)) else {
+            return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
+        };
+        if let Err(error) = self.check_arguments(&request, &schemas.arguments) {
+            return self.refused(request.id, error);
+        }
+        let (call, context) = self.call(&request);
+        let invoke = Invoke { id: request.id, arguments: request.arguments.to_owned(), context };
+        let (answer, receipt) = cell::run(&self.linked, call, invoke).await;
+        let result = answer.and_then(|answer| match answer {
+            Ok(success) => Self::success(request.id, success, &schemas.data),
+            Err(failure) => Err(self.failure(failure, &receipt)),
+        });
+        sealed(result, receipt)
+    }
+
+    /// Asks one judge in a fresh cell. Exactly one outcome, or an error: a judge fails closed.
+    ///
+    /// Never panics and never blocks. Needs a tokio runtime with time enabled.
+    pub async fn judge(&self, request: CellRequest<'_>) -> CellResult<Verdict> {
+        let found =
+            self.judge_index.get(request.id).and_then(|at| self.judge_schemas.get(*at).zip(self.judges.get(*at)));
+        let Some((schema, description)) = found else {
+            return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
+        };
+        if let Err(error) = self.check_arguments(&request, schema) {
+            return self.refused(request.id, error);
+        }
+        let (call, context) = self.call(&request);
+        let judge = Judge { id: request.id, arguments: request.arguments.to_owned(), context };
+        let (answer, receipt) = cell::run(&self.linked, call, judge).await;
+        let result = answer.and_then(|answer| match answer {
+            Ok(verdict) => self.verdict(verdict, description),
+            Err(failure) => Err(self.failure(failure, &receipt)),
+        });
+        sealed(result, receipt)
+    }
+
+    fn call<'a>(&self, request: &'a CellRequest<'_>) -> (Call<'a>, types::Context) {
+        let limits = match request.timeout {
+            None => Arc::clone(&self.shared_limits),
+            Some(timeout) => {
+                let wall_time = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+                let step = LimitRequest { wall_time: Some(wall_time), ..LimitRequest::default() };
+                Arc::new(self.limits.narrowed(&step).limits)
+            }
+        };
+        let context = &request.context;
+        let for_guest = types::Context {
+            run: context.run.to_string(),
+            step: context.step.to_string(),
+            visit: context.visit,
+            attempt: context.attempt,
+            idempotency_key: context.idempotency_key.to_string(),
+        };
+        let call = Call {
+            operation: request.id,
+            limits,
+            narrowing: request.narrowing.clone(),
+            context: context.clone(),
+            cancel: &request.cancel,
+            host: Arc::clone(&request.host),
+        };
+        (call, for_guest)
+    }
+
+    fn check_arguments(&self, request: &CellRequest<'_>, schema: &Schema) -> Result<(), CellError> {
+        let limit = self.shared_limits.argument_bytes;
+        if request.arguments.len() as u64 > limit {
+            let message =
+                format!("{} bytes of arguments, more than {limit} (limit `argument-bytes`)", request.arguments.len());
+            return Err(CellError::TransferLimit { message });
+        }
+        let invalid = |message| CellError::InvalidArguments { id: request.id.to_owned(), message };
+        let value: Value =
+            serde_json::from_str(request.arguments).map_err(|error| invalid(format!("not JSON: {error}")))?;
+        schema.check(&value).map_err(invalid)
+    }
+
+    fn success(id: &str, success: operations::Success, schema: &Schema) -> Result<OperationSuccess, CellError> {
+        let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
+        let data: Value =
+            serde_json::from_str(&success.data).map_err(|error| malformed(format!("its data is not JSON: {error}")))?;
+        schema.check(&data).map_err(|message| malformed(format!("its data does not fit its schema {message}")))?;
+        let details = success.details.map(|text| serde_json::from_str(&text)).transpose();
+        let details = details.map_err(|error| malformed(format!("its details are not JSON: {error}")))?;
+        Ok(OperationSuccess { data, summary: success.summary, details })
+    }
+
+    fn verdict(&self, verdict: judges::Verdict, description: &JudgeDescription) -> Result<Verdict, CellError> {
+        let outcome = Outcome::from(verdict.outcome);
+        if !description.outcomes.is_empty() && !description.outcomes.contains(&outcome) {
+            let listed: Vec<String> = description.outcomes.iter().map(ToString::to_string).collect();
+            let message = format!("{outcome} is none of the outcomes that it lists: {}", listed.join(", "));
+            return Err(CellError::MalformedResult {
+                id: description.id.to_string(),
+                message: printable(&message, 1_000),
+            });
+        }
+        let limit = usize::try_from(self.shared_limits.failure_bytes).unwrap_or(usize::MAX);
+        Ok(Verdict { outcome, rationale: verdict.rationale.map(|text| printable(&text, limit)) })
+    }
+
+    /// A plugin that gives up because of a refusal says so with the reason `denied`; then the refusal itself is the error.
+    fn failure(&self, failure: types::Failure, receipt: &Receipt) -> CellError {
+        match receipt.denials.last() {
+            Some(denial) if failure.reason == Failure::DENIED => CellError::Denied(denial.clone()),
+            _ => CellError::PluginFailure(failure_from_guest(failure, self.shared_limits.failure_bytes)),
+        }
+    }
+
+    fn unknown<'a, T>(&self, what: &'static str, id: &str, known: impl Iterator<Item = &'a str>) -> CellResult<T> {
+        let error = CellError::Unknown {
+            plugin: self.linked.name.to_string(),
+            what,
+            id: printable(id, 200),
+            suggestion: nearest(id, known),
+        };
+        self.refused(id, error)
+    }
+
+    fn refused<T>(&self, id: &str, error: CellError) -> CellResult<T> {
+        sealed(Err(error), Receipt::unused(&self.linked, &printable(id, 200), Duration::ZERO))
+    }
+}
+
+fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T> {
+    receipt.error = result.as_ref().err().map(|error| error.kind().to_owned());
+    CellResult { result, receipt }
+}
+
+/// Compiles untrusted schemas where it keeps nobody waiting.
+async fn off_runtime<T: Send + 'static>(
+    interface: &'static str,
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, LoadError> {
+    let started = Instant::now();
+    let done = tokio::task::spawn_blocking(work).await;
+    tracing::debug!(interface, elapsed = ?started.elapsed(), "checked what the plugin describes");
+    match done {
+        Ok(result) => result.map_err(|message| LoadError::Describe { interface, message }),
+        Err(_) => Err(LoadError::Describe { interface, message: "its schemas cannot be compiled".to_owned() }),
+    }
+}

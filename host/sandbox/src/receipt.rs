@@ -1,0 +1,137 @@
+//! What one cell used and touched. Kept for every cell, however it ended.
+
+use crate::{budget::HostCalls, grants::Denial};
+use serde::{Deserialize, Serialize};
+use std::{collections::VecDeque, sync::Arc};
+
+/// How much a log line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Finest.
+    Trace,
+    /// For the plugin's author.
+    Debug,
+    /// For the operator.
+    Info,
+    /// Something is off.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// Where a log line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// The plugin called `log`.
+    Log,
+    /// WASI's standard output.
+    Stdout,
+    /// WASI's standard error.
+    Stderr,
+}
+
+/// One line of a cell's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// How much it matters.
+    pub level: Level,
+    /// Where it came from.
+    pub stream: Stream,
+    /// The text, control characters replaced.
+    pub message: String,
+}
+
+/// The end of a cell's log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogTail {
+    /// The last lines, oldest first.
+    pub lines: VecDeque<LogLine>,
+    /// Bytes of older lines that were dropped.
+    #[serde(default)]
+    pub dropped_bytes: u64,
+}
+
+impl LogTail {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.dropped_bytes == 0
+    }
+}
+
+/// Bytes moved through `files`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileBytes {
+    /// Read from the host's files.
+    pub read: u64,
+    /// Written to the host's files.
+    pub written: u64,
+}
+
+impl FileBytes {
+    fn is_zero(&self) -> bool {
+        self.read == 0 && self.written == 0
+    }
+}
+
+/// What one cell used and touched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Receipt {
+    /// The plugin's name.
+    pub plugin: Arc<str>,
+    /// BLAKE3 of the component's bytes, in hexadecimal.
+    pub digest: Arc<str>,
+    /// The operation or judge that was called.
+    pub operation: Arc<str>,
+    /// Wall time from asking for the cell to dropping it.
+    pub duration_us: u64,
+    /// Ticks of the epoch clock in which the guest was seen running.
+    pub ticks: u64,
+    /// Fuel used; deterministic engine only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuel: Option<u64>,
+    /// Most linear memory at one time, in bytes.
+    pub peak_memory: u64,
+    /// Growths of memory or tables that the limits refused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused_growths: u32,
+    /// Calls of host functions.
+    pub host_calls: HostCalls,
+    /// Bytes handed to the guest.
+    pub bytes_in: u64,
+    /// Bytes handed to the host.
+    pub bytes_out: u64,
+    /// Bytes moved through files.
+    #[serde(default, skip_serializing_if = "FileBytes::is_zero")]
+    pub file_bytes: FileBytes,
+    /// The end of the log.
+    #[serde(default, skip_serializing_if = "LogTail::is_empty")]
+    pub log: LogTail,
+    /// The first refusals, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// Refusals beyond those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_denials: u32,
+    /// The error's kind, if the cell failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the guest's panic hook reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub panic: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// A cell's result with its receipt.
+#[derive(Debug, Clone)]
+pub struct CellResult<T> {
+    /// How it ended.
+    pub result: Result<T, crate::error::CellError>,
+    /// What it used and touched.
+    pub receipt: Receipt,
+}

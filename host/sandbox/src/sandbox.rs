@@ -1,0 +1,288 @@
+//! The sandbox: engines, compiler and cache, shared by all plugins of a host.
+
+use crate::{
+    bindings::exports::opcell::plugin::{judges, operations},
+    cache::{Cache, Found, Key},
+    compile::{CompileLimits, CompileMode, Compiler},
+    engine::{Allocation, CellEngine, Engines, Metering},
+    error::{LoadError, SandboxError},
+    grants::{Grants, Policy},
+    imports::{self, files::Roots},
+    inspect::{self, Surface},
+    limits::{EffectiveLimits, LimitRequest},
+    plugin::{Linked, Plugin},
+    state::CellState,
+    wasi::check_preopens,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::{io::AsyncReadExt, sync::Semaphore};
+use wasmtime::component::{Component, Linker};
+
+/// How a sandbox is set up.
+#[derive(Debug, Clone)]
+pub struct SandboxConfig {
+    /// Where components are compiled. There is no default: an embedder decides whom it trusts.
+    pub compile: CompileMode,
+    /// What one compilation may use.
+    pub compile_limits: CompileLimits,
+    /// Where compiled components are kept; `None` compiles again in every process.
+    pub cache: Option<PathBuf>,
+    /// The operator's ceiling for all plugins.
+    pub limits: LimitRequest,
+    /// Cells at once, all plugins together; also the size of the small pool. Default 64.
+    pub cells: u32,
+    /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 64 KiB: what small guests touch.
+    pub keep_resident: usize,
+    /// How cells get their memory.
+    pub allocation: Allocation,
+    /// What instructions cost.
+    pub metering: Metering,
+}
+
+impl SandboxConfig {
+    /// The defaults, compiling in child processes of `program`.
+    #[must_use]
+    pub fn new(compile: CompileMode) -> Self {
+        Self {
+            compile,
+            compile_limits: CompileLimits::default(),
+            cache: None,
+            limits: LimitRequest::default(),
+            cells: 64,
+            keep_resident: 64 << 10,
+            allocation: Allocation::default(),
+            metering: Metering::default(),
+        }
+    }
+}
+
+/// A component's bytes, or where they are.
+#[derive(Debug, Clone)]
+pub enum PluginSource {
+    /// In memory.
+    Bytes(Arc<[u8]>),
+    /// In a file.
+    File(PathBuf),
+}
+
+impl From<&Path> for PluginSource {
+    fn from(path: &Path) -> Self {
+        Self::File(path.to_owned())
+    }
+}
+
+/// A component to load.
+#[derive(Debug, Clone)]
+pub struct LoadRequest {
+    /// Its name where it has no manifest, such as the file's stem.
+    pub name: String,
+    /// Its bytes.
+    pub source: PluginSource,
+    /// What it may reach.
+    pub grants: Grants,
+    /// The operator's ceiling for this plugin; where it says nothing, the sandbox's counts.
+    pub limits: LimitRequest,
+}
+
+impl LoadRequest {
+    /// Loads `source` with no grants and no limits of its own.
+    #[must_use]
+    pub fn new(name: impl Into<String>, source: PluginSource) -> Self {
+        Self { name: name.into(), source, grants: Grants::default(), limits: LimitRequest::default() }
+    }
+}
+
+/// An engine with everything that is linked once for all plugins of it.
+struct Pool {
+    engine: CellEngine,
+    linker: Linker<CellState>,
+    linker_with_wasi: Linker<CellState>,
+    slots: Arc<Semaphore>,
+}
+
+/// Loads plugins. Cheap to share behind an [`Arc`].
+pub struct Sandbox {
+    pools: Vec<Pool>,
+    compiler: Compiler,
+    cache: Option<Cache>,
+    limits: LimitRequest,
+    metering: Metering,
+    warning: Option<String>,
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox").field("metering", &self.metering).finish_non_exhaustive()
+    }
+}
+
+impl Sandbox {
+    /// Builds the engines, starts their clock, opens the cache.
+    ///
+    /// # Errors
+    /// [`SandboxError`] when an engine cannot be built or the cache directory is not safe.
+    pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
+        let cells = config.cells.clamp(1, 4_096);
+        let engines = Engines::new(config.metering, config.allocation, cells, config.keep_resident)?;
+        let mut pools = Vec::new();
+        for engine in engines.smallest_first() {
+            pools.push(Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?);
+        }
+        Ok(Self {
+            pools,
+            compiler: Compiler::new(config.compile, config.compile_limits, config.metering)?,
+            cache: config.cache.as_deref().map(Cache::open).transpose()?,
+            limits: config.limits,
+            metering: config.metering,
+            warning: engines.warning,
+        })
+    }
+
+    /// Why cells are slower than they could be, if they are.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// Turns a component into a plugin: reads its surface and manifest, checks its imports, compiles it or finds it compiled, links it,
+    /// and asks it in a cell what it offers.
+    ///
+    /// # Errors
+    /// [`LoadError`], whose texts name what is wrong and what to do.
+    pub async fn load(&self, request: LoadRequest) -> Result<Arc<Plugin>, LoadError> {
+        let LoadRequest { name, source, grants, limits } = request;
+        let bytes = self.read(source).await?;
+        let inspected = Arc::clone(&bytes);
+        let (surface, digest) = tokio::task::spawn_blocking(move || {
+            inspect::inspect(&inspected).map(|surface| (surface, blake3::hash(&inspected)))
+        })
+        .await
+        .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
+        let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
+        let roots = Roots::open(&grants)?;
+        check_preopens(&grants.dangerous_preopens)?;
+        let artefact = self.artefact(&bytes, &digest).await?;
+        drop(bytes);
+        let name: Arc<str> = surface.manifest.name.clone().unwrap_or(name).into();
+        let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
+        for (kind, unused) in policy.unused_grants() {
+            tracing::warn!(
+                plugin = &*name,
+                "{} `{unused}` is granted, but the plugin does not ask for it",
+                kind.word()
+            );
+        }
+        let (pool, component) = self.place(&artefact)?;
+        drop(artefact);
+        let linked = pool.link(&component, &surface, name, &digest, policy, Arc::new(roots), self.metering, &limits)?;
+        Plugin::describe(linked, surface.manifest, limits).await.map(Arc::new)
+    }
+
+    async fn read(&self, source: PluginSource) -> Result<Arc<[u8]>, LoadError> {
+        let limit = self.compiler.component_bytes();
+        let bytes: Arc<[u8]> = match source {
+            PluginSource::Bytes(bytes) => bytes,
+            PluginSource::File(path) => {
+                let io = |source| LoadError::Read { path: path.clone(), source };
+                let file = tokio::fs::File::open(&path).await.map_err(io)?;
+                let status = file.metadata().await.map_err(io)?;
+                if !status.is_file() {
+                    return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")));
+                }
+                let mut bytes = Vec::new();
+                file.take(limit.saturating_add(1)).read_to_end(&mut bytes).await.map_err(io)?;
+                bytes.into()
+            }
+        };
+        if bytes.len() as u64 > limit {
+            return Err(LoadError::TooLarge { size: bytes.len() as u64, limit });
+        }
+        Ok(bytes)
+    }
+
+    async fn artefact(&self, bytes: &Arc<[u8]>, digest: &blake3::Hash) -> Result<Vec<u8>, LoadError> {
+        let key = Key { engine: self.compiler.compatibility(), component: digest };
+        if let Some(cache) = &self.cache
+            && let Found::Artefact(artefact) = cache.get(key)
+        {
+            return Ok(artefact);
+        }
+        let artefact = self.compiler.compile(bytes).await?;
+        if let Some(cache) = &self.cache
+            && let Err(error) = cache.put(key, &artefact)
+        {
+            tracing::warn!(%error, "the compiled component cannot be kept; it is compiled again next time");
+        }
+        Ok(artefact)
+    }
+
+    /// The smallest pool that has room for the component.
+    fn place(&self, artefact: &[u8]) -> Result<(&Pool, Component), LoadError> {
+        let mut message = String::new();
+        for pool in &self.pools {
+            // SAFETY: the artefact was made by our own compiler process, or its MAC proves that it was when it was cached.
+            match unsafe { Component::deserialize(pool.engine.wasmtime(), artefact) } {
+                Ok(component) => return Ok((pool, component)),
+                Err(error) => message = crate::text::printable(&format!("{error:#}"), 1_000),
+            }
+        }
+        Err(LoadError::Shape { message })
+    }
+}
+
+impl Pool {
+    fn new(engine: CellEngine) -> wasmtime::Result<Self> {
+        let mut linker = Linker::new(engine.wasmtime());
+        imports::link(&mut linker)?;
+        let mut linker_with_wasi = Linker::new(engine.wasmtime());
+        imports::link(&mut linker_with_wasi)?;
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker_with_wasi)?;
+        let slots = Arc::new(Semaphore::new(engine.cells() as usize));
+        Ok(Self { engine, linker, linker_with_wasi, slots })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one place where a plugin's parts come together")]
+    fn link(
+        &self,
+        component: &Component,
+        surface: &Surface,
+        name: Arc<str>,
+        digest: &blake3::Hash,
+        policy: Arc<Policy>,
+        roots: Arc<Roots>,
+        metering: Metering,
+        limits: &EffectiveLimits,
+    ) -> Result<Linked, LoadError> {
+        let linker = if surface.wasi { &self.linker_with_wasi } else { &self.linker };
+        let failed =
+            |error: wasmtime::Error| LoadError::Link { message: crate::text::printable(&format!("{error:#}"), 2_000) };
+        let pre = linker.instantiate_pre(component).map_err(failed)?;
+        let operations = if surface.exports_interface("operations") {
+            Some(operations::GuestIndices::new(&pre).map_err(failed)?)
+        } else {
+            None
+        };
+        let judges = if surface.exports_interface("judges") {
+            Some(judges::GuestIndices::new(&pre).map_err(failed)?)
+        } else {
+            None
+        };
+        Ok(Linked {
+            name,
+            digest: digest.to_hex().as_str().into(),
+            engine: self.engine.clone(),
+            metering,
+            pre,
+            operations,
+            judges,
+            policy,
+            roots,
+            wasi: surface.wasi,
+            turns: Semaphore::new(usize::try_from(limits.limits.concurrent_cells).unwrap_or(usize::MAX)),
+            slots: Arc::clone(&self.slots),
+        })
+    }
+}

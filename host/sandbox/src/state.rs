@@ -1,0 +1,66 @@
+//! What belongs to one cell while it lives: the data of its store.
+
+use crate::{
+    budget::Budget,
+    grants::{Denial, Kind, Narrowing, Policy},
+    host::{Context, HostServices},
+    imports::files::Roots,
+    limits::Limits,
+    memory::Memory,
+    receipt::{FileBytes, LogTail},
+    wasi::ClosedWasi,
+};
+use std::sync::Arc;
+use wasmtime::component::ResourceTable;
+
+/// Refusals that a receipt lists; more are counted.
+const LISTED_DENIALS: usize = 32;
+
+/// What a cell has been refused.
+#[derive(Debug, Default)]
+pub(crate) struct Denials {
+    pub(crate) listed: Vec<Denial>,
+    pub(crate) more: u32,
+}
+
+impl Denials {
+    /// Notes a refusal for the receipt and hands it on.
+    pub(crate) fn note(&mut self, denial: Denial) -> Denial {
+        if self.listed.len() < LISTED_DENIALS {
+            self.listed.push(denial.clone());
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+        denial
+    }
+}
+
+/// The data of a cell's store.
+pub(crate) struct CellState {
+    pub(crate) memory: Memory,
+    pub(crate) budget: Budget,
+    pub(crate) ticks: u64,
+    pub(crate) log: LogTail,
+    pub(crate) log_bytes: u64,
+    pub(crate) denials: Denials,
+    pub(crate) panic: Option<String>,
+    pub(crate) file_bytes: FileBytes,
+    pub(crate) open_files: u64,
+    pub(crate) resources: ResourceTable,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) narrowing: Option<Narrowing>,
+    pub(crate) roots: Arc<Roots>,
+    pub(crate) plugin: Arc<str>,
+    pub(crate) context: Context,
+    pub(crate) host: Arc<dyn HostServices>,
+    /// Present only when the component imports WASI.
+    pub(crate) wasi: Option<Box<ClosedWasi>>,
+}
+
+impl CellState {
+    /// Whether this cell may use `name`; a refusal is noted.
+    pub(crate) fn check(&mut self, kind: Kind, name: &str) -> Result<(), Denial> {
+        self.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))
+    }
+}
