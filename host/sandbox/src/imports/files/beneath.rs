@@ -28,8 +28,11 @@ pub(super) fn check(path: &str) -> std::result::Result<(), FileError> {
 
 /// Opens `path` below `directory`.
 pub(super) fn open(directory: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd> {
-    // A guest must not wait for the other end of a pipe, nor become the owner of a terminal.
-    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if !flags.contains(OFlags::PATH) {
+        // A guest must not wait for the other end of a pipe, nor become the owner of a terminal.
+        flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+    }
     let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o644) } else { Mode::empty() };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // The kernel asks to try again when a rename elsewhere keeps it from being sure.
