@@ -1,8 +1,16 @@
 //! Models: what answers a round. A scripted one for tests, demos and replay; providers over HTTP for the rest.
 
+mod catalogue;
+mod config;
+mod provider;
+mod query;
 mod recorder;
 mod script;
+mod wire;
 
+pub use catalogue::{ListedModel, Models, ModelsError, SelectError};
+pub use config::{Api, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource};
+pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
 pub use script::{Order, Script, ScriptError, ScriptedModel, Turn, When};
 
@@ -22,4 +30,10 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
 }
 
 #[cfg(test)]
+mod catalogue_tests;
+#[cfg(test)]
+mod provider_tests;
+#[cfg(test)]
 mod script_tests;
+#[cfg(test)]
+mod test_server;

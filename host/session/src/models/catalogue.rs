@@ -1,0 +1,236 @@
+//! All models of a host: which there are, which a session is given, and who answers for each.
+
+use super::config::{ModelConfig, ModelsConfig, ProviderConfig};
+use super::provider::Provider;
+use super::query::{self, Attributes, QueryError};
+use super::{Model, failure};
+use crate::suggest::did_you_mean;
+use async_trait::async_trait;
+use indexmap::IndexMap;
+use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use opcell_workflow::Value;
+use opcell_workflow::ir::ModelSelection;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Fallbacks of fallbacks that are followed.
+const FALLBACKS: usize = 16;
+
+/// A model that an operator listed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedModel {
+    /// Its provider's name.
+    pub provider: String,
+    /// The wire format, as configured.
+    pub api: &'static str,
+    /// Whether its provider's key is there.
+    pub configured: bool,
+    /// What the operator said of it.
+    pub config: ModelConfig,
+}
+
+impl ListedModel {
+    /// `provider/model`.
+    #[must_use]
+    pub fn full_id(&self) -> String {
+        format!("{}/{}", self.provider, self.config.id)
+    }
+}
+
+impl Attributes for ListedModel {
+    fn attribute(&self, criterion: &str) -> Option<Value> {
+        let config = &self.config;
+        let text = |text: &Option<String>| text.as_deref().map(Value::from);
+        let whole = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok()).map(Value::from);
+        match criterion {
+            "provider" => Some(Value::from(self.provider.as_str())),
+            "id" => Some(Value::from(config.id.as_str())),
+            "name" => text(&config.name),
+            "api" => Some(Value::from(self.api)),
+            "configured" => Some(Value::from(self.configured)),
+            "supports-text" => Some(Value::from(config.supports_text.unwrap_or(true))),
+            "supports-images" => config.supports_images.map(Value::from),
+            "supports-reasoning" => config.supports_reasoning.map(Value::from),
+            "supports-json-schema" => Some(Value::from(config.supports_json_schema.unwrap_or(true))),
+            "context-window" => whole(config.context_window),
+            "max-tokens" => whole(config.max_tokens.map(u64::from)),
+            "latency-tier" => text(&config.latency_tier),
+            "cost-tier" => text(&config.cost_tier),
+            "locality" => text(&config.locality),
+            "input-cost" => config.input_cost.map(Value::from),
+            "output-cost" => config.output_cost.map(Value::from),
+            _ => None,
+        }
+    }
+}
+
+/// Why no model was found.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SelectError {
+    /// Nothing says which model to use.
+    #[error("no model is chosen: set `default` under `models` in opcell.toml, or `:model` in the session")]
+    NoDefault,
+    /// No such provider or model.
+    #[error(
+        "there is no model `{id}`: name it as `provider/model` with one of the providers {providers}, or by an id listed under a provider's `models`{hint}"
+    )]
+    Unknown {
+        /// As authored.
+        id: String,
+        /// Comma-separated.
+        providers: String,
+        /// "; did you mean …", or empty.
+        hint: String,
+    },
+    /// No listed model passes.
+    #[error("no model passes the query {query}; listed are: {listed}")]
+    NonePasses {
+        /// As authored.
+        query: String,
+        /// Ids, each with why it is out of the question if its key is missing.
+        listed: String,
+    },
+    /// A clause cannot be read.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Fallbacks nest too deeply.
+    #[error("a model query's fallbacks nest deeper than {FALLBACKS}")]
+    Depth,
+}
+
+/// Configuration that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelsError {
+    /// The HTTP client could not be built.
+    #[error("provider `{provider}`: {message}")]
+    Provider {
+        /// Its name.
+        provider: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// The models of a host.
+pub struct Models {
+    default: Option<ModelSelection>,
+    providers: IndexMap<String, Arc<dyn Model>>,
+    listed: Vec<ListedModel>,
+    only: Option<Arc<dyn Model>>,
+}
+
+impl Models {
+    /// Models as configured, beside the providers that need no configuration.
+    ///
+    /// # Errors
+    /// When a provider's configuration cannot be used.
+    pub fn new(config: ModelsConfig) -> Result<Self, ModelsError> {
+        let mut providers = ProviderConfig::known();
+        providers.extend(config.providers);
+        let mut models = Self { default: config.default, providers: IndexMap::new(), listed: Vec::new(), only: None };
+        for (name, provider) in providers {
+            let error = |message| ModelsError::Provider { provider: name.clone(), message };
+            for model in &provider.models {
+                if model.id.is_empty() {
+                    return Err(error("every entry of `models` needs an `id`".to_owned()));
+                }
+                models.listed.push(ListedModel {
+                    provider: name.clone(),
+                    api: provider.api.name(),
+                    configured: provider.api_key.as_ref().is_none_or(super::SecretSource::is_set),
+                    config: model.clone(),
+                });
+            }
+            let built = Provider::new(&name, provider).map_err(error)?;
+            models.providers.insert(name.clone(), Arc::new(built));
+        }
+        Ok(models)
+    }
+
+    /// One model that answers whatever model a session declares: a scripted one, mostly.
+    #[must_use]
+    pub fn only(model: Arc<dyn Model>) -> Self {
+        Self { default: None, providers: IndexMap::new(), listed: Vec::new(), only: Some(model) }
+    }
+
+    /// Models that an operator listed.
+    #[must_use]
+    pub fn listed(&self) -> &[ListedModel] {
+        &self.listed
+    }
+
+    /// The ids, as `provider/model`, of the models for a session, best first. Models whose key is missing are left out of queries.
+    ///
+    /// # Errors
+    /// When there is none, or the query cannot be read.
+    pub fn select(&self, selection: Option<&ModelSelection>) -> Result<Vec<String>, SelectError> {
+        if self.only.is_some() {
+            return Ok(vec![match selection {
+                Some(ModelSelection::Id(id)) => id.clone(),
+                Some(ModelSelection::Query(_)) | None => "scripted".to_owned(),
+            }]);
+        }
+        let mut selection = selection.or(self.default.as_ref()).ok_or(SelectError::NoDefault)?;
+        for _ in 0..FALLBACKS {
+            let query = match selection {
+                ModelSelection::Id(id) => return Ok(vec![self.find(id)?]),
+                ModelSelection::Query(query) => query,
+            };
+            let ranked = query::rank(query, &self.listed)?;
+            let ids: Vec<_> = ranked.into_iter().filter(|model| model.configured).map(ListedModel::full_id).collect();
+            match &query.fallback {
+                _ if !ids.is_empty() => return Ok(ids),
+                Some(fallback) => selection = fallback.as_ref(),
+                None => {
+                    let query = serde_json::to_string(query).unwrap_or_default();
+                    return Err(SelectError::NonePasses { query, listed: self.describe_listed() });
+                }
+            }
+        }
+        Err(SelectError::Depth)
+    }
+
+    /// A bare id is the first listed model that has it; `provider/model` needs only the provider.
+    fn find(&self, id: &str) -> Result<String, SelectError> {
+        if let Some(listed) = self.listed.iter().find(|model| model.config.id == id) {
+            return Ok(listed.full_id());
+        }
+        if id
+            .split_once('/')
+            .is_some_and(|(provider, model)| self.providers.contains_key(provider) && !model.is_empty())
+        {
+            return Ok(id.to_owned());
+        }
+        let known: Vec<_> = self.listed.iter().flat_map(|model| [model.config.id.clone(), model.full_id()]).collect();
+        Err(SelectError::Unknown {
+            id: id.to_owned(),
+            providers: self.providers.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+            hint: did_you_mean(id, known.iter().map(String::as_str)),
+        })
+    }
+
+    fn describe_listed(&self) -> String {
+        let names = self.listed.iter().map(|model| match model.configured {
+            true => model.full_id(),
+            false => format!("{} (its key is not set)", model.full_id()),
+        });
+        match names.collect::<Vec<_>>().join(", ") {
+            names if names.is_empty() => "none".to_owned(),
+            names => names,
+        }
+    }
+}
+
+#[async_trait]
+impl Model for Models {
+    async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        if let Some(model) = &self.only {
+            return model.complete(round, sink).await;
+        }
+        let provider = round.model.split_once('/').and_then(|(provider, _)| self.providers.get(provider));
+        match provider {
+            Some(model) => model.complete(round, sink).await,
+            None => Err(failure("unknown-model", format!("there is no provider for the model `{}`", round.model))),
+        }
+    }
+}

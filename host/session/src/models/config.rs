@@ -1,0 +1,269 @@
+//! Which providers and models there are, as an operator configures them.
+
+use indexmap::IndexMap;
+use opcell_workflow::ir::ModelSelection;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The `models` table of a project's configuration.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ModelsConfig {
+    /// What sessions use that declare no model.
+    pub default: Option<ModelSelection>,
+    /// By the name that stands before the `/` of a model's id. A provider configured here replaces a known one of its name.
+    pub providers: IndexMap<String, ProviderConfig>,
+}
+
+/// The wire format that a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Api {
+    /// OpenAI's chat completions, and the many services that speak the same.
+    OpenaiCompletions,
+    /// OpenAI's responses.
+    OpenaiResponses,
+    /// Anthropic's messages.
+    AnthropicMessages,
+    /// Google's `generateContent`.
+    Gemini,
+    /// Ollama, through its OpenAI-compatible endpoint: its own drops JSON schemas.
+    Ollama,
+}
+
+impl Api {
+    /// The name in a configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenaiCompletions => "openai-completions",
+            Self::OpenaiResponses => "openai-responses",
+            Self::AnthropicMessages => "anthropic-messages",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// Where the provider itself serves it.
+    #[must_use]
+    pub fn default_base_url(self) -> &'static str {
+        match self {
+            Self::OpenaiCompletions | Self::OpenaiResponses => "https://api.openai.com/v1/",
+            Self::AnthropicMessages => "https://api.anthropic.com/v1/",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
+            Self::Ollama => "http://localhost:11434/v1/",
+        }
+    }
+}
+
+/// One provider.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ProviderConfig {
+    /// What it speaks.
+    pub api: Api,
+    /// Where; the provider's own address unless said.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// Where its key is: `env:NAME` or `file:PATH`. Absent: it needs none.
+    #[serde(default)]
+    pub api_key: Option<SecretSource>,
+    /// Sent with every request; values are `env:NAME` or `file:PATH` too, so that none stands in a file by accident.
+    #[serde(default)]
+    pub headers: IndexMap<String, SecretSource>,
+    /// What it serves. A model that is not listed can still be named; queries see listed ones only.
+    #[serde(default)]
+    pub models: Vec<ModelConfig>,
+    /// When a request is repeated.
+    #[serde(default)]
+    pub retry: RetryConfig,
+    /// Seconds that one request may take, its answer included.
+    #[serde(default = "ten_minutes")]
+    pub timeout_seconds: u64,
+}
+
+fn ten_minutes() -> u64 {
+    600
+}
+
+impl ProviderConfig {
+    /// A provider at its own address, with its key in an environment variable.
+    #[must_use]
+    pub fn new(api: Api, key: Option<&str>) -> Self {
+        Self {
+            api,
+            base_url: None,
+            api_key: key.map(|name| SecretSource::Environment(name.to_owned())),
+            headers: IndexMap::new(),
+            models: Vec::new(),
+            retry: RetryConfig::default(),
+            timeout_seconds: ten_minutes(),
+        }
+    }
+
+    /// The providers that need no configuration, with the variables in which people keep their keys.
+    #[must_use]
+    pub fn known() -> IndexMap<String, Self> {
+        [
+            ("openai", Self::new(Api::OpenaiCompletions, Some("OPENAI_API_KEY"))),
+            ("anthropic", Self::new(Api::AnthropicMessages, Some("ANTHROPIC_API_KEY"))),
+            ("gemini", Self::new(Api::Gemini, Some("GEMINI_API_KEY"))),
+            ("ollama", Self::new(Api::Ollama, None)),
+        ]
+        .into_iter()
+        .map(|(name, provider)| (name.to_owned(), provider))
+        .collect()
+    }
+}
+
+/// One model of a provider. Attributes that are not said are unknown: no query that asks for them holds.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ModelConfig {
+    /// As the provider names it.
+    pub id: String,
+    /// For people.
+    pub name: Option<String>,
+    /// Whether it reads and writes text; true unless said.
+    pub supports_text: Option<bool>,
+    /// Whether it sees images.
+    pub supports_images: Option<bool>,
+    /// Whether it takes a thinking level.
+    pub supports_reasoning: Option<bool>,
+    /// Whether the provider holds answers to a JSON schema; true unless said. Otherwise the prompt asks for it.
+    pub supports_json_schema: Option<bool>,
+    /// Tokens of prompt and answer together.
+    pub context_window: Option<u64>,
+    /// Tokens of an answer; also sent as the limit.
+    pub max_tokens: Option<u32>,
+    /// `low`, `medium` or `high`.
+    pub latency_tier: Option<String>,
+    /// `zero`, `low`, `medium` or `high`.
+    pub cost_tier: Option<String>,
+    /// `local` or `cloud`.
+    pub locality: Option<String>,
+    /// US dollars per million tokens read.
+    pub input_cost: Option<f64>,
+    /// US dollars per million tokens written.
+    pub output_cost: Option<f64>,
+}
+
+/// When a request is repeated: on 408, 409, 429, 5xx and where the network failed, never once text has been shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct RetryConfig {
+    /// Requests in all; 1 never repeats.
+    pub max_attempts: u32,
+    /// Milliseconds before the first repetition; doubled for each further one.
+    pub first_wait_ms: u64,
+    /// Milliseconds that are waited at most, also when the provider asks for more: then the round fails at once and says so.
+    pub max_wait_ms: u64,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self { max_attempts: 4, first_wait_ms: 500, max_wait_ms: 60_000 }
+    }
+}
+
+impl RetryConfig {
+    /// How long to wait after an attempt, from 1, that failed and may be repeated; `None` gives up.
+    #[must_use]
+    pub fn wait(&self, attempt: u32, asked: Option<Duration>) -> Option<Duration> {
+        if attempt >= self.max_attempts {
+            return None;
+        }
+        let longest = Duration::from_millis(self.max_wait_ms);
+        match asked {
+            Some(asked) => (asked <= longest).then_some(asked),
+            None => {
+                let doubled = self.first_wait_ms.saturating_mul(1_u64.checked_shl(attempt - 1).unwrap_or(u64::MAX));
+                Some(Duration::from_millis(doubled).min(longest))
+            }
+        }
+    }
+}
+
+/// Where a secret is. The secret itself is read when it is needed and kept by nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// An environment variable.
+    Environment(String),
+    /// A file; white space around the secret is dropped.
+    File(PathBuf),
+}
+
+impl SecretSource {
+    /// Whether the secret is there, without reading a file's text.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        match self {
+            Self::Environment(name) => std::env::var_os(name).is_some_and(|value| !value.is_empty()),
+            Self::File(path) => path.is_file(),
+        }
+    }
+
+    /// Reads the secret; the error says where it should be.
+    pub(super) async fn read(&self) -> Result<Secret, String> {
+        let text = match self {
+            Self::Environment(name) => {
+                std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))?
+            }
+            Self::File(path) => tokio::fs::read_to_string(path)
+                .await
+                .map_err(|error| format!("cannot read the key file {}: {}", path.display(), error.kind()))?,
+        };
+        match text.trim() {
+            "" => Err(format!("{self} is empty")),
+            text => Ok(Secret(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if let Some(name) = text.strip_prefix("env:").filter(|name| !name.is_empty()) {
+            return Ok(Self::Environment(name.to_owned()));
+        }
+        if let Some(path) = text.strip_prefix("file:").filter(|path| !path.is_empty()) {
+            return Ok(Self::File(path.into()));
+        }
+        // The text is not repeated: it may be the secret.
+        Err(D::Error::custom("a secret must not stand in a configuration; write `env:NAME` or `file:PATH`"))
+    }
+}
+
+/// A secret while it is used. Prints as dots.
+pub(super) struct Secret(pub(super) String);
+
+impl Secret {
+    /// The text with the secret taken out: providers repeat keys in their messages.
+    pub(super) fn redact(&self, text: &str) -> String {
+        text.replace(&self.0, "[redacted]")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
