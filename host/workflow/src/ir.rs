@@ -220,6 +220,9 @@ pub struct Step {
     /// The step runs only when a branch or a parallel step chooses it; the main sequence passes it by.
     #[serde(default, skip_serializing_if = "is_false")]
     pub grouped: bool,
+    /// The step is skipped when all of these were (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<StepName>,
     /// Guard: when it is false the step is skipped and its outputs are null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Expression>,
@@ -514,6 +517,11 @@ pub enum Contribution {
     Source(SourceSpec),
     /// A user message.
     Template(Template),
+    /// A user message that is a value: a text as it is, anything else as JSON; null is none (PromptPack RFC 0010).
+    Value {
+        /// Resolved when the turn starts.
+        value: ValueSpec,
+    },
 }
 
 /// A model conversation's configuration. `None` inherits; an empty list is none of it.
@@ -729,7 +737,8 @@ pub enum TransformOperation {
     },
 }
 
-/// Runs one of two groups of steps, in the listed order.
+/// Runs one of two groups of steps, in the listed order. A step that is not `grouped` stays in its own place: choosing it lets the
+/// main sequence run it there, and not choosing it skips it there (PromptPack RFC 0010).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Branch {
@@ -861,7 +870,8 @@ pub struct Wait {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct OutputSpec {
-    /// What the executor produced: `invoke/data`, `session/final-llm-reply`, `delegate/handoff`, `session/structured-output`, ….
+    /// What the executor produced: `invoke/data`, `session/final-llm-reply`, `delegate/handoff`, `session/structured-output`,
+    /// `session/json-or-text` (the last reply as JSON where it is JSON), ….
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
     /// Computed from the raw result, `$result`.
@@ -1021,6 +1031,34 @@ pub enum Goto {
     Done,
     /// A step by name.
     Step(StepName),
+}
+
+impl Step {
+    /// A step that only has a form.
+    #[must_use]
+    pub fn new(name: impl Into<StepName>, form: Form) -> Self {
+        Self {
+            name: name.into(),
+            form,
+            description: None,
+            grouped: false,
+            depends_on: Vec::new(),
+            when: None,
+            each: None,
+            retry: None,
+            on_error: OnError::Fail,
+            timeout_ms: None,
+            capabilities: None,
+            outputs: IndexMap::new(),
+            yields: None,
+            judge: None,
+            on: Vec::new(),
+            max_iterations: None,
+            max_visits: None,
+            on_max_visits: None,
+            terminal: false,
+        }
+    }
 }
 
 impl WorkflowIr {

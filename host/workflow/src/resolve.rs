@@ -317,6 +317,11 @@ pub fn conversation(contributions: &[Contribution], scope: &impl Scope) -> Resul
         match contribution {
             Contribution::Template(template) => parts.push(ConversationPart::user(render(template, scope)?)),
             Contribution::Source(spec) => messages(&source(spec, scope)?, scope, &mut parts),
+            Contribution::Value { value: spec } => match value(spec, scope)? {
+                Value::Null | Value::Undefined => {}
+                Value::String(text) => parts.push(ConversationPart::user(text.as_ref())),
+                value => parts.push(ConversationPart::user(value.to_json())),
+            },
         }
     }
     Ok(parts)
@@ -414,6 +419,7 @@ pub fn context(contributions: &[Contribution], scope: &impl Scope) -> Result<Val
         .map(|contribution| match contribution {
             Contribution::Source(spec) => source(spec, scope),
             Contribution::Template(template) => render(template, scope).map(Value::from),
+            Contribution::Value { value: spec } => value(spec, scope),
         })
         .collect();
     values.map(Value::array)

@@ -108,6 +108,7 @@ fn compile_step(step: &StepDefinition, grouped: bool) -> ir::Step {
         form: form(step),
         description: step.description.as_ref().map(|text| text.text.as_ref().to_owned()),
         grouped,
+        depends_on: Vec::new(),
         when: if is_conditional { None } else { expression(step.condition.as_ref()) },
         each: expression(step.each.as_ref()).map(|over| ir::Each {
             over,

@@ -1,7 +1,7 @@
 //! What a branch asks.
 
-use super::Predicate;
-use super::reference::{Scope, resolve_path, strip};
+use super::reference::{Scope, resolve_path};
+use crate::ir::Predicate;
 use crate::promptpack::go;
 use crate::value::Value;
 
@@ -32,37 +32,31 @@ pub enum PredicateError {
 /// # Errors
 /// When values cannot be compared in this way.
 pub fn evaluate(predicate: &Predicate, scope: &Scope) -> Result<bool, PredicateError> {
-    if let Some(all) = &predicate.all_of {
-        for one in all {
-            if !evaluate(one, scope)? {
-                return Ok(false);
+    match predicate {
+        Predicate::All { all_of } => {
+            for one in all_of {
+                if !evaluate(one, scope)? {
+                    return Ok(false);
+                }
             }
+            Ok(true)
         }
-        return Ok(true);
-    }
-    if let Some(any) = &predicate.any_of {
-        for one in any {
-            if evaluate(one, scope)? {
-                return Ok(true);
+        Predicate::Any { any_of } => {
+            for one in any_of {
+                if evaluate(one, scope)? {
+                    return Ok(true);
+                }
             }
+            Ok(false)
         }
-        return Ok(false);
-    }
-    if let Some(not) = &predicate.not {
-        return evaluate(not, scope).map(|holds| !holds);
-    }
-    let found = strip(&predicate.path).and_then(|path| resolve_path(path, scope));
-    match predicate.exists {
-        Some(exists) => Ok(found.is_some() == exists),
-        None => compare(&predicate.op, found.unwrap_or(&Value::Null), &predicate.value),
+        Predicate::Not { not } => evaluate(not, scope).map(|holds| !holds),
+        Predicate::Exists { path, exists } => Ok(resolve_path(path, scope).is_some() == *exists),
+        Predicate::Compare { path, op, value } => compare(op, resolve_path(path, scope).unwrap_or(&Value::Null), value),
     }
 }
 
 /// Compares by one of [`COMPARISONS`](super::COMPARISONS).
-///
-/// # Errors
-/// When the values cannot be compared in this way.
-pub fn compare(op: &str, actual: &Value, value: &Value) -> Result<bool, PredicateError> {
+fn compare(op: &str, actual: &Value, value: &Value) -> Result<bool, PredicateError> {
     match op {
         "equals" => Ok(actual == value),
         "not_equals" => Ok(actual != value),

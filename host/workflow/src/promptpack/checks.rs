@@ -1,0 +1,282 @@
+//! What the reference overlooks in a workflow: errors where it would panic, drop a rule or run into a dead end at run time,
+//! warnings where it runs all the same.
+
+use super::composition::RESERVED_NAMES;
+use super::document::pointer_part;
+use super::go::quote;
+use super::pack::Pack;
+use super::spec::{Spec, State};
+use super::template::{Piece, pieces};
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A finding and the JSON pointer of its place in the pack.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// What.
+    pub diagnostic: Diagnostic,
+    /// Where.
+    pub pointer: String,
+}
+
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, severity: Severity, code: &'static str, pointer: String, message: String, help: &str) {
+        let diagnostic = match severity {
+            Severity::Error => Diagnostic::error(code, message),
+            Severity::Warning => Diagnostic::warning(code, message),
+        };
+        let diagnostic = if help.is_empty() { diagnostic } else { diagnostic.help(help) };
+        self.0.push(Finding { diagnostic, pointer });
+    }
+
+    fn error(&mut self, code: &'static str, pointer: String, message: String, help: &str) {
+        self.add(Severity::Error, code, pointer, message, help);
+    }
+
+    fn warning(&mut self, code: &'static str, pointer: String, message: String, help: &str) {
+        self.add(Severity::Warning, code, pointer, message, help);
+    }
+}
+
+/// Checks a pack that the reference's own validation has seen.
+#[must_use]
+pub fn checks(pack: &Pack) -> Vec<Finding> {
+    let mut found = Findings(Vec::new());
+    check_agents(pack, &mut found);
+    if let Some(spec) = &pack.workflow {
+        check_budget(spec, &mut found);
+        for (name, state) in &spec.states {
+            check_state(pack, spec, name, state, &mut found);
+        }
+        check_artifact_modes(spec, &mut found);
+        check_artifact_references(pack, spec, &mut found);
+        check_reachability(pack, spec, &mut found);
+        check_redirects(spec, &mut found);
+    }
+    found.0
+}
+
+fn state_pointer(name: &str) -> String {
+    format!("/workflow/states/{}", pointer_part(name))
+}
+
+fn place(name: &str) -> String {
+    format!("workflow.states[{}]", quote(name))
+}
+
+fn check_agents(pack: &Pack, found: &mut Findings) {
+    let Some(agents) = &pack.agents else { return };
+    if !agents.members.contains_key(&agents.entry) {
+        let message = format!("agents.entry {} is not one of agents.members", quote(&agents.entry));
+        found.error("unknown-agent", "/agents/entry".to_owned(), message, "name a member");
+    }
+    for (name, agent) in &agents.members {
+        let pointer = format!("/agents/members/{}", pointer_part(name));
+        if !pack.prompts.contains_key(name) {
+            let message = format!("agents.members[{}] does not name a prompt", quote(name));
+            found.error("unknown-prompt", pointer.clone(), message, "members are named after prompts");
+        }
+        let Some(state) = &agent.state else { continue };
+        if pack.workflow.as_ref().is_none_or(|spec| !spec.states.contains_key(state)) {
+            let message = format!("agents.members[{}].state {} does not exist in states", quote(name), quote(state));
+            found.error("unknown-state", format!("{pointer}/state"), message, "");
+        }
+    }
+}
+
+fn check_budget(spec: &Spec, found: &mut Findings) {
+    let Some(raw) = spec.engine.get("budget").filter(|raw| !raw.is_nullish()) else { return };
+    let pointer = "/workflow/engine/budget".to_owned();
+    let Some(budget) = spec.budget() else {
+        let message =
+            "workflow.engine.budget does not have the shape of a budget, and the reference would run without limits";
+        return found.error("malformed-budget", pointer, message.to_owned(), "limits are whole numbers above 0");
+    };
+    let limits = [
+        ("max_total_visits", budget.max_total_visits),
+        ("max_tool_calls", budget.max_tool_calls),
+        ("max_wall_time_sec", budget.max_wall_time_sec),
+    ];
+    for (key, limit) in limits.into_iter().filter(|(key, limit)| raw.get(key).is_some() && *limit < 1) {
+        let message = format!("workflow.engine.budget.{key} is {limit}: a limit is at least 1");
+        found.error("malformed-budget", format!("{pointer}/{key}"), message, "leave it out for no limit");
+    }
+    for key in raw.as_object().into_iter().flat_map(|entries| entries.keys()) {
+        if !limits.iter().any(|(known, _)| known == &key.as_ref()) {
+            let meant = did_you_mean(key, limits.iter().map(|(known, _)| *known));
+            let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
+            let message = format!("workflow.engine.budget has no limit {}", quote(key));
+            found.error("malformed-budget", format!("{pointer}/{}", pointer_part(key)), message, &help);
+        }
+    }
+    if budget.max_total_visits == 1 && spec.states.get(&spec.entry).is_some_and(|state| !state.is_terminal()) {
+        let message =
+            "workflow.engine.budget.max_total_visits is 1: the entry uses it up, and no event can ever happen";
+        found.warning("budget-too-small", format!("{pointer}/max_total_visits"), message.to_owned(), "");
+    }
+}
+
+fn check_state(pack: &Pack, spec: &Spec, name: &str, state: &State, found: &mut Findings) {
+    let pointer = state_pointer(name);
+    if state.max_visits < 0 {
+        let message = format!("{}.max_visits is {}: a limit is at least 1", place(name), state.max_visits);
+        found.error("negative-limit", format!("{pointer}/max_visits"), message, "leave it out for no limit");
+    }
+    if state.on_event.contains_key("") {
+        let message = format!("{}.on_event has an event without a name", place(name));
+        found.error("empty-event", format!("{pointer}/on_event/"), message, "");
+    }
+    if state.is_composition() && !state.composition.is_empty() {
+        if !pack.compositions.contains_key(&state.composition) {
+            let meant = did_you_mean(&state.composition, pack.compositions.keys().map(String::as_str));
+            let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
+            let message = format!("{}.composition {} does not exist", place(name), quote(&state.composition));
+            found.error("unknown-composition", format!("{pointer}/composition"), message, &help);
+        }
+        if RESERVED_NAMES.contains(&name) {
+            let message = format!("{}: the name belongs to a tool of the runtime", place(name));
+            found.warning("reserved-name", pointer.clone(), message, "");
+        }
+    }
+    if !state.on_max_visits.is_empty() && state.max_visits <= 0 {
+        let message = format!("{}.on_max_visits never happens: there is no max_visits", place(name));
+        found.warning("unused-fallback", format!("{pointer}/on_max_visits"), message, "set max_visits");
+    }
+    for (artifact, def) in &state.artifacts {
+        if !matches!(def.mode.as_str(), "" | "replace" | "append") {
+            let mode = quote(&def.mode);
+            let message =
+                format!("{}.artifacts[{}].mode {mode} is not replace or append", place(name), quote(artifact));
+            let pointer = format!("{pointer}/artifacts/{}/mode", pointer_part(artifact));
+            found.error("unknown-artifact-mode", pointer, message, "the reference would replace");
+        }
+    }
+    let agents_turn = state.control() == crate::ir::Control::Agent;
+    if agents_turn
+        && state.on_event.values().any(|target| target == name)
+        && state.max_visits <= 0
+        && spec.budget().is_none()
+    {
+        let message =
+            format!("{}: an agent may lead it back to itself without end, and nothing bounds it", place(name));
+        found.warning("unbounded-agent-loop", pointer, message, "set max_visits or engine.budget");
+    }
+}
+
+fn check_artifact_modes(spec: &Spec, found: &mut Findings) {
+    let mut first: BTreeMap<&str, (&str, bool)> = BTreeMap::new();
+    for (name, state) in &spec.states {
+        for (artifact, def) in &state.artifacts {
+            let (other, appends) = *first.entry(artifact).or_insert((name, def.appends()));
+            if appends != def.appends() {
+                let message = format!(
+                    "artifact {} is appended in one of the states {} and {} and replaced in the other",
+                    quote(artifact),
+                    quote(other),
+                    quote(name)
+                );
+                let pointer = format!("{}/artifacts/{}", state_pointer(name), pointer_part(artifact));
+                found.error("conflicting-artifact-modes", pointer, message, "an artifact has one mode in all states");
+            }
+        }
+    }
+}
+
+fn check_artifact_references(pack: &Pack, spec: &Spec, found: &mut Findings) {
+    let declared: BTreeSet<&str> =
+        spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect();
+    let used: BTreeSet<&str> = spec.states.values().map(|state| state.prompt_task.as_str()).collect();
+    for (key, prompt) in pack.prompts.iter().filter(|(key, _)| used.contains(key.as_str())) {
+        for piece in pieces(&prompt.system_template) {
+            let Piece::Token { name, .. } = piece else { continue };
+            let Some(artifact) = name.strip_prefix("artifacts.").filter(|artifact| !declared.contains(artifact)) else {
+                continue;
+            };
+            let meant = did_you_mean(artifact, declared.iter().copied());
+            let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
+            let message = format!("prompts[{}] uses artifact {}, which no state declares", quote(key), quote(artifact));
+            let pointer = format!("/prompts/{}/system_template", pointer_part(key));
+            found.error("unknown-artifact", pointer, message, &help);
+        }
+    }
+}
+
+/// States that a run can be in: those it may start in, and what their events and fallbacks lead to.
+fn reachable(pack: &Pack, spec: &Spec) -> BTreeSet<String> {
+    let agents = pack.agents.iter().flat_map(|agents| agents.members.values()).filter_map(|agent| agent.state.clone());
+    let mut waiting: Vec<String> = agents.chain([spec.entry.clone()]).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(name) = waiting.pop() {
+        let Some(state) = spec.states.get(&name).filter(|_| !seen.contains(&name)) else { continue };
+        if !state.terminal {
+            waiting.extend(state.on_event.values().cloned());
+        }
+        waiting.extend(Some(state.on_max_visits.clone()).filter(|fallback| !fallback.is_empty()));
+        seen.insert(name);
+    }
+    seen
+}
+
+fn check_reachability(pack: &Pack, spec: &Spec, found: &mut Findings) {
+    let reached = reachable(pack, spec);
+    for name in spec.states.keys().filter(|name| !reached.contains(*name)) {
+        let message = format!("{}: no event leads here from the entry {}", place(name), quote(&spec.entry));
+        found.warning("unreachable-state", state_pointer(name), message, "");
+    }
+    let ends = can_end(spec);
+    for name in spec.states.keys().filter(|name| reached.contains(*name) && !ends.contains(name.as_str())) {
+        let message = format!("{}: no way leads from here to a terminal state", place(name));
+        found.warning("no-way-out", state_pointer(name), message, "");
+    }
+}
+
+/// States from which a terminal one can be reached, found backwards.
+fn can_end(spec: &Spec) -> BTreeSet<&str> {
+    let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, state) in &spec.states {
+        for target in state.on_event.values().chain([&state.on_max_visits]) {
+            before.entry(target).or_default().push(name);
+        }
+    }
+    let mut waiting: Vec<&str> =
+        spec.states.iter().filter(|(_, state)| state.is_terminal()).map(|(name, _)| name.as_str()).collect();
+    let mut ends = BTreeSet::new();
+    while let Some(name) = waiting.pop() {
+        if ends.insert(name) {
+            waiting.extend(before.get(name).into_iter().flatten());
+        }
+    }
+    ends
+}
+
+/// A fallback is taken once and without asking about its own limit; one that leads back is a guard that guards nothing.
+fn check_redirects(spec: &Spec, found: &mut Findings) {
+    let fallback = |name: &str| {
+        let state = spec.states.get(name)?;
+        spec.states.get_key_value(&state.on_max_visits).filter(|_| state.max_visits > 0).map(|(name, _)| name.as_str())
+    };
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for start in spec.states.keys() {
+        let mut path = Vec::new();
+        let mut at = Some(start.as_str());
+        while let Some(name) = at.filter(|name| seen.insert(name)) {
+            path.push(name);
+            at = fallback(name);
+        }
+        // The path ended in a state that was seen: a cycle if that state is on this very path.
+        let Some(entry) = at.and_then(|name| path.iter().position(|on_path| *on_path == name)) else { continue };
+        let cycle = path.split_off(entry);
+        for name in &cycle {
+            let pointer = format!("{}/on_max_visits", state_pointer(name));
+            if cycle.len() == 1 {
+                let message = format!("{}.on_max_visits names the state itself: max_visits has no effect", place(name));
+                found.error("self-fallback", pointer, message, "name another state, or leave it out");
+            } else {
+                let message = format!("{}.on_max_visits leads back here through other fallbacks", place(name));
+                found.warning("redirect-cycle", pointer, message, "let one of them lead on");
+            }
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! From a pack to the execution model: each state of the workflow becomes a step.
+
+use super::checks::checks;
+use super::compose;
+use super::composition::{Available, validate_all};
+use super::document::{Document, pointer_part};
+use super::pack::{Pack, Prompt, Variable};
+use super::schema::{Edition, check_pack};
+use super::spec::State;
+use super::template::{Piece, pieces};
+use super::validate::{ValidationResult, validate};
+use crate::compiled::Compiled;
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
+use crate::expr::Expression;
+use crate::ir::{
+    Artifact, ArtifactMode, Contribution, Dialect, Form, Goto, Input, Judge, Lifecycle, Orchestration, PathSegment,
+    Printing, PromptMode, Route, Session, SourceRef, SourceSpec, Step, ValueSpec, Version, WorkflowIr,
+};
+use crate::names::Outcome;
+use crate::source::{SourceFile, SourceMap};
+use crate::value::Value;
+use indexmap::IndexMap;
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+/// The key of a run's input under which the user's message stands; a run whose input is a text is given that text.
+pub const MESSAGE: &str = "input";
+
+/// How deep fragments may stand in fragments.
+const MAX_FRAGMENT_DEPTH: usize = 16;
+/// How long a template may become by its fragments, in bytes.
+const MAX_TEMPLATE: usize = 1 << 20;
+
+/// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry agent's.
+#[must_use]
+pub fn compile(source: &SourceFile) -> Compiled {
+    let document = match Document::read(source) {
+        Ok(document) => document,
+        Err(diagnostics) => return Compiled { ir: None, spans: SourceMap::default(), diagnostics },
+    };
+    let mut compiler = Compiler { document: &document, diagnostics: Vec::new(), spans: SourceMap::default() };
+    let ir = compiler.pack();
+    let failed = compiler.diagnostics.iter().any(|found| found.severity == Severity::Error);
+    let mut diagnostics = compiler.diagnostics;
+    diagnostics.sort_by_key(|found| found.span.map(|span| span.start));
+    Compiled { ir: ir.filter(|_| !failed).map(Arc::new), spans: compiler.spans, diagnostics }
+}
+
+struct Compiler<'d> {
+    document: &'d Document,
+    diagnostics: Vec<Diagnostic>,
+    spans: SourceMap,
+}
+
+impl Compiler<'_> {
+    fn report(&mut self, diagnostic: Diagnostic, pointer: &str) {
+        let span = self.document.value_span(pointer);
+        self.diagnostics.push(diagnostic.at(span).path(pointer.to_owned()));
+    }
+
+    fn pack(&mut self) -> Option<WorkflowIr> {
+        for error in check_pack(&self.document.json, Edition::Published) {
+            let pointer = error.pointer.clone();
+            self.report(error.diagnostic(), &pointer);
+        }
+        if !self.diagnostics.is_empty() {
+            return None;
+        }
+        let pack = match Pack::from_json(&self.document.json) {
+            Ok(pack) => pack,
+            Err(error) => {
+                self.report(Diagnostic::error("pack-shape", error.to_string()), "");
+                return None;
+            }
+        };
+        self.validate(&pack);
+        for finding in checks(&pack) {
+            self.report(finding.diagnostic, &finding.pointer);
+        }
+        self.check_tools(&pack);
+        let states = states(&pack).or_else(|| {
+            let message = "the pack has neither a workflow nor a prompt that is asked first";
+            self.report(Diagnostic::error("no-workflow", message).help("add `workflow`, or `agents.entry`"), "");
+            None
+        })?;
+        Some(self.workflow(&pack, &states))
+    }
+
+    fn validate(&mut self, pack: &Pack) {
+        if let Some(spec) = &pack.workflow {
+            let prompts: Vec<String> = pack.prompts.keys().cloned().collect();
+            self.take(validate(spec, &prompts), "pack-workflow", "/workflow");
+        }
+        let available = Available {
+            prompts: pack.prompts.keys().cloned().collect(),
+            tools: pack.tools.keys().cloned().collect(),
+            evals: pack.eval_ids().map(str::to_owned).collect(),
+        };
+        self.take(validate_all(&pack.compositions, &available), "pack-composition", "/compositions");
+    }
+
+    fn take(&mut self, found: ValidationResult, code: &'static str, around: &str) {
+        let errors = found.errors.into_iter().map(|text| Diagnostic::error(code, text));
+        let warnings = found.warnings.into_iter().map(|text| Diagnostic::warning(code, text));
+        for diagnostic in errors.chain(warnings).collect::<Vec<_>>() {
+            let pointer = pointer_of(&diagnostic.message).unwrap_or_else(|| around.to_owned());
+            self.report(diagnostic, &pointer);
+        }
+    }
+
+    /// Tools that a prompt lists must have a shape in the pack; the reference finds out when the model calls one.
+    fn check_tools(&mut self, pack: &Pack) {
+        for (key, prompt) in &pack.prompts {
+            for (index, tool) in prompt.tools.iter().enumerate().filter(|(_, tool)| !pack.tools.contains_key(*tool)) {
+                let meant = did_you_mean(tool, pack.tools.keys().map(String::as_str));
+                let help = meant
+                    .map_or("declare its shape under `tools`".to_owned(), |meant| format!("did you mean {meant}?"));
+                let message = format!("prompts[\"{key}\"].tools names {tool:?}, which the pack does not declare");
+                let pointer = format!("/prompts/{}/tools/{index}", pointer_part(key));
+                self.report(Diagnostic::warning("undeclared-tool", message).help(help), &pointer);
+            }
+        }
+    }
+
+    fn workflow(&mut self, pack: &Pack, states: &States) -> WorkflowIr {
+        let mut ir = WorkflowIr {
+            version: Version::V1,
+            name: pack.id.as_str().into(),
+            description: pack.description.clone(),
+            advertise: true,
+            dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
+            inputs: self.inputs(pack, states),
+            outputs: IndexMap::new(),
+            entry: Some(states.entry.as_str().into()),
+            steps: Vec::new(),
+            terminal_contract: None,
+            limits: pack.workflow.as_ref().map(super::Spec::limits).unwrap_or_default(),
+            artifacts: artifacts(pack),
+        };
+        for (name, state) in &states.states {
+            let pointer = format!("/workflow/states/{}", pointer_part(name));
+            if let Some(span) = self.document.key_span(&pointer) {
+                self.spans.insert(format!("steps[{}]", ir.steps.len()), span);
+            }
+            if let Some(composition) = pack.compositions.get(&state.composition).filter(|_| state.is_composition()) {
+                ir.steps.extend(compose::state(name, state, composition, pack));
+            } else {
+                ir.steps.push(self.state(pack, name, state));
+            }
+        }
+        ir
+    }
+
+    /// What the host may give: every variable of every prompt that a state speaks with.
+    fn inputs(&mut self, pack: &Pack, states: &States) -> IndexMap<Arc<str>, Input> {
+        let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
+        let used: BTreeSet<&str> = states.states.iter().map(|(_, state)| state.prompt_task.as_str()).collect();
+        for (key, prompt) in pack.prompts.iter().filter(|(key, _)| used.contains(key.as_str())) {
+            for (index, variable) in prompt.variables.iter().enumerate() {
+                let input = Input {
+                    kind: variable.kind.clone(),
+                    default: default_of(variable),
+                    description: variable.description.clone(),
+                    schema: None,
+                };
+                let name: Arc<str> = variable.name.as_str().into();
+                let earlier = inputs.entry(name).or_insert_with(|| input.clone());
+                if earlier.default.is_none() {
+                    earlier.default = input.default;
+                } else if input.default.is_some() && earlier.default != input.default {
+                    let message = format!(
+                        "variable {:?} has another default in an earlier prompt; that one counts",
+                        variable.name
+                    );
+                    let pointer = format!("/prompts/{}/variables/{index}", pointer_part(key));
+                    self.report(Diagnostic::warning("conflicting-defaults", message), &pointer);
+                }
+            }
+        }
+        inputs
+    }
+
+    fn state(&mut self, pack: &Pack, name: &str, state: &State) -> Step {
+        let prompt = pack.prompts.get(&state.prompt_task).cloned().unwrap_or_default();
+        let session = self.session(pack, &state.prompt_task, &prompt, state);
+        let mut step = Step::new(name, Form::Session { session });
+        step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
+        route(&mut step, state);
+        step
+    }
+
+    fn session(&mut self, pack: &Pack, key: &str, prompt: &Prompt, state: &State) -> Session {
+        let pointer = format!("/prompts/{}/system_template", pointer_part(key));
+        let template = match expand_fragments(pack, prompt) {
+            Ok(template) => template,
+            Err(message) => {
+                self.report(Diagnostic::error("fragments", message), &pointer);
+                prompt.system_template.clone()
+            }
+        };
+        let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+        let mut variables: IndexMap<Arc<str>, ValueSpec> =
+            prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name))).collect();
+        for piece in pieces(&template) {
+            let Piece::Token { name, .. } = piece else { continue };
+            if let Some(artifact) = name.strip_prefix("artifacts.") {
+                let from = SourceRef::Artifact { artifact: artifact.into() };
+                variables.insert(name.into(), ValueSpec::Source(SourceSpec { from, path: None, projection: None }));
+            } else if name != "workflow_context" && !declared.contains(name) && !variables.contains_key(name) {
+                variables.insert(name.into(), given(name));
+                let message = format!(
+                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which it does not declare: every run must give it"
+                );
+                self.report(
+                    Diagnostic::warning("undeclared-variable", message).help("add it to `variables`"),
+                    &pointer,
+                );
+            }
+        }
+        Session {
+            system_prompt: Some(template),
+            prompt_mode: Some(PromptMode::Prose),
+            variables,
+            tools: Some(tools(prompt)),
+            skills: skills(state),
+            max_rounds: prompt.tool_policy.max_rounds,
+            temperature: prompt.parameters.temperature,
+            contributions: vec![Contribution::Source(SourceSpec {
+                from: SourceRef::WorkflowInput,
+                path: Some(vec![PathSegment::Key(MESSAGE.into())]),
+                projection: None,
+            })],
+            ..Session::default()
+        }
+    }
+}
+
+/// The states to compile: the workflow's, or one for a pack that is only prompts.
+struct States {
+    entry: String,
+    states: Vec<(String, State)>,
+}
+
+fn states(pack: &Pack) -> Option<States> {
+    if let Some(spec) = &pack.workflow {
+        let states = spec.states.iter().map(|(name, state)| (name.clone(), state.clone())).collect();
+        return Some(States { entry: spec.entry.clone(), states });
+    }
+    let only = pack.prompts.keys().next().filter(|_| pack.prompts.len() == 1);
+    let entry = pack.agents.as_ref().map(|agents| &agents.entry).or(only)?.clone();
+    let state = State { prompt_task: entry.clone(), terminal: true, ..State::default() };
+    Some(States { states: vec![(entry.clone(), state)], entry })
+}
+
+/// Where a finding of the reference's validation points: the bracketed names of its text, as a JSON pointer.
+fn pointer_of(message: &str) -> Option<String> {
+    #[expect(clippy::expect_used, reason = "a literal pattern, which every compiled workflow exercises")]
+    static PATH: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"^(workflow|compositions)((?:\.[a-z_]+|\["(?:[^"\\]|\\.)*"\])*)"#).expect("a literal pattern")
+    });
+    #[expect(clippy::expect_used, reason = "a literal pattern, which every compiled workflow exercises")]
+    static PART: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"\.([a-z_]+)|\["((?:[^"\\]|\\.)*)"\]"#).expect("a literal pattern"));
+    let path = PATH.captures(message)?;
+    let mut pointer = format!("/{}", path.get(1)?.as_str());
+    for part in PART.captures_iter(path.get(2)?.as_str()) {
+        let name = part.get(1).or_else(|| part.get(2))?.as_str();
+        pointer.push('/');
+        pointer.push_str(&pointer_part(name));
+    }
+    Some(pointer)
+}
+
+fn artifacts(pack: &Pack) -> IndexMap<Arc<str>, Artifact> {
+    let mut artifacts = IndexMap::new();
+    for state in pack.workflow.iter().flat_map(|spec| spec.states.values()) {
+        for (name, def) in &state.artifacts {
+            artifacts.entry(name.as_str().into()).or_insert_with(|| Artifact {
+                kind: def.kind.clone(),
+                description: Some(def.description.clone()).filter(|text| !text.is_empty()),
+                mode: if def.appends() { ArtifactMode::Append } else { ArtifactMode::Replace },
+            });
+        }
+    }
+    artifacts
+}
+
+/// A variable that is not required and has no default is empty.
+fn default_of(variable: &Variable) -> Option<Value> {
+    match &variable.default {
+        Some(default) if !default.is_nullish() => Some(default.clone()),
+        _ if variable.required => None,
+        _ => Some(Value::from("")),
+    }
+}
+
+/// A declared variable: what the host gave, or its default.
+fn input(name: &str) -> ValueSpec {
+    ValueSpec::Expression { expression: Expression::new(format!("$inputs.{name}")) }
+}
+
+/// A variable that nobody declared: whatever the host gave under its name.
+fn given(name: &str) -> ValueSpec {
+    ValueSpec::Source(SourceSpec {
+        from: SourceRef::WorkflowInput,
+        path: Some(vec![PathSegment::Key(name.into())]),
+        projection: None,
+    })
+}
+
+/// The prompt's tools without the blocked ones; none at all where the policy says `none`.
+fn tools(prompt: &Prompt) -> Vec<String> {
+    let policy = &prompt.tool_policy;
+    if policy.tool_choice.as_deref() == Some("none") {
+        return Vec::new();
+    }
+    prompt.tools.iter().filter(|tool| !policy.blocklist.contains(tool)).cloned().collect()
+}
+
+fn skills(state: &State) -> Option<Vec<String>> {
+    match state.skills.as_str() {
+        "" => None,
+        "none" => Some(Vec::new()),
+        filter => Some(vec![filter.to_owned()]),
+    }
+}
+
+/// Events, limits and the end, as a state has them.
+pub(super) fn route(step: &mut Step, state: &State) {
+    step.max_visits = u64::try_from(state.max_visits).ok().filter(|max| *max > 0);
+    step.on_max_visits = Some(state.on_max_visits.as_str().into()).filter(|name: &Arc<str>| !name.is_empty());
+    step.terminal = state.is_terminal();
+    let orchestration = match state.orchestration.as_str() {
+        "external" => Orchestration::External,
+        "hybrid" => Orchestration::Hybrid,
+        _ => Orchestration::Internal,
+    };
+    step.judge = Some(Judge::Event { orchestration, control: state.control() });
+    if step.terminal {
+        return;
+    }
+    step.on = state
+        .on_event
+        .iter()
+        .map(|(event, target)| Route {
+            outcome: Outcome::Text(event.as_str().into()),
+            goto: Goto::Step(target.as_str().into()),
+            max_iterations: None,
+            on_max_iterations: None,
+        })
+        .collect();
+}
+
+/// A template with its fragments in place. Fragments are the author's text, so tokens in them count.
+fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, String> {
+    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let mut text = prompt.system_template.clone();
+    for _ in 0..MAX_FRAGMENT_DEPTH {
+        let mut changed = false;
+        let mut out = String::with_capacity(text.len());
+        for piece in pieces(&text) {
+            match piece {
+                Piece::Text(literal) => out.push_str(literal),
+                Piece::Token { name, whole } => match pack.fragments.get(name).filter(|_| !declared.contains(name)) {
+                    Some(fragment) => {
+                        out.push_str(fragment);
+                        changed = true;
+                    }
+                    None => out.push_str(whole),
+                },
+            }
+            if out.len() > MAX_TEMPLATE {
+                return Err(format!("fragments make the template longer than {MAX_TEMPLATE} bytes"));
+            }
+        }
+        text = out;
+        if !changed {
+            return Ok(text);
+        }
+    }
+    Err(format!("fragments stand in one another more than {MAX_FRAGMENT_DEPTH} deep, or in themselves"))
+}

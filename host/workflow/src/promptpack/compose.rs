@@ -1,0 +1,198 @@
+//! From a composition to steps of the execution model.
+
+use super::compile::route;
+use super::composition::{Composition, Predicate, Reducer, Step as Node};
+use super::pack::Pack;
+use super::spec::State;
+use crate::interpolate::Interpolation;
+use crate::ir::{
+    Branch, Condition, Contribution, Dialect, Form, Invoke, Lifecycle, OutputSpec, Parallel, Predicate as IrPredicate,
+    Printing, PromptMode, Reduce, Retry, RunLimits, Session, Step, ValueSpec, Version, WorkflowIr, Yields,
+};
+use crate::value::Value;
+use indexmap::IndexMap;
+use std::sync::Arc;
+
+/// The output under which a step's answer stands: `${step.output.x}` is a path into it.
+pub const OUTPUT: &str = "output";
+
+/// A composition as a workflow of its own. It must have passed validation.
+#[must_use]
+pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack) -> WorkflowIr {
+    WorkflowIr {
+        version: Version::V1,
+        name: name.into(),
+        description: Some(composition.description.clone()).filter(|text| !text.is_empty()),
+        advertise: true,
+        dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
+        inputs: IndexMap::new(),
+        outputs: IndexMap::new(),
+        entry: None,
+        steps: steps("", composition, pack),
+        terminal_contract: None,
+        limits: RunLimits::default(),
+        artifacts: IndexMap::new(),
+    }
+}
+
+/// A workflow state that a composition runs in. The composition's steps belong to the state: they run when it is entered.
+#[must_use]
+pub(super) fn state(name: &str, state: &State, composition: &Composition, pack: &Pack) -> Vec<Step> {
+    let mut inner = steps(&format!("{name}."), composition, pack);
+    inner.iter_mut().for_each(|step| step.grouped = true);
+    let group = top_level(composition).map(|node| format!("{name}.{}", node.id).into()).collect();
+    let everything = IrPredicate::All { all_of: Vec::new() };
+    let form = Form::Branch {
+        branch: Branch {
+            condition: Condition::Predicate(everything),
+            inputs: IndexMap::new(),
+            then: group,
+            otherwise: Vec::new(),
+        },
+    };
+    let mut step = Step::new(name, form);
+    step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
+    route(&mut step, state);
+    let mut steps = vec![step];
+    steps.extend(inner);
+    steps
+}
+
+fn top_level(composition: &Composition) -> impl Iterator<Item = &Node> {
+    composition.steps.iter()
+}
+
+/// The steps of a composition, each followed by the branches that it runs at once.
+fn steps(prefix: &str, composition: &Composition, pack: &Pack) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for node in &composition.steps {
+        steps.push(step(prefix, node, pack));
+        for branch in &node.branches {
+            let mut branch = step(prefix, branch, pack);
+            branch.grouped = true;
+            steps.push(branch);
+        }
+    }
+    steps
+}
+
+fn step(prefix: &str, node: &Node, pack: &Pack) -> Step {
+    let named = |id: &String| -> Arc<str> { format!("{prefix}{id}").into() };
+    let form = match node.kind.as_str() {
+        "tool" => Form::Invoke {
+            invoke: Invoke {
+                operation: node.tool.as_str().into(),
+                args: node.args.iter().map(|(name, value)| (name.clone(), spec(value))).collect(),
+            },
+        },
+        "branch" => Form::Branch {
+            branch: Branch {
+                condition: Condition::Predicate(node.predicate.as_ref().map_or(nothing(), predicate)),
+                inputs: IndexMap::new(),
+                then: Some(&node.then).filter(|id| !id.is_empty()).map(named).into_iter().collect(),
+                otherwise: Some(&node.otherwise).filter(|id| !id.is_empty()).map(named).into_iter().collect(),
+            },
+        },
+        "parallel" => Form::Parallel {
+            parallel: Parallel {
+                branches: node.branches.iter().map(|branch| vec![named(&branch.id)]).collect(),
+                reduce: reduce(node.reduce.as_ref()),
+                into: node.reduce.as_ref().map_or("", |reduce| reduce.into.as_str()).into(),
+                concurrency: None,
+            },
+        },
+        _ => Form::Session { session: session(node, pack) },
+    };
+    let source = match form {
+        Form::Invoke { .. } => Some("invoke/data"),
+        Form::Session { .. } => Some("session/json-or-text"),
+        _ => None,
+    };
+    let mut step = Step::new(named(&node.id), form);
+    step.description = Some(node.description.clone()).filter(|text| !text.is_empty());
+    step.depends_on = node.depends_on.iter().map(named).collect();
+    step.retry = retry(node);
+    if let Some(source) = source {
+        step.outputs.insert(OUTPUT.into(), OutputSpec { source: Some(source.into()), ..OutputSpec::default() });
+        step.yields = Some(Yields::Data { data: OUTPUT.into() });
+    }
+    step
+}
+
+/// All attempts at once, without pauses: `max_attempts` counts the first one too.
+fn retry(node: &Node) -> Option<Retry> {
+    let attempts = node.modifiers.as_ref().map_or(0, |modifiers| modifiers.max_attempts);
+    let max = u32::try_from(attempts.saturating_sub(1)).ok().filter(|max| *max > 0)?;
+    Some(Retry { max, delay_ms: 0.0, backoff: 1.0 })
+}
+
+fn reduce(reducer: Option<&Reducer>) -> Reduce {
+    match reducer.map(|reducer| reducer.strategy.as_str()) {
+        Some("append") => Reduce::Append,
+        Some("replace") => Reduce::Replace,
+        _ => Reduce::Barrier,
+    }
+}
+
+/// A prompt is asked once and calls no tools; an agent may call those it lists, round after round.
+fn session(node: &Node, pack: &Pack) -> Session {
+    let prompt = pack.prompts.get(&node.prompt_task).cloned().unwrap_or_default();
+    let mut variables: IndexMap<Arc<str>, ValueSpec> = prompt
+        .variables
+        .iter()
+        .filter_map(|variable| {
+            let default = variable.default.clone()?;
+            Some((variable.name.as_str().into(), ValueSpec::Literal { value: default }))
+        })
+        .collect();
+    for (name, value) in node.input.as_object().into_iter().flatten() {
+        variables.insert(name.clone(), spec(value));
+    }
+    let rounds = node.termination.as_ref().and_then(|until| u32::try_from(until.max_steps).ok()).filter(|max| *max > 0);
+    let is_agent = node.kind == "agent";
+    Session {
+        system_prompt: Some(prompt.system_template),
+        prompt_mode: Some(PromptMode::Prose),
+        variables,
+        tools: Some(if is_agent { node.tools.clone() } else { Vec::new() }),
+        max_rounds: if is_agent { rounds } else { Some(1) },
+        temperature: prompt.parameters.temperature,
+        contributions: vec![Contribution::Value { value: spec(&node.input) }],
+        ..Session::default()
+    }
+}
+
+/// A value with `${…}` references in its texts. Recursion is bounded by the depth that JSON parsing admits.
+fn spec(value: &Value) -> ValueSpec {
+    match value {
+        Value::String(text) if text.contains("${") => {
+            ValueSpec::Interpolation { interpolation: Interpolation::new(Arc::clone(text)) }
+        }
+        Value::Array(items) => ValueSpec::Items { items: items.iter().map(spec).collect() },
+        Value::Object(entries) => {
+            ValueSpec::Fields { fields: entries.iter().map(|(name, value)| (name.clone(), spec(value))).collect() }
+        }
+        other => ValueSpec::Literal { value: other.clone() },
+    }
+}
+
+/// Holds never.
+fn nothing() -> IrPredicate {
+    IrPredicate::Any { any_of: Vec::new() }
+}
+
+/// A predicate with its references bare. A path that is no reference gives nothing, as in the reference.
+pub(super) fn predicate(authored: &Predicate) -> IrPredicate {
+    let path = super::composition::strip(&authored.path).unwrap_or("").to_owned();
+    if let Some(all) = &authored.all_of {
+        IrPredicate::All { all_of: all.iter().map(predicate).collect() }
+    } else if let Some(any) = &authored.any_of {
+        IrPredicate::Any { any_of: any.iter().map(predicate).collect() }
+    } else if let Some(not) = &authored.not {
+        IrPredicate::Not { not: Box::new(predicate(not)) }
+    } else if let Some(exists) = authored.exists {
+        IrPredicate::Exists { path, exists }
+    } else {
+        IrPredicate::Compare { path, op: authored.op.clone(), value: authored.value.clone() }
+    }
+}

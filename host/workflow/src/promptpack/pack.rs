@@ -1,0 +1,243 @@
+//! A pack as authored: prompts, fragments, tool shapes, agents, skills, a workflow and compositions.
+
+use super::composition::Composition;
+use super::decode::DecodeError;
+use super::spec::{Spec, SpecError};
+use crate::value::{Map, Value};
+use indexmap::IndexMap;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A pack. What it says that these types have no field for is kept in `rest`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Pack {
+    /// Lower case, with hyphens.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// Semantic version of the whole pack.
+    pub version: String,
+    /// For people.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// By the key that states name.
+    pub prompts: IndexMap<String, Prompt>,
+    /// Texts that templates may use by name.
+    #[serde(default)]
+    pub fragments: BTreeMap<String, String>,
+    /// Shapes of tools; the host binds them.
+    #[serde(default)]
+    pub tools: IndexMap<String, Tool>,
+    /// Evals of the whole pack.
+    #[serde(default)]
+    pub evals: Vec<Eval>,
+    /// Which prompts are agents, and which one is asked first.
+    #[serde(default)]
+    pub agents: Option<Agents>,
+    /// Where skills come from.
+    #[serde(default)]
+    pub skills: Vec<SkillSource>,
+    /// The state machine.
+    #[serde(skip)]
+    pub workflow: Option<Spec>,
+    /// Step graphs by name.
+    #[serde(skip)]
+    pub compositions: BTreeMap<String, Composition>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// One prompt.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Prompt {
+    /// For people.
+    pub name: String,
+    /// For people.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The system prompt, with `{{name}}` tokens.
+    pub system_template: String,
+    /// What the tokens stand for.
+    #[serde(default)]
+    pub variables: Vec<Variable>,
+    /// Tools by key.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// How tools may be used.
+    #[serde(default)]
+    pub tool_policy: ToolPolicy,
+    /// How the model generates.
+    #[serde(default)]
+    pub parameters: Parameters,
+    /// Evals of this prompt.
+    #[serde(default)]
+    pub evals: Vec<Eval>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// A declared variable of a template.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Variable {
+    /// As in `{{name}}`.
+    pub name: String,
+    /// `string`, `number`, `boolean`, `object`, `array` or the host's own.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// A run without a value for it is refused.
+    pub required: bool,
+    /// Used when the host gives none.
+    #[serde(default)]
+    pub default: Option<Value>,
+    /// For people.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// How a prompt may use its tools.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct ToolPolicy {
+    /// `auto`, `required` or `none`.
+    #[serde(default)]
+    pub tool_choice: Option<String>,
+    /// Model rounds of one turn.
+    #[serde(default)]
+    pub max_rounds: Option<u32>,
+    /// Tool calls of one turn.
+    #[serde(default)]
+    pub max_tool_calls_per_turn: Option<u32>,
+    /// Tools that must not be called whatever the list says.
+    #[serde(default)]
+    pub blocklist: Vec<String>,
+}
+
+/// How a model generates.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Parameters {
+    /// From 0 to 2.
+    #[serde(default)]
+    pub temperature: Option<f64>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// The shape of a tool.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Tool {
+    /// What the model calls.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    #[serde(default)]
+    pub parameters: Option<Value>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// An eval, of which only the name matters here.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Eval {
+    /// Unique in its list.
+    pub id: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// Which prompts are agents.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Agents {
+    /// The one that is asked first.
+    pub entry: String,
+    /// By prompt key.
+    pub members: IndexMap<String, Agent>,
+}
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Agent {
+    /// Asking this agent starts the workflow in this state (RFC 0011).
+    #[serde(default)]
+    pub state: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Map,
+}
+
+/// Where skills come from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum SkillSource {
+    /// A folder, a file or a package.
+    Location(String),
+    /// The same, with settings.
+    Path {
+        /// A folder, a file or a package.
+        path: String,
+        /// Read at the start rather than when asked for.
+        #[serde(default)]
+        preload: bool,
+    },
+    /// In the pack itself.
+    Inline {
+        /// Its name.
+        name: String,
+        /// One sentence.
+        description: String,
+        /// What it teaches.
+        instructions: String,
+    },
+}
+
+/// Why a document that has the shape of a pack is none.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// A field does not fit.
+    #[error("{0}")]
+    Shape(#[from] serde_json::Error),
+    /// The workflow does not fit.
+    #[error("{0}")]
+    Workflow(#[from] SpecError),
+    /// A composition does not fit.
+    #[error("compositions[{}]: {error}", super::go::quote(.name))]
+    Composition {
+        /// Which.
+        name: String,
+        /// Why.
+        error: DecodeError,
+    },
+}
+
+impl Pack {
+    /// Reads a document that has passed the schema.
+    ///
+    /// # Errors
+    /// When a field does not fit; after the schema, only what the schema leaves open.
+    pub fn from_json(json: &serde_json::Value) -> Result<Self, PackError> {
+        let mut pack = Self::deserialize(json)?;
+        if let Some(workflow) = pack.rest.shift_remove("workflow") {
+            pack.workflow = Spec::from_config(&workflow)?;
+        }
+        if let Some(compositions) = pack.rest.shift_remove("compositions") {
+            for (name, value) in compositions.as_object().into_iter().flatten() {
+                let composition = Composition::from_value(value)
+                    .map_err(|error| PackError::Composition { name: name.to_string(), error })?;
+                pack.compositions.insert(name.to_string(), composition);
+            }
+        }
+        Ok(pack)
+    }
+
+    /// The ids of all evals, the prompts' included.
+    pub fn eval_ids(&self) -> impl Iterator<Item = &str> {
+        self.evals.iter().chain(self.prompts.values().flat_map(|prompt| &prompt.evals)).map(|eval| eval.id.as_str())
+    }
+}
