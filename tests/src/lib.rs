@@ -1,1 +1,6 @@
-//! Placeholder.
+//! What proves that Opcell does what it says: conformance, hostile, command-line and end-to-end tests.
+//!
+//! Owns: the runners of directory-driven cases (adding a case adds no Rust) and what tests share. The library and the
+//! `conformance` command need no WebAssembly; the integration tests in `tests/` do.
+
+pub mod conformance;
