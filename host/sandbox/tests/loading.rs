@@ -139,15 +139,21 @@ async fn a_compiler_that_is_missing_dies_or_lies_is_an_error() {
 
 #[tokio::test]
 async fn a_proposal_that_is_switched_off_is_refused_by_the_compiler() {
-    for extra in [
-        "(memory $second 1)",
-        "(memory $second i64 1)",
-        "(tag $t)",
-        "(type $t (struct))",
-        "(memory $shared 1 1 shared)",
+    for (module, expected) in [
+        ("(func)", "link-error"),
+        ("(memory 1) (memory 1)", "compile-rejected"),
+        ("(memory i64 1)", "compile-rejected"),
+        ("(memory 1 1 shared)", "compile-rejected"),
+        ("(type $t (func)) (tag (type $t))", "compile-rejected"),
+        ("(type (struct))", "compile-rejected"),
+        ("(func (param externref))", "compile-rejected"),
     ] {
-        let error = refusal(&Guest::default().with(extra)).await;
-        assert_eq!(error.kind(), "compile-rejected", "{extra}: {error}");
+        let wat = format!(
+            r#"(component (core module {module}) (instance $i) (export "opcell:plugin/operations@0.1.0" (instance $i)))"#
+        );
+        let source = PluginSource::Bytes(wat::parse_str(wat).unwrap().into());
+        let error = sandbox().load(LoadRequest::new("x", source)).await.unwrap_err();
+        assert_eq!(error.kind(), expected, "{module}: {error}");
     }
 }
 
