@@ -121,8 +121,13 @@ impl Folder {
         if relative == Path::new(".") {
             return Err(FileError::NotAFile(path.to_owned()));
         }
-        if self.dir.metadata(relative).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(FileError::NotAFile(path.to_owned()));
+        match self.dir.symlink_metadata(relative) {
+            Ok(there) if there.is_symlink() => {
+                let why = "it is a link; write to the file that it points to";
+                return Err(FileError::Refused { path: path.to_owned(), why });
+            }
+            Ok(there) if !there.is_file() => return Err(FileError::NotAFile(path.to_owned())),
+            Ok(_) | Err(_) => {}
         }
         let failed = |error: std::io::Error| failed(path, &error);
         if let Some(parent) = relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {

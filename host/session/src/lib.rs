@@ -5,10 +5,22 @@
 //! calls; plugins reach it only as injected tools.
 
 mod confined;
+
 mod suggest;
+
 #[cfg(test)]
 mod testing;
 
-pub mod models;
-pub mod prompt;
+pub mod context;
+
 pub mod skills;
+
+pub mod prompt;
+
+pub mod models;
+
+pub mod tools;
+
+pub mod sessions;
+
+pub use sessions::HostSessions;

@@ -31,13 +31,21 @@ pub(super) fn preamble(mode: PromptMode) -> String {
 }
 
 /// What the model may call. Said even when it is nothing, so that a model does not invent tools.
-pub(super) fn tools(mode: PromptMode, tools: &[Entry]) -> String {
-    match mode {
+pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -> String {
+    let mut text = match mode {
         PromptMode::Lambda if tools.is_empty() => "λ tools. ∅".to_owned(),
         PromptMode::Lambda => lambda_list("λ tools.", tools),
         PromptMode::Prose if tools.is_empty() => "Available tools:\n(none)".to_owned(),
         PromptMode::Prose => prose_list("Available tools:", tools),
+    };
+    if !unavailable.is_empty() {
+        let names = one_line(&unavailable.join(", "));
+        text.push_str(&match mode {
+            PromptMode::Lambda => format!("\n  ¬available: {names}"),
+            PromptMode::Prose => format!("\n\nMentioned by the workflow but not available here: {names}"),
+        });
     }
+    text
 }
 
 /// What the model may read up on.

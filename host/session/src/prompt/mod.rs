@@ -145,7 +145,7 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
         parts.instructions.iter().map(|layer| layer.trim()).filter(|layer| !layer.is_empty()).collect();
 
     add(Component::Preamble, Some(forms::preamble(mode)));
-    add(Component::Tools, Some(forms::tools(mode, &named(Component::Tools, &parts.tools))));
+    add(Component::Tools, Some(forms::tools(mode, &named(Component::Tools, &parts.tools), &parts.unavailable_tools)));
     add(Component::Skills, skills);
     add(Component::ContextFiles, (!files.is_empty()).then(|| forms::context_files(&files)));
     add(Component::Extensions, listed(Component::Extensions, &parts.extensions, forms::extensions));

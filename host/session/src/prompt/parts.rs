@@ -65,6 +65,8 @@ pub struct PromptParts {
     pub mode: PromptMode,
     /// What the model may call.
     pub tools: Vec<Entry>,
+    /// Tools that the session declares and the host does not have, by name; said, so that the model does not look for them.
+    pub unavailable_tools: Vec<String>,
     /// What the model may read up on.
     pub skills: Vec<Entry>,
     /// Which extensions are there.

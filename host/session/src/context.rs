@@ -1,0 +1,77 @@
+//! The files of a project that every session sees: `AGENTS.md`, or `CLAUDE.md` where there is none.
+
+use crate::prompt::ContextFile;
+use std::io::Read as _;
+use std::path::Path;
+
+/// The most that is read of one file, in bytes.
+const LIMIT: u64 = 256 << 10;
+
+/// Directories above a project that are looked into.
+const DEPTH: usize = 32;
+
+const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// Reads the first of the names in each directory from the repository's root, the nearest with a `.git`, down to the project;
+/// outside a repository in the project alone, because a file above may be anybody's. Longer files are cut and say so. Blocks.
+///
+/// # Errors
+/// When a file that is there cannot be read.
+pub fn project_context(project: &Path) -> std::io::Result<Vec<ContextFile>> {
+    let above: Vec<_> = project.ancestors().take(DEPTH).collect();
+    let repository = above.iter().position(|directory| directory.join(".git").exists()).unwrap_or(0);
+    let mut files = Vec::new();
+    for directory in above.iter().take(repository + 1).rev() {
+        if let Some(path) = NAMES.iter().map(|name| directory.join(name)).find(|path| path.is_file()) {
+            let mut bytes = Vec::new();
+            std::fs::File::open(&path)?.take(LIMIT + 1).read_to_end(&mut bytes)?;
+            let cut = bytes.len() as u64 > LIMIT;
+            bytes.truncate(usize::try_from(LIMIT).unwrap_or(usize::MAX));
+            let mut text = String::from_utf8_lossy(&bytes).into_owned();
+            if cut {
+                text.push_str(&format!("\n[truncated after {LIMIT} bytes]"));
+            }
+            files.push(ContextFile { path: shown(&path, directory, above.get(repository).copied()), text });
+        }
+    }
+    Ok(files)
+}
+
+/// The path from the repository's root: a host's folders are not a model's business.
+fn shown(path: &Path, directory: &Path, root: Option<&Path>) -> String {
+    path.strip_prefix(root.unwrap_or(directory)).unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn files_come_from_the_repository_root_down_and_never_from_above_it() {
+        let outside = tempfile::TempDir::new().unwrap();
+        let root = outside.path().join("repo");
+        let project = root.join("a/b");
+        fs::create_dir_all(&project).unwrap();
+        fs::create_dir(root.join(".git")).unwrap();
+        fs::write(outside.path().join("AGENTS.md"), "not ours").unwrap();
+        fs::write(root.join("CLAUDE.md"), "root").unwrap();
+        fs::write(project.join("AGENTS.md"), "project").unwrap();
+        fs::write(project.join("CLAUDE.md"), "second").unwrap();
+        let found = project_context(&project).unwrap();
+        let found: Vec<_> = found.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
+        assert_eq!(found, [("CLAUDE.md", "root"), ("a/b/AGENTS.md", "project")]);
+    }
+
+    #[test]
+    fn outside_a_repository_only_the_project_itself_counts_and_long_files_are_cut() {
+        let outside = tempfile::TempDir::new().unwrap();
+        let project = outside.path().join("p");
+        fs::create_dir(&project).unwrap();
+        fs::write(outside.path().join("AGENTS.md"), "anybody's").unwrap();
+        assert_eq!(project_context(&project).unwrap(), []);
+        fs::write(project.join("AGENTS.md"), "é".repeat(200_000)).unwrap();
+        let found = project_context(&project).unwrap();
+        assert!(found[0].text.len() < 263_000 && found[0].text.ends_with("[truncated after 262144 bytes]"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Puts a host's sessions together.
+
+use super::{HostSessions, RuntimeMetadata};
+use crate::models::{Model, Models, ModelsConfig, ModelsError, Recorder};
+use crate::prompt::ContextFile;
+use crate::skills::SkillLibrary;
+use crate::tools::{HostTool, RESULT_LIMIT, ToolError, Toolbox};
+use indexmap::IndexMap;
+use opcell_engine::ports::Workflows;
+use opcell_workflow::ir;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Something that adds to sessions: tools that name it, and text in their prompts. A plugin, mostly.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Extension {
+    /// Unique.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The same in symbols.
+    pub lambda: Option<String>,
+    /// What it adds to prompts, with its priority: lower comes first, psi's default is 1000.
+    pub contribution: Option<(i32, String)>,
+}
+
+/// What happens when a session declares a tool that the host does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissingTools {
+    /// The session does not open.
+    #[default]
+    Refuse,
+    /// The session opens without it, and its prompt says so.
+    Withhold,
+}
+
+/// Parts that do not fit together.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// Models.
+    #[error(transparent)]
+    Models(#[from] ModelsError),
+    /// Tools.
+    #[error(transparent)]
+    Tools(#[from] ToolError),
+    /// The recording cannot be written.
+    #[error("cannot record to {}: {error}", path.display())]
+    Record {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// Collects the parts of [`HostSessions`].
+#[derive(Default)]
+pub struct HostSessionsBuilder {
+    models: Option<Models>,
+    record: Option<PathBuf>,
+    tools: Vec<Arc<dyn HostTool>>,
+    result_limit: Option<usize>,
+    skills: Arc<SkillLibrary>,
+    extensions: Vec<Extension>,
+    workflows: Option<Arc<dyn Workflows>>,
+    profiles: IndexMap<String, ir::Session>,
+    defaults: ir::Session,
+    context_files: Vec<ContextFile>,
+    runtime_metadata: Option<RuntimeMetadata>,
+    missing_tools: MissingTools,
+}
+
+impl HostSessionsBuilder {
+    /// The models; without them, the providers that need no configuration.
+    #[must_use]
+    pub fn models(mut self, models: Models) -> Self {
+        self.models = Some(models);
+        self
+    }
+
+    /// Writes every round with its answer to a file that a scripted model reads.
+    #[must_use]
+    pub fn record_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record = Some(path.into());
+        self
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(self, tool: Arc<dyn HostTool>) -> Self {
+        self.tools([tool])
+    }
+
+    /// Adds tools; prompts list them in this order.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn HostTool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// The most of a tool's result that a model is told, in bytes; [`RESULT_LIMIT`] unless said.
+    #[must_use]
+    pub fn result_limit(mut self, bytes: usize) -> Self {
+        self.result_limit = Some(bytes);
+        self
+    }
+
+    /// The skills. Give [`crate::tools::file_tools`] the same: `read` is how a model reads them.
+    #[must_use]
+    pub fn skills(mut self, skills: Arc<SkillLibrary>) -> Self {
+        self.skills = skills;
+        self
+    }
+
+    /// Adds an extension.
+    #[must_use]
+    pub fn extension(mut self, extension: Extension) -> Self {
+        self.extensions.push(extension);
+        self
+    }
+
+    /// The workflows that models can be shown; calling them takes a [`crate::tools::DelegateTool`].
+    #[must_use]
+    pub fn workflows(mut self, workflows: Arc<dyn Workflows>) -> Self {
+        self.workflows = Some(workflows);
+        self
+    }
+
+    /// Named sets of session settings, for `session-profile`.
+    #[must_use]
+    pub fn profiles(mut self, profiles: IndexMap<String, ir::Session>) -> Self {
+        self.profiles = profiles;
+        self
+    }
+
+    /// What sessions use where nothing else says: mode, temperature, tools and the like.
+    #[must_use]
+    pub fn defaults(mut self, defaults: ir::Session) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// Files that every prompt shows.
+    #[must_use]
+    pub fn context_files(mut self, files: Vec<ContextFile>) -> Self {
+        self.context_files = files;
+        self
+    }
+
+    /// Facts that every prompt shows; today's date (UTC) unless said.
+    #[must_use]
+    pub fn runtime_metadata(mut self, facts: RuntimeMetadata) -> Self {
+        self.runtime_metadata = Some(facts);
+        self
+    }
+
+    /// What happens when a session declares a tool that is not there.
+    #[must_use]
+    pub fn missing_tools(mut self, missing: MissingTools) -> Self {
+        self.missing_tools = missing;
+        self
+    }
+
+    /// Puts the parts together. Blocks when it records.
+    ///
+    /// # Errors
+    /// When parts do not fit together, or the recording cannot be written.
+    pub fn build(self) -> Result<HostSessions, BuildError> {
+        let models = match self.models {
+            Some(models) => models,
+            None => Models::new(ModelsConfig::default())?,
+        };
+        let models = Arc::new(models);
+        let answers: Arc<dyn Model> = match self.record {
+            None => models.clone(),
+            Some(path) => {
+                let recorder = Recorder::create(models.clone(), &path);
+                Arc::new(recorder.map_err(|error| BuildError::Record { path, error })?)
+            }
+        };
+        Ok(HostSessions {
+            models,
+            answers,
+            tools: Toolbox::new(self.tools, self.result_limit.unwrap_or(RESULT_LIMIT))?,
+            skills: self.skills,
+            extensions: self.extensions,
+            workflows: self.workflows,
+            profiles: self.profiles,
+            defaults: self.defaults,
+            context_files: self.context_files,
+            runtime_metadata: self.runtime_metadata.unwrap_or_else(|| Arc::new(today)),
+            missing_tools: self.missing_tools,
+        })
+    }
+}
+
+fn today() -> Vec<(String, String)> {
+    let date = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    vec![("session start date".to_owned(), date.to_string())]
+}

@@ -1,0 +1,99 @@
+//! The engine's [`Sessions`]: opens sessions from what steps declare, asks models, calls tools.
+
+mod builder;
+mod open;
+mod settings;
+
+pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
+
+use crate::models::{Model, Models};
+use crate::prompt::{ContextFile, SystemPrompt};
+use crate::skills::SkillLibrary;
+use crate::tools::Toolbox;
+use async_trait::async_trait;
+use indexmap::IndexMap;
+use opcell_engine::ports::{
+    Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
+    Workflows,
+};
+use opcell_workflow::{Value, ir};
+use std::sync::Arc;
+
+/// Gives facts about the session that is opened, as name and value; the date among them.
+pub type RuntimeMetadata = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+/// All that sessions of a host share.
+pub struct HostSessions {
+    models: Arc<Models>,
+    answers: Arc<dyn Model>,
+    tools: Toolbox,
+    skills: Arc<SkillLibrary>,
+    extensions: Vec<Extension>,
+    workflows: Option<Arc<dyn Workflows>>,
+    profiles: IndexMap<String, ir::Session>,
+    defaults: ir::Session,
+    context_files: Vec<ContextFile>,
+    runtime_metadata: RuntimeMetadata,
+    missing_tools: MissingTools,
+}
+
+impl HostSessions {
+    /// Starts from nothing: no models beside the known providers, no tools, no skills.
+    #[must_use]
+    pub fn builder() -> HostSessionsBuilder {
+        HostSessionsBuilder::default()
+    }
+
+    /// The system prompt that a session would get; needs no model.
+    ///
+    /// # Errors
+    /// When the session declares what is not there.
+    pub fn prompt(&self, request: &OpenSession) -> Result<SystemPrompt, Failure> {
+        self.assemble(request).map(|assembled| assembled.prompt)
+    }
+
+    /// The models.
+    #[must_use]
+    pub fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// The tools.
+    #[must_use]
+    pub fn tools(&self) -> &Toolbox {
+        &self.tools
+    }
+
+    /// The skills.
+    #[must_use]
+    pub fn skills(&self) -> &SkillLibrary {
+        &self.skills
+    }
+}
+
+#[async_trait]
+impl Sessions for HostSessions {
+    async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        self.open_session(&request)
+    }
+
+    async fn complete(&self, round: ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        self.answers.complete(&round, sink).await
+    }
+
+    fn tool_effects(&self, tool: &str) -> Effects {
+        self.tools.find(tool).map_or(Effects::Once, |description| description.effects)
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        self.tools.call(&call).await
+    }
+}
+
+/// A failure to open a session.
+fn failure(reason: &str, message: impl Into<String>) -> Failure {
+    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Opens a session: what it may use, narrowed and checked; its prompt; its models.
+
+use super::builder::{Extension, MissingTools};
+use super::settings::{Effective, effective};
+use super::{HostSessions, failure};
+use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
+use crate::suggest::did_you_mean;
+use crate::tools::DELEGATE_TOOL;
+use opcell_engine::conversation::ToolSpec;
+use opcell_engine::ports::{Failure, OpenSession, OpenedSession};
+use opcell_workflow::Value;
+use opcell_workflow::ir::Session;
+use std::collections::HashSet;
+
+/// A session but for its models.
+pub(super) struct Assembled {
+    pub(super) prompt: SystemPrompt,
+    tools: Vec<ToolSpec>,
+    settings: Session,
+}
+
+/// A tool that a session has.
+struct Allowed {
+    spec: ToolSpec,
+    lambda: Option<String>,
+}
+
+impl HostSessions {
+    pub(super) fn open_session(&self, request: &OpenSession) -> Result<OpenedSession, Failure> {
+        let Assembled { prompt, tools, settings } = self.assemble(request)?;
+        let models = self.models.select(settings.model.as_ref());
+        let models = models.map_err(|error| failure("no-model", error.to_string()))?;
+        let sections = serde_json::to_value(&prompt).map_err(|error| failure("prompt", error.to_string()))?;
+        Ok(OpenedSession { system: prompt.text(), sections: Value::from(sections), models, tools, settings })
+    }
+
+    pub(super) fn assemble(&self, request: &OpenSession) -> Result<Assembled, Failure> {
+        let Effective { mut settings, instructions } = effective(request, &self.profiles, &self.defaults)?;
+        let selection = match &settings.prompt_component_selection {
+            None => None,
+            Some(value) => {
+                ComponentSelection::parse(value).map_err(|error| failure("invalid-session", error.to_string()))?
+            }
+        };
+        let extensions = self.allowed_extensions(&settings)?;
+        let (mut tools, unavailable_tools) = self.allowed_tools(&settings, &extensions, &request.engine_tools)?;
+        let workflows = self.allowed_workflows(&settings, &mut tools)?;
+        let skills = self.allowed_skills(&settings)?;
+        let parts = PromptParts {
+            mode: settings.prompt_mode.unwrap_or_default(),
+            tools: tools
+                .iter()
+                .map(|tool| Entry::new(&tool.spec.name, &tool.spec.description).with_lambda(tool.lambda.clone()))
+                .collect(),
+            unavailable_tools,
+            contributions: extensions
+                .iter()
+                .filter_map(|extension| {
+                    let (priority, text) = extension.contribution.clone()?;
+                    Some(PromptContribution { extension: extension.name.clone(), priority, text })
+                })
+                .collect(),
+            extensions: extensions
+                .iter()
+                .map(|extension| {
+                    Entry::new(&extension.name, &extension.description).with_lambda(extension.lambda.clone())
+                })
+                .collect(),
+            context_files: self.context_files.clone(),
+            runtime_metadata: (self.runtime_metadata)(),
+            replacement: settings.replace_system_prompt.take(),
+            skills,
+            workflows,
+            instructions,
+            selection,
+        };
+        let names = |entries: &[Entry]| Some(entries.iter().map(|entry| entry.name.clone()).collect());
+        settings.tools = names(&parts.tools);
+        settings.skills = names(&parts.skills);
+        settings.extensions = names(&parts.extensions);
+        settings.workflows = names(&parts.workflows);
+        let mut prompt = assemble(&parts);
+        if settings.logprobs == Some(true) {
+            prompt.notes.push("token log probabilities are asked for and not recorded".to_owned());
+        }
+        Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.spec).collect(), settings })
+    }
+
+    fn allowed_extensions(&self, settings: &Session) -> Result<Vec<&Extension>, Failure> {
+        let Some(declared) = &settings.extensions else { return Ok(self.extensions.iter().collect()) };
+        let known: Vec<_> = self.extensions.iter().map(|extension| extension.name.as_str()).collect();
+        unique(declared)
+            .map(|name| {
+                let found = self.extensions.iter().find(|extension| extension.name == *name);
+                found.ok_or_else(|| unknown("extension", name, &known))
+            })
+            .collect()
+    }
+
+    /// The host's tools that the session declares, or all of them, without those of extensions that it leaves out; then the engine's.
+    /// Beside them the declared tools that are not there, where that is allowed.
+    fn allowed_tools(
+        &self,
+        settings: &Session,
+        extensions: &[&Extension],
+        engine_tools: &[ToolSpec],
+    ) -> Result<(Vec<Allowed>, Vec<String>), Failure> {
+        let belongs = |extension: &Option<String>| {
+            extension.as_ref().is_none_or(|name| extensions.iter().any(|allowed| allowed.name == *name))
+        };
+        let is_engine_tool = |name: &str| engine_tools.iter().any(|tool| tool.name == name);
+        let offered: Vec<_> = self.tools.descriptions().filter(|tool| belongs(&tool.extension)).collect();
+        let (mut allowed, mut unavailable) = (Vec::new(), Vec::new());
+        match &settings.tools {
+            None => allowed.extend(offered.iter().copied()),
+            Some(declared) => {
+                let known: Vec<_> = offered.iter().map(|tool| tool.spec.name.as_str()).collect();
+                for name in unique(declared).filter(|name| !is_engine_tool(name)) {
+                    match offered.iter().find(|tool| tool.spec.name == *name) {
+                        Some(tool) => allowed.push(*tool),
+                        None if self.missing_tools == MissingTools::Withhold => unavailable.push(name.clone()),
+                        None => return Err(missing_tool(name, &known)),
+                    }
+                }
+            }
+        }
+        if let Some(clash) = allowed.iter().find(|tool| is_engine_tool(&tool.spec.name)) {
+            let message = format!("the host's tool `{}` has the name of a tool of the workflow", clash.spec.name);
+            return Err(failure("tool-clash", message));
+        }
+        let host = allowed.into_iter().map(|tool| Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() });
+        let engine = engine_tools.iter().map(|spec| Allowed { spec: spec.clone(), lambda: None });
+        Ok((host.chain(engine).collect(), unavailable))
+    }
+
+    /// Declaring workflows brings the `delegate` tool; a session without the tool has no workflows, and one without workflows
+    /// not the tool.
+    fn allowed_workflows(&self, settings: &Session, tools: &mut Vec<Allowed>) -> Result<Vec<Entry>, Failure> {
+        let names = self.workflows.as_ref().map(|workflows| workflows.names()).unwrap_or_default();
+        let known: Vec<_> = names.iter().map(String::as_str).collect();
+        let has_tool = tools.iter().any(|tool| tool.spec.name == DELEGATE_TOOL);
+        let find = |name: &str| self.workflows.as_ref().and_then(|workflows| workflows.find(name));
+        let entry = |name: &str, description: Option<&String>| Entry::new(name, description.map_or("", String::as_str));
+        let mut entries = Vec::new();
+        match &settings.workflows {
+            Some(declared) => {
+                for name in unique(declared) {
+                    let workflow = find(name).ok_or_else(|| unknown("workflow", name, &known))?;
+                    entries.push(entry(name, workflow.description.as_ref()));
+                }
+                if !entries.is_empty() && !has_tool {
+                    let tool = self.tools.find(DELEGATE_TOOL);
+                    let tool = tool.ok_or_else(|| missing_tool(DELEGATE_TOOL, &[]))?;
+                    tools.push(Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() });
+                }
+            }
+            None if has_tool => {
+                for name in &known {
+                    if let Some(workflow) = find(name).filter(|workflow| workflow.advertise) {
+                        entries.push(entry(name, workflow.description.as_ref()));
+                    }
+                }
+            }
+            None => {}
+        }
+        if entries.is_empty() {
+            tools.retain(|tool| tool.spec.name != DELEGATE_TOOL);
+        }
+        Ok(entries)
+    }
+
+    fn allowed_skills(&self, settings: &Session) -> Result<Vec<Entry>, Failure> {
+        let entry = |skill: &crate::skills::Skill| {
+            Entry::new(&skill.name, &skill.description).with_lambda(skill.lambda.clone()).at(skill.location())
+        };
+        match &settings.skills {
+            None => Ok(self.skills.skills().filter(|skill| skill.is_offered()).map(entry).collect()),
+            Some(declared) => unique(declared)
+                .map(|name| {
+                    self.skills.find(name).map(entry).map_err(|error| failure("unknown-skill", error.to_string()))
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The names in order, each once.
+fn unique(names: &[String]) -> impl Iterator<Item = &String> {
+    let mut seen = HashSet::new();
+    names.iter().filter(move |name| seen.insert(*name))
+}
+
+fn missing_tool(name: &str, known: &[&str]) -> Failure {
+    let mut failure = unknown("tool", name, known);
+    failure.message.push_str(match name {
+        "bash" => ". It runs commands outside every sandbox, so it is there only where the operator enables it",
+        DELEGATE_TOOL => ". The host gives sessions no way to delegate",
+        _ => "",
+    });
+    failure
+}
+
+fn unknown(kind: &str, name: &str, known: &[&str]) -> Failure {
+    let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let hint = did_you_mean(name, known.iter().copied());
+    failure(
+        &format!("unknown-{kind}"),
+        format!("the session declares the {kind} `{name}`, which is not there; there are: {listed}{hint}"),
+    )
+}

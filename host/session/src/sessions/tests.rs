@@ -1,0 +1,423 @@
+use super::*;
+use crate::models::{Models, ScriptedModel};
+use crate::prompt::Component;
+use crate::skills::{SkillFolder, SkillLibrary};
+use crate::testing::context;
+use crate::tools::{
+    DelegateTool, Delegation, FileRoot, FileRoots, HostTool, Shell, ShellTool, ToolDescription, file_tools,
+};
+use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
+use opcell_workflow::WorkflowIr;
+use opcell_workflow::ir::{ModelSelection, PromptMode, Session, ThinkingLevel};
+use serde_json::json;
+use std::fs;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A host with a working folder, two skills, an extension with a tool of its own, and two workflows.
+struct World {
+    _folder: TempDir,
+    builder: HostSessionsBuilder,
+}
+
+struct Catalog(Vec<Arc<WorkflowIr>>);
+
+impl Workflows for Catalog {
+    fn find(&self, name: &str) -> Option<Arc<WorkflowIr>> {
+        self.0.iter().find(|workflow| workflow.name.as_ref() == name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|workflow| workflow.name.to_string()).collect()
+    }
+}
+
+struct Echo(ToolDescription);
+
+#[async_trait]
+impl HostTool for Echo {
+    fn description(&self) -> &ToolDescription {
+        &self.0
+    }
+
+    async fn call(&self, call: &ToolCall) -> Reply<Value> {
+        Reply { result: Ok(call.request.arguments.clone()), receipt: None }
+    }
+}
+
+struct Runs;
+
+#[async_trait]
+impl Delegation for Runs {
+    async fn run(&self, workflow: &str, prompt: &str, _: &ToolCall) -> Reply<Value> {
+        Reply { result: Ok(Value::from(format!("{workflow} did {prompt}"))), receipt: None }
+    }
+}
+
+fn echo(name: &str, extension: Option<&str>) -> Arc<dyn HostTool> {
+    let parameters = Value::from(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
+    Arc::new(Echo(ToolDescription {
+        spec: ToolSpec { name: name.to_owned(), description: format!("Echoes as {name}."), parameters },
+        lambda: None,
+        effects: Effects::Pure,
+        extension: extension.map(str::to_owned),
+    }))
+}
+
+fn world() -> World {
+    let folder = TempDir::new().unwrap();
+    let skills = folder.path().join("skills");
+    for (name, more) in [("lambda-compiler", "lambda: prose ↔ λ\n"), ("tidy", ""), ("quiet", "advertise: false\n")] {
+        fs::create_dir_all(skills.join(name)).unwrap();
+        let text = format!("---\nname: {name}\ndescription: About {name}.\n{more}---\nHow to {name}.\n");
+        fs::write(skills.join(name).join("SKILL.md"), text).unwrap();
+    }
+    let work = folder.path().join("work");
+    fs::create_dir(&work).unwrap();
+    fs::write(work.join("a.txt"), "hello").unwrap();
+    let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(skills)]));
+    let roots = FileRoots::open(&[FileRoot { name: "work".to_owned(), path: work.clone(), writable: true }]).unwrap();
+    let workflow = |name: &str, advertise: bool| {
+        let json = json!({"version": "workflow-ir/v1", "name": name, "description": format!("Does {name}."),
+            "advertise": advertise, "steps": []});
+        Arc::new(serde_json::from_value(json).unwrap())
+    };
+    let builder = HostSessions::builder()
+        .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: [{text: hi}]").unwrap())))
+        .tools(file_tools(roots, skills.clone()))
+        .tool(Arc::new(ShellTool::new(Shell::new(work))))
+        .tool(echo("ledger/add", Some("ledger")))
+        .tool(Arc::new(DelegateTool::new(Arc::new(Runs))))
+        .skills(skills)
+        .extension(Extension {
+            name: "ledger".to_owned(),
+            description: "Keeps accounts.".to_owned(),
+            contribution: Some((1000, "Book every expense.".to_owned())),
+            ..Extension::default()
+        })
+        .workflows(Arc::new(Catalog(vec![workflow("ship", true), workflow("hidden", false)])))
+        .runtime_metadata(Arc::new(|| vec![("session start date".to_owned(), "2026-01-05".to_owned())]));
+    World { _folder: folder, builder }
+}
+
+fn names(names: &[&str]) -> Option<Vec<String>> {
+    Some(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+fn request(session: Session) -> OpenSession {
+    OpenSession { context: context("step"), session, judge: false, engine_tools: Vec::new(), inherited: None }
+}
+
+async fn open(sessions: &HostSessions, session: Session) -> Result<OpenedSession, Failure> {
+    sessions.open(request(session)).await
+}
+
+fn tool_names(opened: &OpenedSession) -> Vec<&str> {
+    opened.tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+async fn call(
+    sessions: &HostSessions,
+    opened: &OpenedSession,
+    name: &str,
+    arguments: serde_json::Value,
+) -> Result<Value, Failure> {
+    let request = ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) };
+    let call = ToolCall {
+        context: context("step"),
+        session: Arc::new(opened.clone()),
+        request,
+        cancel: CancellationToken::new(),
+    };
+    sessions.call_tool(call).await.result
+}
+
+#[tokio::test]
+async fn a_session_that_declares_nothing_has_and_shows_everything() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let opened = open(&sessions, Session::default()).await.unwrap();
+    let all = ["read", "ls", "glob", "grep", "write", "edit", "bash", "ledger/add", "delegate"];
+    assert_eq!(tool_names(&opened), all);
+    assert_eq!(opened.settings.skills, names(&["lambda-compiler", "tidy"]), "what is not advertised is not offered");
+    assert_eq!(opened.settings.workflows, names(&["ship"]));
+    for shown in
+        ["λ engage", "read →", "λ skills.", "λ extensions.", "λ workflows.", "Book every expense.", "2026-01-05"]
+    {
+        assert!(opened.system.contains(shown), "{shown}: {}", opened.system);
+    }
+    assert!(opened.system.contains("unsandboxed(enabled by operator)"), "bash says what it is: {}", opened.system);
+    assert_eq!(opened.models, ["scripted"]);
+}
+
+/// Seed 004's observed case, through the whole road: declared tools and skills, lambda mode, parent framing and instruction text.
+#[tokio::test]
+async fn the_observed_case_opens_with_exactly_what_it_declares() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let session = Session {
+        prompt_mode: Some(PromptMode::Lambda),
+        tools: names(&["read", "bash"]),
+        skills: names(&["lambda-compiler"]),
+        extensions: names(&[]),
+        workflows: names(&[]),
+        system_prompt: Some(
+            "Use the lambda-compiler skill.\n\nIteratively compile and refine what you are given.".to_owned(),
+        ),
+        ..Session::default()
+    };
+    let opened = open(&sessions, session).await.unwrap();
+    assert_eq!(tool_names(&opened), ["read", "bash"]);
+    insta::assert_snapshot!(opened.system);
+    assert!(
+        call(&sessions, &opened, "read", json!({"path": "skill:lambda-compiler/SKILL.md"}))
+            .await
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .contains("How to lambda-compiler.")
+    );
+    let refused = call(&sessions, &opened, "read", json!({"path": "skill:tidy/SKILL.md"})).await.unwrap_err();
+    assert_eq!(refused.message, "this session has no skill `tidy`; it has: lambda-compiler");
+    let refused = call(&sessions, &opened, "write", json!({"path": "x", "content": ""})).await.unwrap_err();
+    assert_eq!(refused.message, "this session has no tool `write`; it has: read, bash");
+}
+
+#[tokio::test]
+async fn the_prompt_is_shown_without_a_model() {
+    let World { _folder, builder } = world();
+    let sessions = builder.models(Models::new(crate::models::ModelsConfig::default()).unwrap()).build().unwrap();
+    let asked = request(Session { prompt_mode: Some(PromptMode::Prose), ..Session::default() });
+    let prompt = sessions.prompt(&asked).unwrap();
+    assert_eq!(prompt.mode, PromptMode::Prose);
+    assert!(prompt.section(Component::Workflows).is_some());
+    let failed = sessions.open(asked).await.unwrap_err();
+    assert!(failed.message.contains("no model is chosen"), "{}", failed.message);
+}
+
+#[tokio::test]
+async fn leaving_an_extension_out_takes_its_tools_and_its_text_away() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let opened = open(&sessions, Session { extensions: names(&[]), ..Session::default() }).await.unwrap();
+    assert!(!tool_names(&opened).contains(&"ledger/add") && !opened.system.contains("Book every expense."));
+    let refused =
+        open(&sessions, Session { extensions: names(&[]), tools: names(&["ledger/add"]), ..Session::default() }).await;
+    assert_eq!(refused.unwrap_err().reason.as_ref(), "unknown-tool");
+}
+
+#[tokio::test]
+async fn workflows_narrow_what_can_be_delegated_and_bring_the_tool() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let declared = Session { tools: names(&["read"]), workflows: names(&["hidden"]), ..Session::default() };
+    let opened = open(&sessions, declared).await.unwrap();
+    assert_eq!(tool_names(&opened), ["read", "delegate"]);
+    assert!(opened.system.contains("hidden → Does hidden.") && !opened.system.contains("ship"), "{}", opened.system);
+    let run = |workflow: &str| json!({"workflow": workflow, "prompt": "it"});
+    assert_eq!(call(&sessions, &opened, "delegate", run("hidden")).await.unwrap(), Value::from("hidden did it"));
+    assert_eq!(
+        call(&sessions, &opened, "delegate", run("ship")).await.unwrap_err().reason.as_ref(),
+        "unknown-workflow"
+    );
+    let opened = open(&sessions, Session { workflows: names(&[]), ..Session::default() }).await.unwrap();
+    assert!(!tool_names(&opened).contains(&"delegate"));
+}
+
+#[tokio::test]
+async fn what_is_declared_and_not_there_does_not_open() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let cases = [
+        (Session { tools: names(&["raed"]), ..Session::default() }, "unknown-tool", "did you mean `read`?"),
+        (Session { skills: names(&["tydi"]), ..Session::default() }, "unknown-skill", "did you mean `tidy`?"),
+        (Session { workflows: names(&["shop"]), ..Session::default() }, "unknown-workflow", "did you mean `ship`?"),
+        (
+            Session { extensions: names(&["legder"]), ..Session::default() },
+            "unknown-extension",
+            "did you mean `ledger`?",
+        ),
+        (
+            Session { session_profile: Some("fast".to_owned()), ..Session::default() },
+            "unknown-session-profile",
+            "there are: none",
+        ),
+        (
+            Session { prompt_component_selection: Some(Value::from("all")), ..Session::default() },
+            "invalid-session",
+            "must be an object",
+        ),
+    ];
+    for (session, reason, says) in cases {
+        let failed = open(&sessions, session).await.unwrap_err();
+        assert_eq!(failed.reason.as_ref(), reason);
+        assert!(failed.message.contains(says), "{}", failed.message);
+    }
+}
+
+#[tokio::test]
+async fn bash_is_not_there_unless_the_operator_enables_it() {
+    let sessions = HostSessions::builder()
+        .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: []").unwrap())))
+        .tool(echo("read", None));
+    let declared = Session { tools: names(&["read", "bash"]), ..Session::default() };
+    let strict = sessions.build().unwrap();
+    let failed = open(&strict, declared.clone()).await.unwrap_err();
+    assert!(failed.message.contains("only where the operator enables it"), "{}", failed.message);
+
+    let lenient = HostSessions::builder()
+        .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: []").unwrap())))
+        .tool(echo("read", None))
+        .missing_tools(MissingTools::Withhold)
+        .build()
+        .unwrap();
+    let opened = open(&lenient, declared).await.unwrap();
+    assert_eq!(tool_names(&opened), ["read"]);
+    assert!(opened.system.contains("¬available: bash"), "{}", opened.system);
+    assert_eq!(
+        call(&lenient, &opened, "bash", json!({"command": "id"})).await.unwrap_err().reason.as_ref(),
+        "unknown-tool"
+    );
+}
+
+#[tokio::test]
+async fn a_judge_has_nothing_to_call_unless_it_declares_it() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let mut asked = request(Session::default());
+    asked.judge = true;
+    asked.inherited =
+        Some(Session { tools: names(&["read"]), thinking_level: Some(ThinkingLevel::High), ..Session::default() });
+    let opened = sessions.open(asked.clone()).await.unwrap();
+    assert_eq!(tool_names(&opened), [] as [&str; 0]);
+    assert_eq!(opened.settings.thinking_level, Some(ThinkingLevel::Off));
+    assert!(opened.system.contains("λ tools. ∅"));
+    asked.session.tools = names(&["read"]);
+    assert_eq!(tool_names(&sessions.open(asked).await.unwrap()), ["read"]);
+}
+
+#[tokio::test]
+async fn settings_come_from_the_step_then_its_profile_then_the_run_then_the_host() {
+    let World { _folder, builder } = world();
+    let id = |id: &str| Some(ModelSelection::Id(id.to_owned()));
+    let profiles = [
+        (
+            "careful".to_owned(),
+            Session { model: id("p/careful"), thinking_level: Some(ThinkingLevel::High), ..Session::default() },
+        ),
+        ("quick".to_owned(), Session { model: id("p/quick"), max_rounds: Some(3), ..Session::default() }),
+    ];
+    let defaults = Session { temperature: Some(0.7), prompt_mode: Some(PromptMode::Prose), ..Session::default() };
+    let sessions = builder.profiles(profiles.into_iter().collect()).defaults(defaults).build().unwrap();
+    let mut asked =
+        request(Session { session_profile: Some("careful".to_owned()), temperature: Some(0.1), ..Session::default() });
+    asked.inherited = Some(Session {
+        session_profile: Some("quick".to_owned()),
+        thinking_level: Some(ThinkingLevel::Low),
+        ..Session::default()
+    });
+    let opened = sessions.open(asked.clone()).await.unwrap();
+    assert_eq!(opened.models, ["p/careful"]);
+    assert_eq!(opened.settings.thinking_level, Some(ThinkingLevel::High));
+    assert_eq!((opened.settings.temperature, opened.settings.max_rounds), (Some(0.1), Some(3)));
+    assert!(opened.system.contains("You are an agent"), "the host's mode: {}", opened.system);
+    asked.session.model = id("p/own");
+    assert_eq!(sessions.open(asked).await.unwrap().models, ["p/own"]);
+}
+
+#[tokio::test]
+async fn replacement_is_explicit_and_instruction_text_is_a_layer() {
+    let World { _folder, builder } = world();
+    let defaults = Session { system_prompt: Some("House rules.".to_owned()), ..Session::default() };
+    let sessions = builder.defaults(defaults).build().unwrap();
+    let text = Some("Do this.".to_owned());
+    let layered = open(&sessions, Session { system_prompt: text.clone(), ..Session::default() }).await.unwrap();
+    assert!(layered.system.ends_with("λ instructions(workflow).\n\nHouse rules.\n\nDo this."), "{}", layered.system);
+    let replaced = open(&sessions, Session { replace_system_prompt: text, ..Session::default() }).await.unwrap();
+    assert_eq!(replaced.system, "Do this.");
+}
+
+#[tokio::test]
+async fn engine_tools_are_listed_and_never_shadowed() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let spec = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: "Moves on.".to_owned(),
+        parameters: Value::from(json!({"type": "object"})),
+    };
+    let mut asked = request(Session { tools: names(&["read", "workflow__transition"]), ..Session::default() });
+    asked.engine_tools = vec![spec("workflow__transition")];
+    assert_eq!(tool_names(&sessions.open(asked.clone()).await.unwrap()), ["read", "workflow__transition"]);
+    asked.engine_tools = vec![spec("read")];
+    asked.session.tools = None;
+    assert_eq!(sessions.open(asked).await.unwrap_err().reason.as_ref(), "tool-clash");
+}
+
+#[tokio::test]
+async fn a_selection_hides_and_does_not_take_away() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let selection = Value::from(json!({"components": ["preamble"], "tool-names": ["read"]}));
+    let opened =
+        open(&sessions, Session { prompt_component_selection: Some(selection), ..Session::default() }).await.unwrap();
+    assert!(!opened.system.contains("λ skills.") && !opened.system.contains("ls →"), "{}", opened.system);
+    assert!(call(&sessions, &opened, "ls", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn arguments_are_checked_and_results_capped_with_a_receipt() {
+    let World { _folder, builder } = world();
+    let sessions = builder.result_limit(40).build().unwrap();
+    let opened = open(&sessions, Session::default()).await.unwrap();
+    let failed = call(&sessions, &opened, "read", json!({"paht": 3})).await.unwrap_err();
+    assert_eq!(failed.reason.as_ref(), "invalid-arguments");
+    assert!(failed.message.contains("path") && failed.message.contains("paht"), "{}", failed.message);
+    let failed = call(&sessions, &opened, "ledger/add", json!({"n": "x"})).await.unwrap_err();
+    assert!(failed.message.contains("at /n"), "{}", failed.message);
+
+    let long = json!({"n": 1, "text": "é".repeat(100)});
+    let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };
+    let call = ToolCall { context: context("s"), session: Arc::new(opened), request, cancel: CancellationToken::new() };
+    let reply = sessions.call_tool(call).await;
+    let text = reply.result.unwrap();
+    assert!(text.as_str().unwrap().ends_with("[truncated: 39 of 217 bytes are shown]"), "{text:?}");
+    let receipt = reply.receipt.unwrap();
+    assert_eq!(receipt.get("truncated"), Some(&Value::from(true)));
+    assert_eq!(receipt.get("tool"), Some(&Value::from("ledger/add")));
+}
+
+#[tokio::test]
+async fn effects_are_the_tools_own_and_unknown_ones_happen_once() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let expected =
+        [("read", Effects::Pure), ("write", Effects::Idempotent), ("bash", Effects::Once), ("nobody", Effects::Once)];
+    for (tool, effects) in expected {
+        assert_eq!(sessions.tool_effects(tool), effects, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_answered_and_recorded() {
+    let World { _folder, builder } = world();
+    let path = _folder.path().join("recorded.json");
+    let sessions = builder.record_to(&path).build().unwrap();
+    let opened = Arc::new(open(&sessions, Session::default()).await.unwrap());
+    let round = ModelRound {
+        context: context("step"),
+        model: opened.models[0].clone(),
+        session: opened,
+        messages: vec![Message::user("hello")],
+        schema: None,
+        cancel: CancellationToken::new(),
+    };
+    assert_eq!(sessions.complete(round, None).await.unwrap().message.content, "hi");
+    assert!(fs::read_to_string(&path).unwrap().contains("\"hello\""));
+}
+
+#[test]
+fn two_tools_of_one_name_do_not_build() {
+    let error = HostSessions::builder().tool(echo("a", None)).tool(echo("a", None)).build().err().unwrap();
+    assert_eq!(error.to_string(), "there are two tools named `a`");
+}

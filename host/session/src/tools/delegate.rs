@@ -1,0 +1,65 @@
+//! `delegate`: a model calls a workflow. Only the session's workflows can be called.
+
+use super::{HostTool, ToolDescription, describe, failure};
+use crate::suggest::did_you_mean;
+use async_trait::async_trait;
+use opcell_engine::ports::{Effects, Reply, ToolCall};
+use opcell_workflow::Value;
+use serde_json::json;
+use std::sync::Arc;
+
+/// The tool's name, by which prompts show workflows.
+pub const DELEGATE_TOOL: &str = "delegate";
+
+/// Runs a workflow for a model.
+#[async_trait]
+pub trait Delegation: Send + Sync {
+    /// Runs the workflow to its end and gives what it yields.
+    async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value>;
+}
+
+/// The tool over a [`Delegation`].
+pub struct DelegateTool {
+    delegation: Arc<dyn Delegation>,
+    description: ToolDescription,
+}
+
+impl DelegateTool {
+    /// The tool.
+    #[must_use]
+    pub fn new(delegation: Arc<dyn Delegation>) -> Self {
+        let description = describe(
+            DELEGATE_TOOL,
+            "Runs one of the available workflows with a prompt, to its end, and gives its result.",
+            "workflow, prompt → result",
+            Effects::Once,
+            json!({
+                "type": "object",
+                "properties": {"workflow": {"type": "string"}, "prompt": {"type": "string"}},
+                "required": ["workflow", "prompt"],
+                "additionalProperties": false
+            }),
+        );
+        Self { delegation, description }
+    }
+}
+
+#[async_trait]
+impl HostTool for DelegateTool {
+    fn description(&self) -> &ToolDescription {
+        &self.description
+    }
+
+    async fn call(&self, call: &ToolCall) -> Reply<Value> {
+        let text = |key| call.request.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (workflow, prompt) = (text("workflow"), text("prompt"));
+        let allowed = call.session.settings.workflows.as_deref().unwrap_or_default();
+        if !allowed.iter().any(|name| name == workflow) {
+            let listed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+            let hint = did_you_mean(workflow, allowed.iter().map(String::as_str));
+            let message = format!("this session has no workflow `{workflow}`; it has: {listed}{hint}");
+            return Reply { result: Err(failure("unknown-workflow", message)), receipt: None };
+        }
+        self.delegation.run(workflow, prompt, call).await
+    }
+}

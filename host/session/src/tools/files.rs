@@ -1,0 +1,271 @@
+//! `read`, `write`, `edit` and `ls`.
+
+use super::roots::{FileRoots, Place};
+use super::{HostTool, ToolDescription, describe, failure};
+use crate::confined::{EntryKind, FileError};
+use crate::skills::SkillLibrary;
+use async_trait::async_trait;
+use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
+use opcell_workflow::Value;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The most that is read of one file, in bytes.
+pub(super) const FILE_LIMIT: u64 = 16 << 20;
+
+/// Lines that `read` gives unless asked for fewer.
+const LINES: u64 = 2000;
+
+/// Entries that `ls` gives.
+const ENTRIES: usize = 1000;
+
+/// Everything that file tools see.
+pub(super) struct Files {
+    pub(super) roots: FileRoots,
+    pub(super) skills: Arc<SkillLibrary>,
+}
+
+/// One call, away from the async runtime.
+pub(super) struct Ask {
+    arguments: Value,
+    /// The skills that the session may read.
+    skills: Vec<String>,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Ask {
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.arguments.get(key).and_then(Value::as_str)
+    }
+
+    pub(super) fn whole(&self, key: &str) -> Option<u64> {
+        match self.arguments.get(key) {
+            Some(Value::Number(opcell_workflow::value::Number::Integer(number))) => u64::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn flag(&self, key: &str) -> bool {
+        matches!(self.arguments.get(key), Some(Value::Bool(true)))
+    }
+}
+
+type Run = fn(&Files, &Ask) -> Result<String, Failure>;
+
+struct FileTool {
+    description: ToolDescription,
+    files: Arc<Files>,
+    run: Run,
+}
+
+pub(super) fn tool(files: &Arc<Files>, description: ToolDescription, run: Run) -> Arc<dyn HostTool> {
+    Arc::new(FileTool { description, files: files.clone(), run })
+}
+
+#[async_trait]
+impl HostTool for FileTool {
+    fn description(&self) -> &ToolDescription {
+        &self.description
+    }
+
+    async fn call(&self, call: &ToolCall) -> Reply<Value> {
+        let ask = Ask {
+            arguments: call.request.arguments.clone(),
+            skills: call.session.settings.skills.clone().unwrap_or_default(),
+            cancel: call.cancel.clone(),
+        };
+        let (files, run) = (self.files.clone(), self.run);
+        let result = tokio::task::spawn_blocking(move || run(&files, &ask)).await;
+        let result = result.unwrap_or_else(|error| Err(failure("tool-failed", error.to_string())));
+        Reply { result: result.map(Value::from), receipt: None }
+    }
+}
+
+impl Files {
+    pub(super) fn place(&self, path: &str) -> Result<Place<'_>, Failure> {
+        self.roots.place(path).map_err(|message| failure("file-refused", message))
+    }
+
+    fn writable(&self, path: &str) -> Result<Place<'_>, Failure> {
+        let place = self.place(path)?;
+        match place.root.writable {
+            true => Ok(place),
+            false => Err(failure("file-refused", format!("the file root `{}` is read-only", place.root.name))),
+        }
+    }
+}
+
+pub(super) fn file_failure(error: &FileError) -> Failure {
+    let reason = match error {
+        FileError::Refused { .. } => "file-refused",
+        FileError::NotFound(_) => "file-not-found",
+        FileError::NotAFile(_) | FileError::NotADirectory(_) => "file-kind",
+        FileError::TooLarge { .. } => "file-too-large",
+        FileError::NotText { .. } => "file-not-text",
+        FileError::Failed { .. } => "file-failed",
+    };
+    failure(reason, error.to_string())
+}
+
+pub(super) fn read(files: &Arc<Files>) -> Arc<dyn HostTool> {
+    let description = describe(
+        "read",
+        "Reads a text file. `path` is relative to the working folder, `ROOT:path`, or a skill's location such as \
+         `skill:NAME/SKILL.md`. Long files are read in parts with `offset` (first line, from 1) and `limit` (lines).",
+        "path | ROOT:path | skill:NAME/file → text | long(file) → offset, limit",
+        Effects::Pure,
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "offset": {"type": "integer", "minimum": 1},
+                "limit": {"type": "integer", "minimum": 1}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        }),
+    );
+    tool(files, description, |files, ask| {
+        let path = ask.text("path").unwrap_or_default();
+        let text = match path.strip_prefix("skill:") {
+            Some(skill) => read_skill(files, ask, skill)?,
+            None => {
+                let place = files.place(path)?;
+                place.root.folder.read_text(&place.path, FILE_LIMIT).map_err(|error| file_failure(&error))?
+            }
+        };
+        Ok(lines(&text, ask.whole("offset").unwrap_or(1), ask.whole("limit").unwrap_or(LINES)))
+    })
+}
+
+/// A file of one of the session's skills, `NAME/path`; the skill's own text for `NAME` alone.
+fn read_skill(files: &Files, ask: &Ask, location: &str) -> Result<String, Failure> {
+    let (name, path) = location.split_once('/').unwrap_or((location, ""));
+    if !ask.skills.iter().any(|allowed| allowed == name) {
+        let allowed = if ask.skills.is_empty() { "none".to_owned() } else { ask.skills.join(", ") };
+        return Err(failure("skill-refused", format!("this session has no skill `{name}`; it has: {allowed}")));
+    }
+    let fail = |error: crate::skills::SkillError| failure("skill-failed", error.to_string());
+    let skill = files.skills.find(name).map_err(fail)?;
+    if path.is_empty() || path == skill.file {
+        return files.skills.read(name).map_err(fail);
+    }
+    let bytes = files.skills.read_resource(name, path).map_err(fail)?;
+    String::from_utf8(bytes).map_err(|error| {
+        file_failure(&FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })
+    })
+}
+
+fn lines(text: &str, offset: u64, limit: u64) -> String {
+    let skipped = usize::try_from(offset.saturating_sub(1)).unwrap_or(usize::MAX);
+    let taken = usize::try_from(limit).unwrap_or(usize::MAX);
+    let count = text.split_inclusive('\n').count();
+    let mut shown: String = text.split_inclusive('\n').skip(skipped).take(taken).collect();
+    let last = skipped.saturating_add(taken);
+    if skipped >= count && count > 0 {
+        return format!("[the file has {count} lines; there is no line {offset}]");
+    }
+    if last < count {
+        let _ = write!(shown, "[lines {offset} to {last} of {count}; read on with offset {}]", last + 1);
+    }
+    shown
+}
+
+pub(super) fn write(files: &Arc<Files>) -> Arc<dyn HostTool> {
+    let description = describe(
+        "write",
+        "Creates a file or replaces it whole, with the folders above it.",
+        "path, content → file(new | replaced)",
+        Effects::Idempotent,
+        json!({
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+            "required": ["path", "content"],
+            "additionalProperties": false
+        }),
+    );
+    tool(files, description, |files, ask| {
+        let place = files.writable(ask.text("path").unwrap_or_default())?;
+        let content = ask.text("content").unwrap_or_default();
+        place.root.folder.write(&place.path, content.as_bytes()).map_err(|error| file_failure(&error))?;
+        Ok(format!("wrote {} bytes to {}{}", content.len(), place.prefix, place.path))
+    })
+}
+
+pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
+    let description = describe(
+        "edit",
+        "Replaces `old_text` by `new_text` in a file. `old_text` must be there exactly once, unless `replace_all` is true.",
+        "path, old_text → new_text | unique(old_text) ∨ replace_all",
+        Effects::Once,
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "old_text": {"type": "string", "minLength": 1},
+                "new_text": {"type": "string"},
+                "replace_all": {"type": "boolean"}
+            },
+            "required": ["path", "old_text", "new_text"],
+            "additionalProperties": false
+        }),
+    );
+    tool(files, description, |files, ask| {
+        let place = files.writable(ask.text("path").unwrap_or_default())?;
+        let folder = &place.root.folder;
+        let text = folder.read_text(&place.path, FILE_LIMIT).map_err(|error| file_failure(&error))?;
+        let (old, new) = (ask.text("old_text").unwrap_or_default(), ask.text("new_text").unwrap_or_default());
+        let found = text.matches(old).count();
+        match found {
+            0 => {
+                return Err(failure(
+                    "edit-not-found",
+                    format!("`old_text` is not in {}; read the file again", place.path),
+                ));
+            }
+            1 => {}
+            _ if ask.flag("replace_all") => {}
+            _ => {
+                let message = format!(
+                    "`old_text` is {found} times in {}; give more of its surroundings, or set `replace_all`",
+                    place.path
+                );
+                return Err(failure("edit-ambiguous", message));
+            }
+        }
+        folder.write(&place.path, text.replace(old, new).as_bytes()).map_err(|error| file_failure(&error))?;
+        Ok(format!("replaced {found} of {found} in {}{}", place.prefix, place.path))
+    })
+}
+
+pub(super) fn ls(files: &Arc<Files>) -> Arc<dyn HostTool> {
+    let description = describe(
+        "ls",
+        "Lists a folder: folders end in `/`, links in `@`, files are followed by their size in bytes.",
+        "path? → entries",
+        Effects::Pure,
+        json!({"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": false}),
+    );
+    tool(files, description, |files, ask| {
+        let place = files.place(ask.text("path").unwrap_or("."))?;
+        let entries = place.root.folder.entries(&place.path).map_err(|error| file_failure(&error))?;
+        let mut text = String::new();
+        for entry in entries.iter().take(ENTRIES) {
+            let _ = match entry.kind {
+                EntryKind::Directory => writeln!(text, "{}/", entry.name),
+                EntryKind::File => writeln!(text, "{} {}", entry.name, entry.bytes),
+                EntryKind::Other => writeln!(text, "{}@", entry.name),
+            };
+        }
+        match entries.len() {
+            0 => text.push_str("[empty]"),
+            count if count > ENTRIES => {
+                let _ = write!(text, "[{ENTRIES} of {count} entries are shown]");
+            }
+            _ => {}
+        }
+        Ok(text)
+    })
+}

@@ -1,0 +1,84 @@
+//! What a model may call: tools over file roots, a shell where the operator enables it, and whatever is injected from outside
+//! (web access, plugin operations, delegation).
+
+mod delegate;
+mod files;
+mod roots;
+mod search;
+mod shell;
+mod toolbox;
+
+pub use delegate::{DELEGATE_TOOL, DelegateTool, Delegation};
+pub use roots::{FileRoot, FileRoots, RootError};
+pub use shell::{Shell, ShellTool};
+pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};
+
+use crate::skills::SkillLibrary;
+use async_trait::async_trait;
+use opcell_engine::conversation::ToolSpec;
+use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
+use opcell_workflow::Value;
+use std::sync::Arc;
+
+/// What the host says about a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolDescription {
+    /// Name, description and JSON Schema of the arguments, as a model sees them.
+    pub spec: ToolSpec,
+    /// The description in symbols, for prompts in lambda mode.
+    pub lambda: Option<String>,
+    /// What repeating a call does.
+    pub effects: Effects,
+    /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
+    pub extension: Option<String>,
+}
+
+/// A tool.
+#[async_trait]
+pub trait HostTool: Send + Sync {
+    /// What the host says about it; the same at every call.
+    fn description(&self) -> &ToolDescription;
+
+    /// Does what is asked. The arguments have passed the schema. Never panics, never blocks the runtime.
+    async fn call(&self, call: &ToolCall) -> Reply<Value>;
+}
+
+/// The tools over files: `read`, `ls`, `glob` and `grep`, and `write` and `edit` where a root is writable. `read` serves skills too.
+#[must_use]
+pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn HostTool>> {
+    let writable = roots.any_writable();
+    let files = Arc::new(files::Files { roots, skills });
+    let mut tools = vec![files::read(&files), files::ls(&files), search::glob(&files), search::grep(&files)];
+    if writable {
+        tools.extend([files::write(&files), files::edit(&files)]);
+    }
+    tools
+}
+
+/// A tool's failure, told to the model.
+fn failure(reason: &str, message: impl Into<String>) -> Failure {
+    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+}
+
+/// A description of a tool of ours.
+fn describe(
+    name: &str,
+    description: &str,
+    lambda: &str,
+    effects: Effects,
+    parameters: serde_json::Value,
+) -> ToolDescription {
+    ToolDescription {
+        spec: ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters: Value::from(parameters),
+        },
+        lambda: Some(lambda.to_owned()),
+        effects,
+        extension: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The folders that file tools see, by name.
+
+use crate::confined::Folder;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A folder that an operator opens to file tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileRoot {
+    /// How paths name it: `NAME:path`.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether tools may write there.
+    pub writable: bool,
+}
+
+/// A root that cannot be used.
+#[derive(Debug, Error)]
+pub enum RootError {
+    /// The folder cannot be opened.
+    #[error("cannot open the file root `{name}` at {}: {error}", path.display())]
+    Open {
+        /// The root.
+        name: String,
+        /// Where it should be.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A name that paths could not use.
+    #[error("a file root's name is letters, digits, `-` and `_`, not `skill`, and used once; got `{0}`")]
+    Name(String),
+}
+
+/// All roots of a host. The first is where plain relative paths lead.
+#[derive(Debug, Clone, Default)]
+pub struct FileRoots {
+    roots: Vec<OpenRoot>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct OpenRoot {
+    pub(super) name: String,
+    pub(super) folder: Folder,
+    pub(super) writable: bool,
+    host_path: PathBuf,
+}
+
+/// Where a path leads.
+pub(super) struct Place<'a> {
+    pub(super) root: &'a OpenRoot,
+    pub(super) path: String,
+    /// What stands before a path of this root in an answer: nothing in the first root.
+    pub(super) prefix: String,
+}
+
+impl FileRoots {
+    /// Opens the folders. Blocks.
+    ///
+    /// # Errors
+    /// When one cannot be opened, or its name cannot be used.
+    pub fn open(roots: &[FileRoot]) -> Result<Self, RootError> {
+        let mut opened: Vec<OpenRoot> = Vec::new();
+        for root in roots {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            let taken = opened.iter().any(|other| other.name == root.name);
+            if root.name.is_empty() || !root.name.chars().all(plain) || root.name == "skill" || taken {
+                return Err(RootError::Name(root.name.clone()));
+            }
+            let open = |error| RootError::Open { name: root.name.clone(), path: root.path.clone(), error };
+            opened.push(OpenRoot {
+                name: root.name.clone(),
+                host_path: root.path.canonicalize().map_err(open)?,
+                folder: Folder::open(&root.path).map_err(open)?,
+                writable: root.writable,
+            });
+        }
+        Ok(Self { roots: opened })
+    }
+
+    pub(super) fn any_writable(&self) -> bool {
+        self.roots.iter().any(|root| root.writable)
+    }
+
+    /// Finds the root of `path`, `NAME:path`, or an absolute path below a root, as models that know the machine write it.
+    pub(super) fn place(&self, path: &str) -> Result<Place<'_>, String> {
+        let (index, relative) = if Path::new(path).is_absolute() {
+            let below = self.roots.iter().enumerate().filter_map(|(index, root)| {
+                Some((index, root, Path::new(path).strip_prefix(&root.host_path).ok()?.to_str()?))
+            });
+            let nearest = below.max_by_key(|(_, root, _)| root.host_path.as_os_str().len());
+            let (index, _, relative) =
+                nearest.ok_or_else(|| format!("`{path}` is outside the file roots: {}", self.names()))?;
+            (index, relative)
+        } else {
+            let named = path
+                .split_once(':')
+                .and_then(|(name, relative)| Some((self.roots.iter().position(|root| root.name == name)?, relative)));
+            named.unwrap_or((0, path))
+        };
+        let root = self.roots.get(index).ok_or_else(|| "there are no file roots".to_owned())?;
+        let path = if relative.is_empty() { "." } else { relative };
+        let prefix = if index == 0 { String::new() } else { format!("{}:", root.name) };
+        Ok(Place { root, path: path.to_owned(), prefix })
+    }
+
+    fn names(&self) -> String {
+        self.roots.iter().map(|root| root.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,168 @@
+//! `bash`: outside every cell, with the rights of the host. Not there unless the operator enables it, and the prompt says so.
+
+use super::{HostTool, ToolDescription, describe, failure};
+use async_trait::async_trait;
+use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
+use opcell_workflow::Value;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+
+/// The most that is kept of each of a command's two outputs, in bytes.
+const OUTPUT_LIMIT: usize = 256 << 10;
+
+/// Variables that a command inherits: without the rest, keys in the host's environment stay there.
+const INHERITED: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"];
+
+/// How commands run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shell {
+    /// Where.
+    pub folder: PathBuf,
+    /// How long a command may take unless the model asks for less or more.
+    pub timeout: Duration,
+    /// The most that a model may ask for.
+    pub max_timeout: Duration,
+    /// Variables that a command inherits beside the usual ones.
+    pub environment: Vec<String>,
+}
+
+impl Shell {
+    /// Commands in a folder, for two minutes, or ten when asked.
+    #[must_use]
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            timeout: Duration::from_secs(120),
+            max_timeout: Duration::from_secs(600),
+            environment: Vec::new(),
+        }
+    }
+}
+
+/// The tool over a [`Shell`].
+pub struct ShellTool {
+    shell: Shell,
+    description: ToolDescription,
+}
+
+impl ShellTool {
+    /// The tool.
+    #[must_use]
+    pub fn new(shell: Shell) -> Self {
+        let longest = shell.max_timeout.as_secs();
+        let description = describe(
+            "bash",
+            "Runs a command with bash in the working folder, on the operator's machine and outside every sandbox: the operator \
+             has enabled this. Gives the exit code, standard output and standard error.",
+            "command → exit, stdout, stderr | unsandboxed(enabled by operator)",
+            Effects::Once,
+            json!({
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string", "minLength": 1},
+                    "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": longest}
+                },
+                "required": ["command"],
+                "additionalProperties": false
+            }),
+        );
+        Self { shell, description }
+    }
+
+    async fn run(&self, call: &ToolCall) -> Result<Value, Failure> {
+        let arguments = serde_json::Value::from(&call.request.arguments);
+        let command = arguments.get("command").and_then(|command| command.as_str()).unwrap_or_default();
+        let asked = arguments.get("timeout_seconds").and_then(serde_json::Value::as_u64).map(Duration::from_secs);
+        let timeout = asked.unwrap_or(self.shell.timeout).min(self.shell.max_timeout);
+        let inherited = INHERITED.into_iter().chain(self.shell.environment.iter().map(String::as_str));
+        let mut child = Command::new("bash")
+            .arg("-c")
+            .arg(command)
+            .current_dir(&self.shell.folder)
+            .env_clear()
+            .envs(inherited.filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failure("bash-failed", format!("cannot start bash: {error}")))?;
+        let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+        let finished = tokio::time::timeout(timeout, outcome(&mut child, group)).await;
+        let (status, stdout, stderr) = match finished {
+            Ok(outcome) => outcome.map_err(|error| failure("bash-failed", error.to_string()))?,
+            Err(_) => {
+                let message = format!(
+                    "the command was killed after {} s; ask for more with `timeout_seconds`",
+                    timeout.as_secs()
+                );
+                return Err(failure("timeout", message));
+            }
+        };
+        let code = status.code().map_or_else(|| Value::from(status.to_string()), |code| Value::from(i64::from(code)));
+        Ok(Value::object([("exit", code), ("stdout", Value::from(stdout)), ("stderr", Value::from(stderr))]))
+    }
+}
+
+#[async_trait]
+impl HostTool for ShellTool {
+    fn description(&self) -> &ToolDescription {
+        &self.description
+    }
+
+    async fn call(&self, call: &ToolCall) -> Reply<Value> {
+        Reply { result: self.run(call).await, receipt: None }
+    }
+}
+
+/// A command's process group, killed when the call ends for whatever reason.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It fails when the group is gone, which is what is wanted.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+async fn outcome(child: &mut Child, group: Group) -> std::io::Result<(std::process::ExitStatus, String, String)> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let ended = async {
+        let status = child.wait().await;
+        // What a command leaves in the background would outlive the run, and keep its outputs open.
+        drop(group);
+        status
+    };
+    let (status, stdout, stderr) = tokio::join!(ended, kept(stdout), kept(stderr));
+    Ok((status?, stdout?, stderr?))
+}
+
+/// Reads to the end, so that the command does not wait, and keeps the beginning.
+async fn kept(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
+    let Some(mut pipe) = pipe else { return Ok(String::new()) };
+    let mut kept = Vec::new();
+    let mut buffer = vec![0; 16 << 10];
+    let mut dropped = 0;
+    loop {
+        let read = pipe.read(&mut buffer).await?;
+        if read == 0 {
+            break;
+        }
+        let room = OUTPUT_LIMIT.saturating_sub(kept.len()).min(read);
+        kept.extend(buffer.iter().take(room));
+        dropped += read - room;
+    }
+    let mut text = String::from_utf8_lossy(&kept).into_owned();
+    if dropped > 0 {
+        text.push_str(&format!("\n[truncated: {dropped} more bytes]"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,152 @@
+//! All tools of a host: what they are, whether a call's arguments fit, and how much of a result is told.
+
+use super::{HostTool, ToolDescription, failure};
+use crate::suggest::did_you_mean;
+use indexmap::IndexMap;
+use jsonschema::{PatternOptions, Validator};
+use opcell_engine::ports::{Failure, Reply, ToolCall};
+use opcell_workflow::Value;
+use std::sync::Arc;
+use std::time::Instant;
+use thiserror::Error;
+
+/// The most of a tool's result that a model is told, in bytes, unless the operator says otherwise.
+pub const RESULT_LIMIT: usize = 64 << 10;
+
+/// Problems of a call's arguments that are told at once.
+const PROBLEMS: usize = 5;
+
+/// A tool that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ToolError {
+    /// Its name is taken.
+    #[error("there are two tools named `{0}`")]
+    Duplicate(String),
+    /// The schema of its arguments is none.
+    #[error("the parameters of the tool `{name}` are not a JSON Schema: {message}")]
+    Schema {
+        /// The tool.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// All tools of a host, by name.
+pub struct Toolbox {
+    tools: IndexMap<String, Tool>,
+    result_limit: usize,
+}
+
+struct Tool {
+    tool: Arc<dyn HostTool>,
+    arguments: Validator,
+}
+
+impl Toolbox {
+    /// Takes tools in; their order is the order of prompts.
+    ///
+    /// # Errors
+    /// When two have one name, or a schema is none.
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn HostTool>>, result_limit: usize) -> Result<Self, ToolError> {
+        let mut toolbox = Self { tools: IndexMap::new(), result_limit };
+        for tool in tools {
+            let spec = &tool.description().spec;
+            let name = spec.name.clone();
+            // A plugin wrote the schema: its patterns must not be able to backtrack.
+            let arguments = jsonschema::options()
+                .with_pattern_options(PatternOptions::regex())
+                .build(&serde_json::Value::from(&spec.parameters))
+                .map_err(|error| ToolError::Schema { name: name.clone(), message: error.to_string() })?;
+            if toolbox.tools.insert(name.clone(), Tool { tool, arguments }).is_some() {
+                return Err(ToolError::Duplicate(name));
+            }
+        }
+        Ok(toolbox)
+    }
+
+    /// What the host says about a tool.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&ToolDescription> {
+        self.tools.get(name).map(|tool| tool.tool.description())
+    }
+
+    /// Every tool.
+    pub fn descriptions(&self) -> impl Iterator<Item = &ToolDescription> {
+        self.tools.values().map(|tool| tool.tool.description())
+    }
+
+    /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is checked here.
+    pub(crate) async fn call(&self, call: &ToolCall) -> Reply<Value> {
+        let began = Instant::now();
+        let mut reply = match self.admit(call) {
+            Err(refused) => Reply { result: Err(refused), receipt: None },
+            Ok(tool) => {
+                tokio::select! {
+                    biased;
+                    () = call.cancel.cancelled() => Reply { result: Err(failure("cancelled", "the run was cancelled")), receipt: None },
+                    reply = tool.call(call) => reply,
+                }
+            }
+        };
+        let mut receipt = vec![
+            ("tool", Value::from(call.request.name.as_str())),
+            ("duration-ms", Value::from(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX))),
+        ];
+        if let Ok(value) = &mut reply.result {
+            let bytes = self.cap(value);
+            receipt.push(("result-bytes", Value::from(i64::try_from(bytes).unwrap_or(i64::MAX))));
+            receipt.push(("truncated", Value::from(bytes > self.result_limit)));
+        }
+        receipt.extend(reply.receipt.take().map(|own| ("receipt", own)));
+        Reply { receipt: Some(Value::object(receipt)), ..reply }
+    }
+
+    fn admit(&self, call: &ToolCall) -> Result<&Arc<dyn HostTool>, Failure> {
+        let name = call.request.name.as_str();
+        let allowed = || call.session.tools.iter().map(|tool| tool.name.as_str());
+        if !allowed().any(|tool| tool == name) {
+            let listed = match allowed().collect::<Vec<_>>() {
+                none if none.is_empty() => "none".to_owned(),
+                names => names.join(", "),
+            };
+            let hint = did_you_mean(name, allowed());
+            let message = format!("this session has no tool `{name}`; it has: {listed}{hint}");
+            return Err(failure("unknown-tool", message));
+        }
+        let Some(tool) = self.tools.get(name) else {
+            return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));
+        };
+        let arguments = serde_json::Value::from(&call.request.arguments);
+        let problems: Vec<_> = tool
+            .arguments
+            .iter_errors(&arguments)
+            .take(PROBLEMS)
+            .map(|error| match error.instance_path().as_str() {
+                "" => error.to_string(),
+                place => format!("at {place}: {error}"),
+            })
+            .collect();
+        match problems.is_empty() {
+            true => Ok(&tool.tool),
+            false => {
+                let message = format!("the arguments of `{name}` do not fit its schema: {}", problems.join("; "));
+                Err(failure("invalid-arguments", message))
+            }
+        }
+    }
+
+    /// Cuts a result that is too long, at a character, and says so. Returns the length that it had.
+    fn cap(&self, value: &mut Value) -> usize {
+        let text = match &*value {
+            Value::String(text) => text.to_string(),
+            other => other.to_json(),
+        };
+        let bytes = text.len();
+        if bytes > self.result_limit {
+            let kept = &text[..text.floor_char_boundary(self.result_limit)];
+            *value = Value::from(format!("{kept}\n[truncated: {} of {bytes} bytes are shown]", kept.len()));
+        }
+        bytes
+    }
+}
