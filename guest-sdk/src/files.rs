@@ -195,12 +195,14 @@ impl File {
         let mut bytes = Vec::new();
         loop {
             let left = limit.saturating_sub(bytes.len() as u64);
-            let chunk = self.read_at(self.position, CHUNK.min(u32::try_from(left).unwrap_or(u32::MAX)))?;
-            if chunk.is_empty() {
-                return Ok(bytes);
-            }
+            let wanted = CHUNK.min(u32::try_from(left).unwrap_or(u32::MAX));
+            let chunk = self.read_at(self.position, wanted)?;
             self.position += chunk.len() as u64;
             bytes.extend_from_slice(&chunk);
+            // Fewer than wanted means the end; asking once more would cost a host call for every file.
+            if wanted == 0 || chunk.len() < wanted as usize {
+                return Ok(bytes);
+            }
         }
     }
 

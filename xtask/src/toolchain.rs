@@ -77,10 +77,21 @@ impl Toolchain {
                     .args(["build", "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
             }
         }
+        // Panic messages name source files: without this, a component would tell on whose machine it was built.
+        let flags = [(registry(), "registry"), (root().to_owned(), ".")]
+            .map(|(from, to)| format!("\"--remap-path-prefix={}={to}\"", from.display()));
+        command.arg("--config").arg(format!("target.{TARGET}.rustflags=[{}]", flags.join(",")));
         // Either would replace the flags of the guests' own `.cargo/config.toml`, the size of their stack among them.
         command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         command
     }
+}
+
+/// Where cargo keeps the sources of dependencies.
+fn registry() -> PathBuf {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+    home.unwrap_or_default().join("registry/src")
 }
 
 fn rustup(arguments: &[&str]) -> Command {

@@ -171,7 +171,7 @@ fn declare(parameters: &[Parameter]) -> TokenStream {
         parameters.iter().map(|Parameter { name, attributes, of_type }| quote!(#(#attributes)* #name: #of_type));
     quote! {
         #[derive(::opcell_sdk::serde::Deserialize, ::opcell_sdk::schemars::JsonSchema)]
-        #[serde(crate = "::opcell_sdk::serde", deny_unknown_fields)]
+        #[serde(crate = "::opcell_sdk::serde", rename_all = "kebab-case", deny_unknown_fields)]
         #[schemars(crate = "::opcell_sdk::schemars")]
         struct Arguments { #(#fields),* }
     }
