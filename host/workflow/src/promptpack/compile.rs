@@ -55,7 +55,10 @@ struct Compiler<'d> {
 
 impl Compiler<'_> {
     fn report(&mut self, diagnostic: Diagnostic, pointer: &str) {
-        let span = self.document.value_span(pointer);
+        let span = match self.document.json.pointer(pointer) {
+            Some(serde_json::Value::Object(_) | serde_json::Value::Array(_)) => self.document.key_span(pointer),
+            _ => self.document.value_span(pointer),
+        };
         self.diagnostics.push(diagnostic.at(span).path(pointer.to_owned()));
     }
 
@@ -104,7 +107,8 @@ impl Compiler<'_> {
         let errors = found.errors.into_iter().map(|text| Diagnostic::error(code, text));
         let warnings = found.warnings.into_iter().map(|text| Diagnostic::warning(code, text));
         for diagnostic in errors.chain(warnings).collect::<Vec<_>>() {
-            let pointer = pointer_of(&diagnostic.message).unwrap_or_else(|| around.to_owned());
+            let found = pointer_of(&diagnostic.message).map(|pointer| step_pointer(&self.document.json, pointer));
+            let pointer = found.unwrap_or_else(|| around.to_owned());
             self.report(diagnostic, &pointer);
         }
     }
@@ -253,8 +257,37 @@ fn states(pack: &Pack) -> Option<States> {
     Some(States { states: vec![(entry.clone(), state)], entry })
 }
 
+/// A pointer that names a composition's step by its id, as a pointer into the list.
+fn step_pointer(json: &serde_json::Value, pointer: String) -> String {
+    let Some((list, rest)) = pointer.split_once("/steps/").map(|(before, rest)| (format!("{before}/steps"), rest))
+    else {
+        return pointer;
+    };
+    let (id, field) = rest.split_once('/').map_or((rest, None), |(id, field)| (id, Some(field)));
+    let mut waiting = vec![list];
+    while let Some(list) = waiting.pop() {
+        for (index, step) in json.pointer(&list).and_then(serde_json::Value::as_array).into_iter().flatten().enumerate()
+        {
+            if step.get("id").and_then(serde_json::Value::as_str) == Some(id) {
+                return [Some(format!("{list}/{index}").as_str()), field]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("/");
+            }
+            waiting.push(format!("{list}/{index}/branches"));
+        }
+    }
+    pointer
+}
+
 /// Where a finding of the reference's validation points: the bracketed names of its text, as a JSON pointer.
 fn pointer_of(message: &str) -> Option<String> {
+    if let Some((from, _)) =
+        message.strip_prefix("workflow contains a cycle: ").and_then(|cycle| cycle.split_once(" -> "))
+    {
+        return Some(format!("/workflow/states/{}", pointer_part(from)));
+    }
     #[expect(clippy::expect_used, reason = "a literal pattern, which every compiled workflow exercises")]
     static PATH: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r#"^(workflow|compositions)((?:\.[a-z_]+|\["(?:[^"\\]|\\.)*"\])*)"#).expect("a literal pattern")
