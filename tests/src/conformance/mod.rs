@@ -3,6 +3,7 @@
 //! A format is recognised by what a file holds. To add one, write a module with an [`Adapter`] and name it in [`ADAPTERS`].
 
 mod encoding;
+mod promptpack;
 mod workflowskill_expressions;
 mod workflowskill_validation;
 
@@ -25,6 +26,7 @@ pub const ADAPTERS: &[Adapter] = &[
     workflowskill_expressions::OPERATOR_MATRIX,
     workflowskill_expressions::FUZZ,
     workflowskill_validation::VALIDATION,
+    promptpack::CASES,
 ];
 
 /// How one case went.

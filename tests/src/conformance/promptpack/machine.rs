@@ -1,6 +1,7 @@
 //! Cases that drive a state machine, its tools and its tool set operation by operation.
 
-use super::{compare, read_spec};
+use super::{any_of, broken, compare, read_spec};
+use crate::conformance::Failure;
 use jiff::{SignedDuration, Timestamp};
 use opcell_workflow::Value as Data;
 use opcell_workflow::promptpack::context::{Context, StateTransition};
@@ -25,15 +26,15 @@ struct Drive {
 }
 
 /// Runs one case.
-pub(super) fn run(case: &Json) -> Result<(), String> {
+pub(super) fn run(case: &Json) -> Result<(), Failure> {
     let spec = Arc::new(read_spec(case)?);
-    let now: Timestamp = START.parse().map_err(|error| format!("{error}"))?;
+    let now: Timestamp = START.parse().map_err(broken)?;
     if case["kind"] == "descriptors" {
         return compare("expected", &case["expected"], &descriptors(&spec));
     }
     let machine = match (case.get("context"), case.get("start_state").and_then(Json::as_str)) {
         (Some(context), _) if !context.is_null() => {
-            let context = Context::deserialize_from(context)?;
+            let context = read_context(context)?;
             StateMachine::from_context(Arc::clone(&spec), context)
         }
         (_, Some(state)) if !state.is_empty() => {
@@ -68,32 +69,20 @@ pub(super) fn run(case: &Json) -> Result<(), String> {
     case.get("expected_hooks").map_or(Ok(()), |expected| compare("expected_hooks", expected, &hooks))
 }
 
-trait DeserializeFrom: Sized {
-    fn deserialize_from(json: &Json) -> Result<Self, String>;
+fn read_context(json: &Json) -> Result<Context, Failure> {
+    serde_json::from_value(json.clone()).map_err(broken)
 }
 
-impl DeserializeFrom for Context {
-    fn deserialize_from(json: &Json) -> Result<Self, String> {
-        serde_json::from_value(json.clone()).map_err(|error| format!("the context does not parse: {error}"))
-    }
-}
-
-fn one_of(case: &Json, steps: &[Json], last: &Json) -> Result<(), String> {
-    let mut differences = Vec::new();
-    for alternative in case["expected_one_of"].as_array().into_iter().flatten() {
+fn one_of(case: &Json, steps: &[Json], last: &Json) -> Result<(), Failure> {
+    any_of(case["expected_one_of"].as_array().into_iter().flatten().map(|alternative| {
         let expected = alternative["steps"].as_array().cloned().unwrap_or_default();
-        let outcome = expected
+        expected
             .iter()
             .zip(steps)
             .enumerate()
             .try_for_each(|(index, (expected, step))| compare(&format!("events[{index}]"), expected, step))
-            .and_then(|()| compare("final", &alternative["final"], last));
-        match outcome {
-            Ok(()) => return Ok(()),
-            Err(difference) => differences.push(difference),
-        }
-    }
-    Err(differences.join("; or "))
+            .and_then(|()| compare("final", &alternative["final"], last))
+    }))
 }
 
 fn descriptors(spec: &Spec) -> Json {
@@ -108,7 +97,7 @@ fn descriptors(spec: &Spec) -> Json {
 }
 
 impl Drive {
-    fn apply(&mut self, operation: &Json) -> Result<Json, String> {
+    fn apply(&mut self, operation: &Json) -> Result<Json, Failure> {
         let text = |key: &str| operation[key].as_str().unwrap_or_default();
         let arguments = Data::from(operation["args"].clone());
         Ok(match text("op") {
@@ -128,7 +117,7 @@ impl Drive {
             }
             "restore" => {
                 let written = json!(self.machine.context());
-                let context = Context::deserialize_from(&written)?;
+                let context = read_context(&written)?;
                 self.machine = StateMachine::from_context(Arc::clone(&self.spec), context);
                 json!({"context_json": written})
             }
@@ -178,7 +167,7 @@ impl Drive {
                 snapshot.set_artifact("mutated", "x", false);
                 json!({})
             }
-            unknown => return Err(format!("unknown operation {unknown}")),
+            unknown => return Err(broken(format!("unknown operation {unknown}"))),
         })
     }
 
@@ -199,8 +188,8 @@ impl Drive {
         json!({"succeeded": succeeded, "first_error": null})
     }
 
-    fn advance(&mut self, by: SignedDuration) -> Result<(), String> {
-        self.now = self.now.checked_add(by).map_err(|error| error.to_string())?;
+    fn advance(&mut self, by: SignedDuration) -> Result<(), Failure> {
+        self.now = self.now.checked_add(by).map_err(broken)?;
         Ok(())
     }
 
@@ -210,7 +199,7 @@ impl Drive {
         match &result {
             Ok(Some(done)) => self.on_commit.push(json!(done)),
             Ok(None) => {}
-            Err(error) => self.on_commit_error.push(json!({"event": event, "error": brief(error)})),
+            Err(error) => self.on_commit_error.push(json!({"event": event, "error": describe(error)})),
         }
         let mut observed = outcome(result.map(|result| json!(result)));
         observed["pending_after"] = json!(self.transitions.pending());
@@ -228,10 +217,6 @@ fn outcome(result: Result<Json, TransitionError>) -> Json {
         Ok(result) => json!({"result": result}),
         Err(error) => json!({"error": describe(&error)}),
     }
-}
-
-fn brief(error: &TransitionError) -> Json {
-    describe(error)
 }
 
 fn describe(error: &TransitionError) -> Json {

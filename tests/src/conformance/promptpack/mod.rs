@@ -4,6 +4,7 @@
 
 mod machine;
 
+use super::{Adapter, Failure, Outcome};
 use opcell_workflow::Value as Data;
 use opcell_workflow::promptpack::composition::{Available, Composition, validate_all};
 use opcell_workflow::promptpack::schema::{Edition, check_pack};
@@ -12,40 +13,59 @@ use opcell_workflow::promptpack::{Spec, validate};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs one case: nothing when it holds, else what differs.
-///
-/// # Errors
-/// Says where the observation differs from the case.
-pub fn run(case: &Json) -> Result<(), String> {
-    let kind = case["kind"].as_str().unwrap_or_default();
-    if kind == "machine" || kind == "descriptors" {
-        return machine::run(case);
-    }
-    let observed = match kind {
+/// State machines, validation, templates, schemas and compositions.
+pub(super) const CASES: Adapter = Adapter {
+    name: "promptkit-conformance/1",
+    recognizes: |document| document.get("format").and_then(Data::as_str) == Some("promptkit-conformance/1"),
+    run: |document| Ok(super::cases(document)?.iter().map(|case| outcome(&Json::from(case), run)).collect()),
+};
+
+fn outcome(case: &Json, run: fn(&Json) -> Result<(), Failure>) -> Outcome {
+    Outcome::new(case["name"].as_str().unwrap_or("a case without a name"), run(case))
+}
+
+fn run(case: &Json) -> Result<(), Failure> {
+    let observed = match case["kind"].as_str().unwrap_or_default() {
+        "machine" | "descriptors" => return machine::run(case),
         "validate" => observe_validate(case)?,
         "parse" => observe_parse(case),
         "template" => observe_template(case),
         "schema" => observe_schema(case),
         "composition_validate" => observe_composition_validate(case)?,
-        other => return Err(format!("unknown kind of case: {other}")),
+        other => return Err(broken(format!("unknown kind of case: {other}"))),
     };
     compare_with_case(case, &observed)
 }
 
+/// The case itself cannot be run.
+fn broken(why: impl ToString) -> Failure {
+    Failure { expected: "a case that can be run".to_owned(), got: why.to_string() }
+}
+
 /// Compares with `expected`, or with any one of `expected_one_of`.
-fn compare_with_case(case: &Json, observed: &Json) -> Result<(), String> {
+fn compare_with_case(case: &Json, observed: &Json) -> Result<(), Failure> {
     match case.get("expected_one_of").and_then(Json::as_array) {
         Some(alternatives) if case["expected"].is_null() => {
-            let differences: Vec<String> =
-                alternatives.iter().filter_map(|expected| compare("expected", expected, observed).err()).collect();
-            if differences.len() < alternatives.len() { Ok(()) } else { Err(differences.join("; or ")) }
+            any_of(alternatives.iter().map(|expected| compare("expected", expected, observed)))
         }
         _ => compare("expected", &case["expected"], observed),
     }
 }
 
+/// Whether one of several alternatives held; else how the first one differs.
+fn any_of(alternatives: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut first = None;
+    for alternative in alternatives {
+        match alternative {
+            Ok(()) => return Ok(()),
+            Err(failure) => first = first.or(Some(failure)),
+        }
+    }
+    Err(first.unwrap_or_else(|| broken("the case has no alternatives")))
+}
+
 /// Whether everything that `expected` states is `observed`: an object may have more keys than stated at its top.
-fn compare(place: &str, expected: &Json, observed: &Json) -> Result<(), String> {
+fn compare(place: &str, expected: &Json, observed: &Json) -> Result<(), Failure> {
     match expected {
         Json::Object(entries) => entries.iter().try_for_each(|(key, expected)| {
             let observed = observed.get(key).unwrap_or(&Json::Null);
@@ -56,8 +76,8 @@ fn compare(place: &str, expected: &Json, observed: &Json) -> Result<(), String> 
     }
 }
 
-fn differ(place: &str, expected: &Json, observed: &Json) -> String {
-    format!("{place}: expected {expected}, observed {observed}")
+fn differ(place: &str, expected: &Json, observed: &Json) -> Failure {
+    Failure { expected: format!("{place}: {expected}"), got: observed.to_string() }
 }
 
 /// Structural equality; numbers by value, objects without regard to order.
@@ -69,13 +89,13 @@ fn strings(list: &Json) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
-fn read_spec(case: &Json) -> Result<Spec, String> {
+fn read_spec(case: &Json) -> Result<Spec, Failure> {
     Spec::from_config(&Data::from(case["spec"].clone()))
-        .map_err(|error| error.to_string())?
-        .ok_or_else(|| "the case has no workflow".to_owned())
+        .map_err(broken)?
+        .ok_or_else(|| broken("the case has no workflow"))
 }
 
-fn observe_validate(case: &Json) -> Result<Json, String> {
+fn observe_validate(case: &Json) -> Result<Json, Failure> {
     let found = validate(&read_spec(case)?, &strings(&case["prompt_keys"]));
     Ok(json!({"errors": found.errors, "warnings": found.warnings}))
 }
@@ -110,10 +130,10 @@ fn observe_schema(case: &Json) -> Json {
     json!({"valid": errors.is_empty(), "errors": errors})
 }
 
-fn observe_composition_validate(case: &Json) -> Result<Json, String> {
+fn observe_composition_validate(case: &Json) -> Result<Json, Failure> {
     let mut compositions = BTreeMap::new();
     for (name, value) in case["compositions"].as_object().into_iter().flatten() {
-        let composition = Composition::from_value(&Data::from(value.clone())).map_err(|error| error.to_string())?;
+        let composition = Composition::from_value(&Data::from(value.clone())).map_err(broken)?;
         compositions.insert(name.clone(), composition);
     }
     let keys = |field: &str| -> BTreeSet<String> { strings(&case[field]).into_iter().collect() };

@@ -174,10 +174,10 @@ fn check_kind(place: &str, step: &Step, found: &mut ValidationResult) {
     }
     let mut error = |text: &str| found.errors.push(format!("{place}: {text}"));
     match step.kind.as_str() {
-        "agent" => {
-            if step.termination.as_ref().is_none_or(|until| until.max_steps == 0 && until.tool_called.is_empty()) {
-                error("agent step must declare termination (max_steps or tool_called)");
-            }
+        "agent"
+            if step.termination.as_ref().is_none_or(|until| until.max_steps == 0 && until.tool_called.is_empty()) =>
+        {
+            error("agent step must declare termination (max_steps or tool_called)");
         }
         "parallel" => {
             if step.branches.len() < 2 {
