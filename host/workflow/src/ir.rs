@@ -898,6 +898,9 @@ pub struct StructuredOutput {
     /// JSON Schema that the value must pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<Value>,
+    /// The Malli schema that psi authors write beside it, as EDN text; for people, nothing validates by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub malli_schema: Option<String>,
     /// Asks the provider first (`provider-native`) or the prompt first (`prompted-json`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy_preference: Option<String>,

@@ -1,0 +1,112 @@
+//! psi's authored workflows: EDN with several steps, Markdown with one.
+//!
+//! Owns: the psi grammar, its checks in the order in which psi makes them (load, compile, structure, meaning) with its messages,
+//! and the defaults that make every output and yielded value explicit. The way through: [`markdown`] turns front matter and body
+//! into the same EDN nodes that the reader gives, [`load`] checks the root and brings in prompt workflows, [`step`] and the modules
+//! beside it compile nodes to IR, and [`crate::validate`] checks what they mean together.
+//!
+//! Must not know: files. Texts that a workflow names (`:prompt-workflow`) come through [`Companions`].
+//!
+//! Where psi loses what the author wrote, this does better: unknown keys are warnings, front matter scalars have their types,
+//! tokens without a binding are errors, and step settings that psi drops at run time are compiled.
+
+mod control;
+mod fields;
+mod load;
+mod markdown;
+mod own;
+mod report;
+mod session;
+mod source_spec;
+mod step;
+mod value;
+
+use crate::{
+    diagnostic::{Diagnostic, Severity},
+    ir::WorkflowIr,
+    source::{SourceFile, SourceMap},
+    validate,
+};
+use report::Report;
+
+pub use load::contained_markdown_path;
+pub(crate) use session::is_profile_name;
+
+/// The Markdown files beside a workflow.
+pub trait Companions {
+    /// The text of a file, by its path relative to the workflow's folder; `None` when there is none.
+    ///
+    /// # Errors
+    /// Why a file that exists cannot be read.
+    fn text(&self, path: &str) -> Option<Result<String, String>>;
+}
+
+/// Nothing beside the workflow.
+pub struct NoCompanions;
+
+impl Companions for NoCompanions {
+    fn text(&self, _path: &str) -> Option<Result<String, String>> {
+        None
+    }
+}
+
+/// What a document compiled to.
+#[derive(Debug, Clone, Default)]
+pub struct Compiled {
+    /// The workflow; `None` when a diagnostic is an error.
+    pub ir: Option<WorkflowIr>,
+    /// Where its parts stand.
+    pub spans: SourceMap,
+    /// What is wrong or remarkable, in the order in which it was found.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Compiled {
+    /// A document that is wrong as a whole.
+    #[must_use]
+    pub fn refused(diagnostic: Diagnostic) -> Self {
+        Self { diagnostics: vec![diagnostic], ..Self::default() }
+    }
+
+    /// Whether a diagnostic is an error.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+}
+
+/// Compiles a workflow of several steps, written in EDN.
+#[must_use]
+pub fn compile_edn(source: &SourceFile, companions: &dyn Companions) -> Compiled {
+    let mut report = Report::default();
+    let ir = load::edn(source.text(), companions, &mut report).and_then(|root| step::workflow(&root, &mut report));
+    finish(ir, report)
+}
+
+/// Compiles a workflow of one step, written in Markdown with front matter.
+#[must_use]
+pub fn compile_markdown(source: &SourceFile) -> Compiled {
+    let mut report = Report::default();
+    let ir = markdown::workflow(source.text(), &mut report).and_then(|root| step::workflow(&root, &mut report));
+    finish(ir, report)
+}
+
+/// Checks what a compiled workflow means, unless its form is already wrong: psi does not either.
+fn finish(ir: Option<WorkflowIr>, report: Report) -> Compiled {
+    let (mut diagnostics, spans) = report.into_parts();
+    let mut compiled = Compiled { ir: None, spans, diagnostics: Vec::new() };
+    if let Some(ir) = ir
+        && !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    {
+        diagnostics.extend(validate::validate(&ir).into_iter().map(|diagnostic| compiled.spans.locate(diagnostic)));
+        compiled.ir = Some(ir);
+    }
+    compiled.diagnostics = diagnostics;
+    if compiled.has_errors() {
+        compiled.ir = None;
+    }
+    compiled
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Steps, and the workflow that holds them.
+
+use super::{
+    control::{self, Outputs, required},
+    fields::{self, Fields},
+    own,
+    report::{Place, Report},
+    session::{self, Owner},
+    source_spec::{self, Allowed, transpose},
+};
+use crate::{
+    edn::Node,
+    ir::{
+        Contribution, Delegate, DelegateTarget, Dialect, Form, OutputSpec, PromptString, Step, Version, WorkflowIr, Yields,
+    },
+};
+use std::sync::Arc;
+
+/// The whole workflow. The root has passed [`super::load`]: `:name`, `:description` and `:steps` have the right types.
+pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
+    let mut fields = Fields::of(root)?;
+    let place = Place::default();
+    let (name, description) = (fields.get("name").and_then(Node::as_str), fields.get("description"));
+    // psi registers a workflow under its definition id.
+    let name = fields.get("definition-id").and_then(Node::as_str).or(name)?;
+    fields.know(&["summary", "workflow-file-meta"]);
+    let advertise = fields.get("advertise").is_none_or(|node| {
+        if node.as_bool().is_none() {
+            report.warn("invalid-advertise", node.span, &place.key("advertise"), "only `:advertise false` has an effect");
+        }
+        node.as_bool() != Some(false)
+    });
+    let contract = fields
+        .get("terminal-contract")
+        .map(|node| control::terminal_contract(node, &place.key("terminal-contract"), report));
+    let own = own::workflow(&mut fields, &place, report);
+    let steps = fields.get("steps")?;
+    report.stands(&place.key("steps"), steps.span);
+    fields.finish(report, &place, "a workflow");
+
+    let items = steps.as_vector()?;
+    let steps_place = place.key("steps");
+    if items.is_empty() {
+        report.invalid(steps.span, &steps_place, "expected at least one step");
+        return None;
+    }
+    let steps: Vec<Option<Step>> = items
+        .iter()
+        .enumerate()
+        .map(|(index, node)| {
+            report.enter_step(node.get("name").and_then(Node::as_str).map(AsRef::as_ref), index);
+            step(node, &steps_place.index(index), report)
+        })
+        .collect();
+    report.enter_step(None, 0);
+    let own = own?;
+    let mut steps: Vec<Step> = steps.into_iter().collect::<Option<_>>()?;
+    own::mark_grouped(&mut steps);
+    Some(WorkflowIr {
+        version: Version::V1,
+        name: name.clone(),
+        description: description.and_then(Node::as_str).map(|text| text.as_ref().to_owned()),
+        advertise,
+        dialect: Dialect::default(),
+        inputs: own.inputs,
+        outputs: Outputs::new(),
+        entry: None,
+        steps,
+        terminal_contract: transpose(contract)?.flatten(),
+        limits: own.limits,
+        artifacts: own.artifacts,
+    })
+}
+
+fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
+    let mut fields = fields::map(node, "a step", place, report)?;
+    let kind = fields.raw("type");
+    let name = required(&mut fields, "name", fields::string, place, report);
+    if name.as_ref().is_some_and(|name| name.is_empty()) {
+        report.invalid(node.span, &place.key("name"), "expected a name that is not empty");
+        return None;
+    }
+    let form = match kind.and_then(Node::as_keyword) {
+        Some("invoke") => control::invoke(&mut fields, &place.key("invoke"), report).map(|invoke| Form::Invoke { invoke }),
+        Some("session") => session_form(&mut fields, &place.key("session"), report),
+        Some("delegate") => delegate_form(&mut fields, &place.key("delegate"), report),
+        Some(other) if own::is_form(other) => own::form(other, &mut fields, place, report),
+        _ => {
+            let found = kind.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+            let help = format!("expected :type :invoke, :session or :delegate, found {found}");
+            report.compile_error(kind.map_or(node.span, |kind| kind.span), place, "Unsupported target workflow step type", help);
+            return None;
+        }
+    };
+    let outputs = fields.get("outputs").map(|node| control::outputs(node, &place.key("outputs"), report));
+    let yields = fields.get("yields").map(|node| control::yields(node, &place.key("yields"), report));
+    let judge = fields.get("judge").map(|node| control::judge(node, &place.key("judge"), report));
+    let on = fields.get("on").map(|node| control::routes(node, &place.key("on"), report));
+    let max_iterations =
+        fields.get("max-iterations").map(|node| fields::positive(node, &place.key("max-iterations"), report));
+    let own = own::step(&mut fields, place, report);
+    let what = kind.and_then(Node::as_keyword).unwrap_or_default();
+    fields.finish(report, place, &format!("{} {what} step", if what == "invoke" { "an" } else { "a" }));
+
+    let (form, own) = (form?, own?);
+    let (default_outputs, default_yields) = defaults(&form);
+    Some(Step {
+        name: name?,
+        form,
+        description: own.description,
+        grouped: false,
+        when: own.when,
+        each: own.each,
+        retry: own.retry,
+        on_error: own.on_error,
+        timeout_ms: own.timeout_ms,
+        capabilities: own.capabilities,
+        outputs: transpose(outputs)?.unwrap_or(default_outputs),
+        yields: transpose(yields)?.or(default_yields),
+        judge: transpose(judge)?,
+        on: transpose(on)?.unwrap_or_default(),
+        max_iterations: transpose(max_iterations)?,
+        max_visits: own.max_visits,
+        on_max_visits: own.on_max_visits,
+        terminal: false,
+    })
+}
+
+/// What a step shows and yields when its author does not say.
+fn defaults(form: &Form) -> (Outputs, Option<Yields>) {
+    let outputs = |keys: &[(&str, &str)]| {
+        keys.iter()
+            .map(|(key, source)| {
+                (Arc::from(*key), OutputSpec { source: Some(Arc::from(*source)), ..OutputSpec::default() })
+            })
+            .collect()
+    };
+    match form {
+        Form::Invoke { .. } => (
+            outputs(&[("data", "invoke/data"), ("summary", "invoke/summary"), ("result", "invoke/result")]),
+            Some(Yields::Data { data: "data".into() }),
+        ),
+        Form::Session { .. } => (
+            outputs(&[
+                ("final-llm-reply", "session/final-llm-reply"),
+                ("transcript", "session/transcript"),
+                ("result", "session/result"),
+            ]),
+            Some(Yields::Text { text: "final-llm-reply".into() }),
+        ),
+        Form::Delegate { .. } => (outputs(&[("handoff", "delegate/handoff")]), Some(Yields::Delegated)),
+        Form::Transform { .. } | Form::Branch { .. } | Form::Parallel { .. } | Form::Exit { .. } | Form::Wait { .. } => {
+            own::defaults(form, outputs)
+        }
+    }
+}
+
+fn session_form(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<Form> {
+    let settings = session::settings(fields, Owner::Step, place, report);
+    let mut session = settings.clone().unwrap_or_default();
+    session::prompts(fields, &mut session, place, report)?;
+    settings.map(|_| Form::Session { session })
+}
+
+fn delegate_form(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<Form> {
+    let target = target(fields, place, report);
+    let prompt_string = match fields.raw("prompt-string") {
+        Some(node) => prompt_string(node, &place.key("prompt-string"), report),
+        None => {
+            let expected = "say what the workflow is asked: :prompt-string \"…\"";
+            report.missing(fields.span, &place.key("prompt-string"), expected);
+            None
+        }
+    };
+    let context: Option<Option<Vec<Contribution>>> = fields
+        .get("context")
+        .map(|node| source_spec::contributions(node, Allowed::Sources, &place.key("context"), report));
+    let session = session::settings(fields, Owner::Delegate, &place.key("session"), report);
+    Some(Form::Delegate {
+        delegate: Delegate {
+            target: target?,
+            prompt_string: prompt_string?,
+            context: transpose(context)?.unwrap_or_default(),
+            session: Box::new(session?),
+        },
+    })
+}
+
+fn target(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<DelegateTarget> {
+    let place = place.key("target");
+    let node = fields.raw("target");
+    if let Some(node) = node {
+        report.stands(&place, node.span);
+        if let Some(name) = node.as_str() {
+            return Some(DelegateTarget::Name(name.clone()));
+        }
+        if node.get("from").is_some() {
+            return source_spec::source_spec(node, &place, report).map(DelegateTarget::Dynamic);
+        }
+    }
+    let found = node.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+    report.compile_error(
+        node.map_or(fields.span, |node| node.span),
+        &place,
+        "Delegate target must be a workflow name string or workflow source-spec",
+        format!("expected a workflow's name or {{:from …}}, found {found}"),
+    );
+    None
+}
+
+fn prompt_string(node: &Node, place: &Place, report: &mut Report) -> Option<PromptString> {
+    report.stands(place, node.span);
+    if let Some(text) = node.as_str() {
+        return Some(PromptString::Text(text.clone()));
+    }
+    match node.get("type").and_then(Node::as_keyword) {
+        Some("template") => source_spec::template(node, place, report).map(PromptString::Template),
+        Some("map") => {
+            let mut fields = Fields::of(node)?;
+            fields.know(&["type"]);
+            let entries = required(
+                &mut fields,
+                "fields",
+                |node, place, report| source_spec::value_specs(node, false, place, report),
+                place,
+                report,
+            );
+            fields.finish(report, place, "a :map prompt-string");
+            entries.map(|fields| PromptString::Fields { fields })
+        }
+        _ => {
+            let expected = "expected a string, {:type :template …} or {:type :map :fields {…}}";
+            report.invalid(node.span, place, format!("{expected}, found {}", node.noun()));
+            None
+        }
+    }
+}

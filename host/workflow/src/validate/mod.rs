@@ -1,0 +1,275 @@
+//! Whether an IR is one that can run: its shape first, then what its parts mean together.
+//!
+//! The rules, their codes and their messages are psi's (`psi.workflow-runtime.ir`). They hold for documents of every language; the
+//! ones about psi's own conventions (`:yields` everywhere, skills need the `read` tool) hold where the dialect is psi's.
+//! Paths in diagnostics are paths into the IR's JSON; a compiler that knows the source turns them into places
+//! ([`crate::source::SourceMap::locate`]).
+
+pub mod references;
+mod structure;
+
+use crate::{
+    diagnostic::{Diagnostic, did_you_mean},
+    ir::{Form, Judge, Lifecycle, OutputSpec, Printing, SourceRef, Step, WorkflowIr, Yields},
+    print::quoted,
+};
+use indexmap::IndexMap;
+use references::Reference;
+use std::{collections::HashMap, sync::Arc};
+
+/// Everything that is wrong with a workflow: its shape, or, when that is right, its meaning.
+#[must_use]
+pub fn validate(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let shape = structure::check(ir);
+    if shape.is_empty() { meaning(ir) } else { shape }
+}
+
+fn meaning(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    // Of two steps with one name the later counts, as in psi; the name itself is a finding of the static checks.
+    let index: HashMap<&str, (usize, &Step)> =
+        ir.steps.iter().enumerate().map(|(i, step)| (step.name.as_ref(), (i, step))).collect();
+    let psi = ir.dialect.printing == Printing::Edn && ir.dialect.lifecycle == Lifecycle::Routed;
+    let mut found = Vec::new();
+    for (i, step) in ir.steps.iter().enumerate() {
+        let mut check = StepCheck { step, position: i, index: &index, psi, found: &mut found };
+        check.routing();
+        check.yields();
+        check.skills();
+        check.structured_outputs();
+        check.prompts();
+        for reference in references::of(step) {
+            check.reference(&reference);
+        }
+    }
+    found
+}
+
+/// The checks of one step.
+struct StepCheck<'a> {
+    step: &'a Step,
+    position: usize,
+    index: &'a HashMap<&'a str, (usize, &'a Step)>,
+    psi: bool,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl StepCheck<'_> {
+    fn error(&mut self, code: &'static str, path: &str, message: &str) -> &mut Diagnostic {
+        let message = format!("Step '{}': {message}", self.step.name);
+        let path = match path {
+            "" => format!("steps[{}]", self.position),
+            path => format!("steps[{}].{path}", self.position),
+        };
+        self.found.push(Diagnostic::error(code, message).path(path));
+        let last = self.found.len() - 1;
+        &mut self.found[last]
+    }
+
+    fn routing(&mut self) {
+        match (&self.step.judge, self.step.on.is_empty()) {
+            (None, false) => {
+                let error = self.error("routing-without-judge", "on", "routing table (:on) requires a judge");
+                error.help = Some("add a :judge that gives the outcomes, or remove :on".to_owned());
+            }
+            (Some(_), true) => {
+                let error = self.error("judge-without-routing", "judge", "judge requires a non-empty routing table (:on)");
+                error.help = Some("say where each outcome goes: :on {\"DONE\" {:goto :done}}".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn yields(&mut self) {
+        let executes = matches!(self.step.form, Form::Invoke { .. } | Form::Session { .. } | Form::Delegate { .. });
+        let key = match &self.step.yields {
+            None if self.psi && executes => {
+                self.error("missing-yields", "", "missing :yields");
+                return;
+            }
+            Some(Yields::Data { data: key } | Yields::Text { text: key }) => key,
+            _ => return,
+        };
+        if !self.step.outputs.contains_key(key) {
+            let message = format!(
+                "yield references output key :{key} which is not declared in :outputs (available: {})",
+                keywords(self.step.outputs.keys())
+            );
+            let near = did_you_mean(key, self.step.outputs.keys().map(AsRef::as_ref)).map(|near| format!("did you mean :{near}?"));
+            self.error("missing-local-yield-output-key", "yields", &message).help = near;
+        }
+    }
+
+    fn skills(&mut self) {
+        let Form::Session { session } = &self.step.form else { return };
+        let has_read = session.tools.iter().flatten().any(|tool| tool == "read");
+        if self.psi && session.skills.as_ref().is_some_and(|skills| !skills.is_empty()) && !has_read {
+            let message = "skills require the 'read' tool to be present in :tools";
+            let error = self.error("skills-without-read-tool", "session.skills", message);
+            error.help = Some("a model reads a skill's text through the `read` tool: add \"read\" to :tools".to_owned());
+        }
+    }
+
+    fn structured_outputs(&mut self) {
+        let of_judge = match &self.step.judge {
+            Some(Judge::Llm { outputs, .. }) => Some(outputs),
+            _ => None,
+        };
+        for (outputs, scope, path) in
+            [(Some(&self.step.outputs), "step", "outputs"), (of_judge, "judge", "judge.outputs")]
+        {
+            let structured = |spec: &OutputSpec| spec.structured.is_some();
+            let keys: Vec<&Arc<str>> =
+                outputs.into_iter().flatten().filter(|(_, spec)| structured(spec)).map(|(key, _)| key).collect();
+            if keys.len() > 1 {
+                let message = format!(
+                    "{scope} declares multiple structured outputs {}; declare one structured output and group fields in its schema",
+                    keywords(keys)
+                );
+                self.error("multiple-structured-outputs", path, &message);
+            }
+        }
+    }
+
+    fn prompts(&mut self) {
+        let Form::Session { session } = &self.step.form else { return };
+        let groups = &session.prompts;
+        match (session.contributions.is_empty(), groups.is_empty()) {
+            (false, false) => {
+                let message = "session step declares both :contributions and :prompts; a session step carries exactly one prompt \
+                               source (use :contributions for a single prompt or :prompts for a named queue, never both)";
+                self.error("session-contributions-and-prompts", "session", message);
+            }
+            // A system prompt alone still gives the model something to do.
+            (true, true) if session.system_prompt.is_none() && session.replace_system_prompt.is_none() && self.psi => {
+                let message = "session step declares neither :contributions nor :prompts; a session step requires exactly one \
+                               prompt source (:contributions for a single prompt or :prompts for a named queue)";
+                self.error("session-without-prompt-source", "session", message);
+            }
+            _ => {}
+        }
+        if let Some(nameless) = groups.iter().position(|group| group.name.is_empty()) {
+            let message = "a :prompts group is missing its :name; every prompt group in :prompts must be named";
+            self.error("unnamed-prompt-group", &format!("session.prompts[{nameless}]"), message);
+        }
+        let mut counts: IndexMap<&str, usize> = IndexMap::new();
+        for group in groups.iter().filter(|group| !group.name.is_empty()) {
+            *counts.entry(group.name.as_ref()).or_default() += 1;
+        }
+        let twice: Vec<String> = counts.iter().filter(|(_, n)| **n > 1).map(|(name, _)| quoted(name)).collect();
+        if !twice.is_empty() {
+            let message = format!(
+                ":prompts declares duplicate prompt-group name(s) [{}]; prompt-group names must be unique within a step",
+                twice.join(" ")
+            );
+            self.error("duplicate-prompt-group-name", "session.prompts", &message);
+        }
+    }
+
+    fn reference(&mut self, reference: &Reference<'_>) {
+        let target_name = match reference.source {
+            SourceRef::Output { step, .. } | SourceRef::Yield { step, .. } => step,
+            SourceRef::WorkflowInput | SourceRef::WorkflowOriginal | SourceRef::Artifact { .. } => return,
+        };
+        let path = reference.path.as_str();
+        let Some(&(target_position, target)) = self.index.get(target_name.as_ref()) else {
+            let near = did_you_mean(target_name, self.index.keys().copied()).map(|near| format!("did you mean '{near}'?"));
+            let message = format!("references unknown step '{target_name}'");
+            self.error("missing-step-ref", path, &message).help = near;
+            return;
+        };
+        let same_step = target.name == self.step.name;
+        let own_invoke_judge = reference.in_judge && matches!(self.step.judge, Some(Judge::Invoke { .. }));
+        let not_prior = format!("references step '{target_name}' which is not prior (forward/self references are not allowed)");
+        match reference.source {
+            SourceRef::Output { prompt: Some(group), output, .. } => {
+                if !self.prompt_reference(path, target, group, output) {
+                    return;
+                }
+                if same_step && !reference.in_judge {
+                    let message = ":prompt ref targets the same step being assembled (sibling-group refs are only permitted in the \
+                                   step's own post-drain judge)";
+                    self.error("prompt-ref-same-step", path, message);
+                } else if !same_step && target_position >= self.position {
+                    self.error("non-prior-step-ref", path, &not_prior);
+                }
+            }
+            // A step's own invoke judge runs after the step, and sees its declared outputs.
+            SourceRef::Output { output, .. } if same_step && own_invoke_judge && target.outputs.contains_key(output) => {}
+            _ if target_position >= self.position => {
+                self.error("non-prior-step-ref", path, &not_prior);
+            }
+            SourceRef::Output { output, .. } if !target.outputs.contains_key(output) => {
+                let message = format!(
+                    "references output key :{output} of step '{target_name}' but that key is not declared (available: {})",
+                    keywords(target.outputs.keys())
+                );
+                let near = did_you_mean(output, target.outputs.keys().map(AsRef::as_ref));
+                self.error("missing-output-key", path, &message).help = near.map(|near| format!("did you mean :{near}?"));
+            }
+            SourceRef::Yield { field, .. } if !yield_fields(target).contains(&field.as_ref()) => {
+                let message = format!(
+                    "references yield field :{field} of step '{target_name}' but that field is not available (available: {})",
+                    keywords(yield_fields(target))
+                );
+                self.error("missing-yield-field", path, &message);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is wrong with a `:prompt` reference apart from its order; true when nothing is.
+    fn prompt_reference(&mut self, path: &str, target: &Step, group: &str, output: &str) -> bool {
+        const SURFACES: [&str; 2] = ["final-llm-reply", "transcript"];
+        let name = &target.name;
+        let Form::Session { session } = &target.form else {
+            let message = format!(":prompt ref targets step '{name}' which is not a :session step");
+            self.error("prompt-ref-non-session-step", path, &message);
+            return false;
+        };
+        if session.prompts.is_empty() {
+            let message = format!(":prompt ref targets single-prompt step '{name}' which has no named prompt groups");
+            self.error("prompt-ref-single-prompt-step", path, &message);
+            return false;
+        }
+        let groups = || session.prompts.iter().map(|group| group.name.as_ref());
+        if !groups().any(|name| name == group) {
+            let available: Vec<String> = groups().map(quoted).collect();
+            let message = format!(
+                ":prompt ref names group {} which is not a declared group of step '{name}' (available: [{}])",
+                quoted(group),
+                available.join(" ")
+            );
+            let near = did_you_mean(group, groups()).map(|near| format!("did you mean {}?", quoted(near)));
+            self.error("prompt-ref-unknown-group", path, &message).help = near;
+            return false;
+        }
+        if !SURFACES.contains(&output) {
+            let message = format!(
+                ":prompt ref output key :{output} is not a per-prompt text surface (available: {})",
+                keywords(SURFACES)
+            );
+            self.error("prompt-ref-non-text-surface", path, &message);
+            return false;
+        }
+        true
+    }
+}
+
+/// The fields of a step's yielded value.
+fn yield_fields(step: &Step) -> &'static [&'static str] {
+    match step.yields {
+        Some(Yields::Data { .. }) => &["data"],
+        Some(Yields::Text { .. } | Yields::Delegated) => &["text"],
+        Some(Yields::Error { .. }) => &["reason", "message", "details"],
+        None => &[],
+    }
+}
+
+/// `[:a :b]`.
+fn keywords<K: AsRef<str>>(names: impl IntoIterator<Item = K>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!(":{}", name.as_ref())).collect();
+    format!("[{}]", names.join(" "))
+}
+
+#[cfg(test)]
+mod tests;
