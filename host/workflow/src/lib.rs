@@ -8,6 +8,7 @@
 
 pub mod compiled;
 pub mod diagnostic;
+pub mod document;
 pub mod edn;
 pub mod expr;
 pub mod handoff;
@@ -17,11 +18,13 @@ pub mod js;
 pub mod names;
 pub mod print;
 pub mod promptpack;
+pub mod psi;
 pub mod resolve;
 pub mod routing;
 pub mod source;
 pub mod template;
 pub mod transform;
+pub mod validate;
 pub mod value;
 pub mod workflowskill;
 pub mod yaml;

@@ -59,15 +59,12 @@ impl SourceFile {
     ///
     /// # Errors
     /// `not-utf-8` with the line of the first byte that is not.
-    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, Diagnostic> {
+    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, Box<Diagnostic>> {
         String::from_utf8(bytes).map(|text| Self::new(name, text)).map_err(|error| {
             let offset = error.utf8_error().valid_up_to();
             let line = error.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1;
-            Diagnostic::error(
-                "not-utf-8",
-                format!("the file is not UTF-8: byte {offset}, on line {line}, starts no character"),
-            )
-            .help("save it as UTF-8")
+            let message = format!("the file is not UTF-8: byte {offset}, on line {line}, starts no character");
+            Box::new(Diagnostic::error("not-utf-8", message).help("save it as UTF-8"))
         })
     }
 
@@ -81,6 +78,13 @@ impl SourceFile {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The byte offset of a line and a column counted in bytes, both from 1; beyond the end is the end.
+    #[must_use]
+    pub fn offset(&self, line: usize, column: usize) -> usize {
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len());
+        (start + column.saturating_sub(1)).min(self.text.len())
     }
 
     /// The line and column of a byte offset; offsets past the end give the end.

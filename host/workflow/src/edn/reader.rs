@@ -452,7 +452,7 @@ impl Reader<'_> {
 
 fn pairs(items: Vec<Node>, span: Span) -> Result<Vec<(Node, Node)>, ReadError> {
     let last = items.last().map(|node| node.span);
-    if items.len() % 2 != 0 {
+    if !items.len().is_multiple_of(2) {
         let error = ReadError::new(Problem::OddMap, span);
         return Err(match last {
             Some(last) => error.related(last, "this key has no value"),

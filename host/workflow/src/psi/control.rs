@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     edn::Node,
-    ir::{Goto, Invoke, Judge, OutputSpec, Route, StructuredOutput, TerminalContract, HandoffContract, Yields},
+    ir::{Goto, HandoffContract, Invoke, Judge, OutputSpec, Route, StructuredOutput, TerminalContract, Yields},
     names::Outcome,
 };
 use indexmap::IndexMap;
@@ -36,7 +36,11 @@ pub(super) type Outputs = IndexMap<Arc<str>, OutputSpec>;
 pub(super) fn outputs(node: &Node, place: &Place, report: &mut Report) -> Option<Outputs> {
     report.stands(place, node.span);
     let Some(entries) = node.as_map() else {
-        report.invalid(node.span, place, format!("expected a map like {{:data {{:source :invoke/data}}}}, found {}", node.noun()));
+        report.invalid(
+            node.span,
+            place,
+            format!("expected a map like {{:data {{:source :invoke/data}}}}, found {}", node.noun()),
+        );
         return None;
     };
     let mut outputs = Outputs::with_capacity(entries.len());
@@ -62,7 +66,11 @@ fn output(node: &Node, place: &Place, report: &mut Report) -> Option<OutputSpec>
     let source = match fields.raw("source") {
         Some(source) => fields::keyword(source, &place.key("source"), report),
         None => {
-            report.missing(node.span, &place.key("source"), "say what the output holds: {:source :session/final-llm-reply}");
+            report.missing(
+                node.span,
+                &place.key("source"),
+                "say what the output holds: {:source :session/final-llm-reply}",
+            );
             None
         }
     };
@@ -128,9 +136,9 @@ fn structured(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Op
 /// `{:action :fail-fast}` or `{:action :retry :max-attempts n}`.
 fn on_invalid(node: &Node, place: &Place, report: &mut Report) -> Option<u32> {
     let mut fields = fields::map(node, "{:action :fail-fast} or {:action :retry :max-attempts 2}", place, report)?;
-    let action = fields.raw("action").map(|action| {
-        fields::choice(action, &[("fail-fast", false), ("retry", true)], &place.key("action"), report)
-    });
+    let action = fields
+        .raw("action")
+        .map(|action| fields::choice(action, &[("fail-fast", false), ("retry", true)], &place.key("action"), report));
     let attempts = fields.get("max-attempts").map(|n| fields::positive(n, &place.key("max-attempts"), report));
     fields.finish(report, place, "an :on-invalid");
     let (action, attempts) = (transpose(action)?, transpose(attempts)?);
@@ -232,7 +240,11 @@ fn llm_judge(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Opt
 pub(super) fn routes(node: &Node, place: &Place, report: &mut Report) -> Option<Vec<Route>> {
     report.stands(place, node.span);
     let Some(entries) = node.as_map() else {
-        report.invalid(node.span, place, format!("expected a map like {{\"DONE\" {{:goto :done}}}}, found {}", node.noun()));
+        report.invalid(
+            node.span,
+            place,
+            format!("expected a map like {{\"DONE\" {{:goto :done}}}}, found {}", node.noun()),
+        );
         return None;
     };
     let routes: Vec<Option<Route>> = entries
@@ -257,7 +269,8 @@ fn route(outcome: Outcome, node: &Node, place: &Place, report: &mut Report) -> O
     let mut fields = fields::map(node, "a transition like {:goto \"step\"}", place, report)?;
     let goto = required(&mut fields, "goto", self::goto, place, report);
     let max = fields.get("max-iterations").map(|n| fields::positive(n, &place.key("max-iterations"), report));
-    let on_max = fields.get("on-max-iterations").map(|node| (node, self::goto(node, &place.key("on-max-iterations"), report)));
+    let on_max =
+        fields.get("on-max-iterations").map(|node| (node, self::goto(node, &place.key("on-max-iterations"), report)));
     fields.finish(report, place, "a transition");
     if let (Some((node, _)), None) = (on_max.as_ref(), max) {
         let expected = "`:on-max-iterations` says where to go when `:max-iterations` is used up; add `:max-iterations`";
@@ -280,7 +293,11 @@ fn goto(node: &Node, place: &Place, report: &mut Report) -> Option<Goto> {
         (Some("done"), _) => Some(Goto::Done),
         (_, Some(step)) => Some(Goto::Step(step.clone())),
         _ => {
-            report.invalid(node.span, place, format!("expected :next, :previous, :done or a step's name as a string, found {node}"));
+            report.invalid(
+                node.span,
+                place,
+                format!("expected :next, :previous, :done or a step's name as a string, found {node}"),
+            );
             None
         }
     }

@@ -47,7 +47,8 @@ impl<'a> Fields<'a> {
             if self.known.contains(&name) {
                 continue;
             }
-            let warning = Diagnostic::warning("unknown-key", format!("Unknown key :{name} in {what}; it has no effect"));
+            let warning =
+                Diagnostic::warning("unknown-key", format!("Unknown key :{name} in {what}; it has no effect"));
             let warning = warning.at(key.span).path(place.key(name).ir());
             report.push(match did_you_mean(name, self.known.iter().copied()) {
                 Some(near) => warning.help(format!("did you mean :{near}?")),

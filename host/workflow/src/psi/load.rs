@@ -50,10 +50,8 @@ fn check_root(root: &Node, report: &mut Report) -> Option<()> {
     let is_step = |step: &Node| step.get("type").is_some();
     if !steps.and_then(Node::as_vector).is_some_and(|steps| steps.iter().all(is_step)) {
         let wrong = steps.and_then(Node::as_vector).and_then(|steps| steps.iter().find(|step| !is_step(step)));
-        let error = Diagnostic::error(
-            "load-error",
-            "Workflow EDN files must define target-authored `{:steps [...]}` config",
-        );
+        let error =
+            Diagnostic::error("load-error", "Workflow EDN files must define target-authored `{:steps [...]}` config");
         report.push(error.at(wrong.or(steps).unwrap_or(root).span).help(match wrong {
             Some(_) => "every step is a map with a :type",
             None => "expected :steps [{:name \"…\" :type :invoke …} …]",
@@ -66,7 +64,10 @@ fn check_root(root: &Node, report: &mut Report) -> Option<()> {
         match node.and_then(Node::as_str) {
             None => report.load_error(place, format!("Workflow EDN files must define top-level `:{key}` as a string")),
             Some(text) if text.trim().is_empty() => {
-                report.load_error(place, format!("Workflow EDN files must define top-level `:{key}` as a non-blank string"));
+                report.load_error(
+                    place,
+                    format!("Workflow EDN files must define top-level `:{key}` as a non-blank string"),
+                );
             }
             Some(_) => continue,
         }
@@ -95,9 +96,10 @@ fn resolve_prompts(step: &Node, companions: &dyn Companions, report: &mut Report
     };
     match (prompts, reference) {
         (Some(prompts), _) if !is_session => refuse(prompts, "`:prompts` is allowed only on `:session` steps"),
-        (Some(_), _) if let Some(other) = prompt_source => {
-            refuse(other, "`:prompts` cannot be combined with a step-level `:contributions`/`:system-prompt` prompt source")
-        }
+        (Some(_), _) if let Some(other) = prompt_source => refuse(
+            other,
+            "`:prompts` cannot be combined with a step-level `:contributions`/`:system-prompt` prompt source",
+        ),
         (Some(_), Some(reference)) => {
             refuse(reference, "`:prompts` cannot be combined with a step-level `:prompt-workflow`")
         }
@@ -132,7 +134,8 @@ fn resolve_group(group: &Node, companions: &dyn Companions, report: &mut Report)
     }
     match (group.get("prompt-workflow"), group.get("contributions")) {
         (Some(_), Some(other)) => {
-            report.load_error(other.span, "A prompt-group must define `:prompt-workflow` XOR `:contributions`, not both");
+            report
+                .load_error(other.span, "A prompt-group must define `:prompt-workflow` XOR `:contributions`, not both");
         }
         (None, None) => {
             report.load_error(group.span, "A prompt-group must define `:prompt-workflow` or `:contributions`");
@@ -219,5 +222,8 @@ fn path_of(reference: &Node) -> Result<&str, &'static str> {
 #[must_use]
 pub fn contained_markdown_path(path: &str) -> bool {
     let absolute = path.starts_with(['/', '\\']) || path.get(1..2) == Some(":");
-    !absolute && !path.trim().is_empty() && !path.contains('\0') && path.split(['/', '\\']).all(|segment| segment != "..")
+    !absolute
+        && !path.trim().is_empty()
+        && !path.contains('\0')
+        && path.split(['/', '\\']).all(|segment| segment != "..")
 }

@@ -87,7 +87,8 @@ pub(super) fn workflow(text: &str, report: &mut Report) -> Option<Node> {
     ];
     step.extend(workflow.settings);
     let steps = Node::new(Kind::Vector(vec![Node::new(Kind::Map(step), body)]), body);
-    let mut root = vec![entry("name", workflow.name), entry("description", workflow.description), entry("steps", steps)];
+    let mut root =
+        vec![entry("name", workflow.name), entry("description", workflow.description), entry("steps", steps)];
     if let Some(advertise) = workflow.advertise {
         root.push(entry("advertise", Node::new(Kind::Bool(advertise), body)));
     }
@@ -300,7 +301,8 @@ fn front_matter<'a>(text: &'a str, range: Span, warnings: &mut Vec<Diagnostic>) 
             continue;
         }
         let Some(colon) = trimmed.find(':').filter(|colon| *colon > 0) else {
-            let message = format!("front matter line `{trimmed}` is neither `key: value` nor a list item; it has no effect");
+            let message =
+                format!("front matter line `{trimmed}` is neither `key: value` nor a list item; it has no effect");
             warnings.push(Diagnostic::warning("ignored-front-matter", message).at(span(0, trimmed.len())));
             open = false;
             continue;
@@ -315,7 +317,10 @@ fn front_matter<'a>(text: &'a str, range: Span, warnings: &mut Vec<Diagnostic>) 
         }
         if let Some(index) = entries.iter().position(|entry| entry.key == key) {
             let earlier = entries.remove(index);
-            let warning = Diagnostic::warning("duplicate-key", format!("front matter key `{key}` is set twice; the last one counts"));
+            let warning = Diagnostic::warning(
+                "duplicate-key",
+                format!("front matter key `{key}` is set twice; the last one counts"),
+            );
             warnings.push(warning.at(key_span).related(earlier.key_span, "first set here"));
         }
         let value = if open { Value::List(key_span, Vec::new()) } else { Value::Scalar(value) };
@@ -353,7 +358,8 @@ fn setting(text: &str, entry: &Entry<'_>) -> Node {
 fn inline_list(text: &str, span: Span) -> Node {
     let word = text.get(span.start..span.end).unwrap_or_default();
     let inner = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
-    let names = inner.split([',', ' ', '\t']).map(|name| name.trim_matches(['"', '\''])).filter(|name| !name.is_empty());
+    let names =
+        inner.split([',', ' ', '\t']).map(|name| name.trim_matches(['"', '\''])).filter(|name| !name.is_empty());
     Node::new(Kind::Vector(names.map(|name| Node::string(name, span)).collect()), span)
 }
 

@@ -21,13 +21,9 @@ mod source_spec;
 mod step;
 mod value;
 
-use crate::{
-    diagnostic::{Diagnostic, Severity},
-    ir::WorkflowIr,
-    source::{SourceFile, SourceMap},
-    validate,
-};
+use crate::{compiled::Compiled, diagnostic::Severity, ir::WorkflowIr, source::SourceFile, validate};
 use report::Report;
+use std::sync::Arc;
 
 pub use load::contained_markdown_path;
 pub(crate) use session::is_profile_name;
@@ -50,31 +46,6 @@ impl Companions for NoCompanions {
     }
 }
 
-/// What a document compiled to.
-#[derive(Debug, Clone, Default)]
-pub struct Compiled {
-    /// The workflow; `None` when a diagnostic is an error.
-    pub ir: Option<WorkflowIr>,
-    /// Where its parts stand.
-    pub spans: SourceMap,
-    /// What is wrong or remarkable, in the order in which it was found.
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-impl Compiled {
-    /// A document that is wrong as a whole.
-    #[must_use]
-    pub fn refused(diagnostic: Diagnostic) -> Self {
-        Self { diagnostics: vec![diagnostic], ..Self::default() }
-    }
-
-    /// Whether a diagnostic is an error.
-    #[must_use]
-    pub fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
-    }
-}
-
 /// Compiles a workflow of several steps, written in EDN.
 #[must_use]
 pub fn compile_edn(source: &SourceFile, companions: &dyn Companions) -> Compiled {
@@ -94,18 +65,13 @@ pub fn compile_markdown(source: &SourceFile) -> Compiled {
 /// Checks what a compiled workflow means, unless its form is already wrong: psi does not either.
 fn finish(ir: Option<WorkflowIr>, report: Report) -> Compiled {
     let (mut diagnostics, spans) = report.into_parts();
-    let mut compiled = Compiled { ir: None, spans, diagnostics: Vec::new() };
-    if let Some(ir) = ir
-        && !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
-    {
-        diagnostics.extend(validate::validate(&ir).into_iter().map(|diagnostic| compiled.spans.locate(diagnostic)));
-        compiled.ir = Some(ir);
+    let has_errors = |found: &[crate::Diagnostic]| found.iter().any(|found| found.severity == Severity::Error);
+    let ir = ir.filter(|_| !has_errors(&diagnostics));
+    if let Some(ir) = &ir {
+        diagnostics.extend(validate::validate(ir).into_iter().map(|diagnostic| spans.locate(diagnostic)));
     }
-    compiled.diagnostics = diagnostics;
-    if compiled.has_errors() {
-        compiled.ir = None;
-    }
-    compiled
+    let ir = ir.filter(|_| !has_errors(&diagnostics)).map(Arc::new);
+    Compiled { ir, spans, diagnostics }
 }
 
 #[cfg(test)]

@@ -33,9 +33,9 @@ use crate::{
     edn::{Kind, Node},
     expr::Expression,
     ir::{
-        Artifact, ArtifactMode, Branch, CapabilityNarrowing, Condition, Control, Each, Exit, ExitStatus, Form, Input, Judge,
-        OnError, Orchestration, Parallel, Reduce, Retry, RunLimits, Step, StepName, Template, Transform, TransformOperation, 
-        Wait, Yields,
+        Artifact, ArtifactMode, Branch, CapabilityNarrowing, Condition, Control, Each, Exit, ExitStatus, Form, Input,
+        Judge, OnError, Orchestration, Parallel, Reduce, Retry, RunLimits, Step, StepName, Template, Transform,
+        TransformOperation, Wait, Yields,
     },
 };
 use indexmap::IndexMap;
@@ -74,7 +74,8 @@ pub(super) fn step(fields: &mut Fields<'_>, place: &Place, report: &mut Report) 
     let timeout = fields.get("timeout").map(|node| fields::positive(node, &place.key("timeout-ms"), report));
     let capabilities = fields.get("capabilities").map(|node| capabilities(node, &place.key("capabilities"), report));
     let max_visits = fields.get("max-visits").map(|node| fields::positive(node, &place.key("max-visits"), report));
-    let on_max_visits = fields.get("on-max-visits").map(|node| fields::string(node, &place.key("on-max-visits"), report));
+    let on_max_visits =
+        fields.get("on-max-visits").map(|node| fields::string(node, &place.key("on-max-visits"), report));
     Some(Settings {
         description: transpose(description)?,
         when: transpose(when)?,
@@ -228,8 +229,13 @@ fn parallel(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Opti
         place,
         report,
     );
-    let reduce =
-        required(fields, "reduce", |node, place, report| fields::choice(node, REDUCTIONS, place, report), place, report);
+    let reduce = required(
+        fields,
+        "reduce",
+        |node, place, report| fields::choice(node, REDUCTIONS, place, report),
+        place,
+        report,
+    );
     let into = required(fields, "into", fields::keyword, place, report);
     let concurrency = fields.get("concurrency").map(|node| small(node, &place.key("concurrency"), report));
     Some(Parallel { branches: branches?, reduce: reduce?, into: into?, concurrency: transpose(concurrency)? })
@@ -243,19 +249,18 @@ fn transform(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Opt
         Sort,
     }
     const KINDS: &[(&str, Kind)] = &[("filter", Kind::Filter), ("map", Kind::Map), ("sort", Kind::Sort)];
-    let inputs = fields
-        .get("inputs")
-        .map(|node| source_spec::value_specs(node, true, &place.key("inputs"), report));
+    let inputs = fields.get("inputs").map(|node| source_spec::value_specs(node, true, &place.key("inputs"), report));
     let kind =
         required(fields, "operation", |node, place, report| fields::choice(node, KINDS, place, report), place, report)?;
     let operation = match kind {
         Kind::Filter => required(fields, "where", expression, place, report)
             .map(|condition| TransformOperation::Filter { condition }),
         Kind::Map => required(fields, "expression", value::value, place, report)
-            .map(|expression| TransformOperation::Map { expression }),
+            .map(|expression| TransformOperation::Map { expression: expression.into() }),
         Kind::Sort => {
             let field = required(fields, "field", text, place, report);
-            let descending = fields.get("descending").map(|node| fields::boolean(node, &place.key("descending"), report));
+            let descending =
+                fields.get("descending").map(|node| fields::boolean(node, &place.key("descending"), report));
             let descending = transpose(descending)?.unwrap_or(false);
             field.map(|field| TransformOperation::Sort { field, descending })
         }
@@ -374,9 +379,5 @@ fn artifact(node: &Node, place: &Place, report: &mut Report) -> Option<Artifact>
     let description = fields.get("description").map(|node| text(node, &place.key("description"), report));
     let mode = fields.get("mode").map(|node| fields::choice(node, MODES, &place.key("mode"), report));
     fields.finish(report, place, "an artifact");
-    Some(Artifact {
-        kind: kind?,
-        description: transpose(description)?,
-        mode: transpose(mode)?.unwrap_or_default(),
-    })
+    Some(Artifact { kind: kind?, description: transpose(description)?, mode: transpose(mode)?.unwrap_or_default() })
 }

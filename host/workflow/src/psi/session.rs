@@ -50,9 +50,12 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
         };
     }
     setting!(model, fields.get("model"), "model", model);
-    setting!(thinking_level, fields.raw("thinking-level"), "thinking-level", |node: &Node, place: &Place, report: &mut Report| {
-        fields::choice(node, THINKING_LEVELS, place, report)
-    });
+    setting!(
+        thinking_level,
+        fields.raw("thinking-level"),
+        "thinking-level",
+        |node: &Node, place: &Place, report: &mut Report| { fields::choice(node, THINKING_LEVELS, place, report) }
+    );
     if owner != Owner::Judge {
         setting!(session_profile, fields.raw("session-profile"), "session-profile", session_profile);
     }
@@ -68,9 +71,12 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
         "prompt-component-selection",
         component_selection
     );
-    setting!(response_mode, fields.get("response-mode"), "response-mode", |node: &Node, place: &Place, report: &mut Report| {
-        fields::choice(node, RESPONSE_MODES, place, report)
-    });
+    setting!(
+        response_mode,
+        fields.get("response-mode"),
+        "response-mode",
+        |node: &Node, place: &Place, report: &mut Report| { fields::choice(node, RESPONSE_MODES, place, report) }
+    );
     setting!(temperature, fields.get("temperature"), "temperature", temperature);
     setting!(logprobs, fields.raw("logprobs"), "logprobs", fields::boolean);
     setting!(top_logprobs, fields.raw("top-logprobs"), "top-logprobs", top_logprobs);
@@ -78,9 +84,12 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     setting!(extensions, fields.raw("extensions"), "extensions", fields::strings);
     setting!(workflows, fields.raw("workflows"), "workflows", fields::strings);
     setting!(replace_system_prompt, fields.raw("replace-system-prompt"), "replace-system-prompt", text);
-    setting!(prompt_mode, fields.raw("prompt-mode"), "prompt-mode", |node: &Node, place: &Place, report: &mut Report| {
-        fields::choice(node, PROMPT_MODES, place, report)
-    });
+    setting!(
+        prompt_mode,
+        fields.raw("prompt-mode"),
+        "prompt-mode",
+        |node: &Node, place: &Place, report: &mut Report| { fields::choice(node, PROMPT_MODES, place, report) }
+    );
     setting!(max_rounds, fields.raw("max-rounds"), "max-rounds", |node: &Node, place: &Place, report: &mut Report| {
         fields::positive(node, place, report).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
     });
@@ -167,7 +176,11 @@ fn criteria(node: &Node, place: &Place, report: &mut Report) -> Option<Vec<crate
         .map(|(i, item)| {
             let place = place.index(i);
             if item.as_keyword().is_none() && item.as_map().is_none() {
-                report.invalid(item.span, &place, format!("expected a keyword or a map like {{:criterion …}}, found {item}"));
+                report.invalid(
+                    item.span,
+                    &place,
+                    format!("expected a keyword or a map like {{:criterion …}}, found {item}"),
+                );
                 return None;
             }
             value::value(item, &place, report)
@@ -177,15 +190,19 @@ fn criteria(node: &Node, place: &Place, report: &mut Report) -> Option<Vec<crate
 }
 
 /// What a session step asks: one conversation, or a queue of them.
-pub(super) fn prompts(fields: &mut Fields<'_>, session: &mut Session, place: &Place, report: &mut Report) -> Option<()> {
+pub(super) fn prompts(
+    fields: &mut Fields<'_>,
+    session: &mut Session,
+    place: &Place,
+    report: &mut Report,
+) -> Option<()> {
     let (contributions, prompts) = (fields.get("contributions"), fields.raw("prompts"));
     if let Some(prompts) = prompts {
         session.prompts = prompt_groups(prompts, &place.key("prompts"), report)?;
         return Some(());
     }
     if let Some(node) = contributions {
-        session.contributions =
-            source_spec::contributions(node, Allowed::All, &place.key("contributions"), report)?;
+        session.contributions = source_spec::contributions(node, Allowed::All, &place.key("contributions"), report)?;
     }
     Some(())
 }
@@ -205,8 +222,8 @@ fn prompt_group(node: &Node, place: &Place, report: &mut Report) -> Option<Promp
     let mut fields = fields::map(node, "a prompt group like {:name \"…\" :contributions […]}", place, report)?;
     let (name, contributions) = (fields.get("name"), fields.get("contributions"));
     fields.finish(report, place, "a prompt group");
-    let contributions = contributions
-        .map(|node| source_spec::contributions(node, Allowed::All, &place.key("contributions"), report));
+    let contributions =
+        contributions.map(|node| source_spec::contributions(node, Allowed::All, &place.key("contributions"), report));
     // A group without a name is refused by name, with its step, when the whole is checked.
     let name: Option<Arc<str>> = match name {
         Some(name) => fields::string(name, &place.key("name"), report),

@@ -64,7 +64,8 @@ fn source_ref(node: &Node, place: &Place, report: &mut Report) -> Option<SourceR
         Some("workflow-original") => return Some(SourceRef::WorkflowOriginal),
         _ => {}
     }
-    let expected = "expected :workflow-input, :workflow-original, {:step \"name\" :output :key} or {:step \"name\" :yield :field}";
+    let expected =
+        "expected :workflow-input, :workflow-original, {:step \"name\" :output :key} or {:step \"name\" :yield :field}";
     let Some(mut fields) = Fields::of(node) else {
         report.invalid(node.span, place, format!("{expected}, found {node}"));
         return None;
@@ -76,7 +77,12 @@ fn source_ref(node: &Node, place: &Place, report: &mut Report) -> Option<SourceR
         (Some(step), _) => match (output.and_then(Node::as_keyword), field.and_then(Node::as_keyword)) {
             (Some(output), _) => {
                 if let Some(field) = field {
-                    report.warn("ambiguous-ref", field.span, place, "a reference has either :output or :yield; :yield has no effect");
+                    report.warn(
+                        "ambiguous-ref",
+                        field.span,
+                        place,
+                        "a reference has either :output or :yield; :yield has no effect",
+                    );
                 }
                 match prompt {
                     Some(prompt) if prompt.as_str().is_none() => None,
@@ -89,7 +95,12 @@ fn source_ref(node: &Node, place: &Place, report: &mut Report) -> Option<SourceR
             }
             (None, Some(field)) => {
                 if let Some(prompt) = prompt {
-                    report.warn("ambiguous-ref", prompt.span, place, "only an :output reference names a :prompt; it has no effect");
+                    report.warn(
+                        "ambiguous-ref",
+                        prompt.span,
+                        place,
+                        "only an :output reference names a :prompt; it has no effect",
+                    );
                 }
                 Some(SourceRef::Yield { step: step.clone(), field: field.into() })
             }
@@ -134,7 +145,8 @@ pub(super) fn projection(node: &Node, place: &Place, report: &mut Report) -> Opt
         Some("full") => return Some(Projection::Full),
         _ => {}
     }
-    let Some(mut fields) = Fields::of(node).filter(|_| node.get("type").and_then(Node::as_keyword) == Some("tail")) else {
+    let Some(mut fields) = Fields::of(node).filter(|_| node.get("type").and_then(Node::as_keyword) == Some("tail"))
+    else {
         report.invalid(node.span, place, format!("{expected}, found {node}"));
         return None;
     };
@@ -241,7 +253,11 @@ fn check_tokens(template: &Template, text: &Node, place: &Place, report: &mut Re
 fn vars(node: &Node, place: &Place, report: &mut Report) -> Option<IndexMap<Arc<str>, SourceSpec>> {
     report.stands(place, node.span);
     let Some(entries) = node.as_map() else {
-        report.invalid(node.span, place, format!("expected a map like {{\"name\" {{:from …}}}}, found {}", node.noun()));
+        report.invalid(
+            node.span,
+            place,
+            format!("expected a map like {{\"name\" {{:from …}}}}, found {}", node.noun()),
+        );
         return None;
     };
     let mut vars = IndexMap::with_capacity(entries.len());
@@ -294,7 +310,11 @@ fn contribution(node: &Node, allowed: Allowed, place: &Place, report: &mut Repor
             spec.map(Contribution::Source)
         }
         Some("template") if allowed == Allowed::Sources => {
-            report.invalid(node.span, place, "expected a {:type :source …}: a delegate's context forwards material as it is");
+            report.invalid(
+                node.span,
+                place,
+                "expected a {:type :source …}: a delegate's context forwards material as it is",
+            );
             None
         }
         Some("template") => template(node, place, report).map(Contribution::Template),

@@ -11,7 +11,8 @@ use super::{
 use crate::{
     edn::Node,
     ir::{
-        Contribution, Delegate, DelegateTarget, Dialect, Form, OutputSpec, PromptString, Step, Version, WorkflowIr, Yields,
+        Contribution, Delegate, DelegateTarget, Dialect, Form, OutputSpec, PromptString, Step, Version, WorkflowIr,
+        Yields,
     },
 };
 use std::sync::Arc;
@@ -26,7 +27,12 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
     fields.know(&["summary", "workflow-file-meta"]);
     let advertise = fields.get("advertise").is_none_or(|node| {
         if node.as_bool().is_none() {
-            report.warn("invalid-advertise", node.span, &place.key("advertise"), "only `:advertise false` has an effect");
+            report.warn(
+                "invalid-advertise",
+                node.span,
+                &place.key("advertise"),
+                "only `:advertise false` has an effect",
+            );
         }
         node.as_bool() != Some(false)
     });
@@ -81,14 +87,21 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
         return None;
     }
     let form = match kind.and_then(Node::as_keyword) {
-        Some("invoke") => control::invoke(&mut fields, &place.key("invoke"), report).map(|invoke| Form::Invoke { invoke }),
+        Some("invoke") => {
+            control::invoke(&mut fields, &place.key("invoke"), report).map(|invoke| Form::Invoke { invoke })
+        }
         Some("session") => session_form(&mut fields, &place.key("session"), report),
         Some("delegate") => delegate_form(&mut fields, &place.key("delegate"), report),
         Some(other) if own::is_form(other) => own::form(other, &mut fields, place, report),
         _ => {
             let found = kind.map_or_else(|| "nothing".to_owned(), ToString::to_string);
             let help = format!("expected :type :invoke, :session or :delegate, found {found}");
-            report.compile_error(kind.map_or(node.span, |kind| kind.span), place, "Unsupported target workflow step type", help);
+            report.compile_error(
+                kind.map_or(node.span, |kind| kind.span),
+                place,
+                "Unsupported target workflow step type",
+                help,
+            );
             return None;
         }
     };
@@ -149,9 +162,11 @@ fn defaults(form: &Form) -> (Outputs, Option<Yields>) {
             Some(Yields::Text { text: "final-llm-reply".into() }),
         ),
         Form::Delegate { .. } => (outputs(&[("handoff", "delegate/handoff")]), Some(Yields::Delegated)),
-        Form::Transform { .. } | Form::Branch { .. } | Form::Parallel { .. } | Form::Exit { .. } | Form::Wait { .. } => {
-            own::defaults(form, outputs)
-        }
+        Form::Transform { .. }
+        | Form::Branch { .. }
+        | Form::Parallel { .. }
+        | Form::Exit { .. }
+        | Form::Wait { .. } => own::defaults(form, outputs),
     }
 }
 

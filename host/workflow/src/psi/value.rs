@@ -55,7 +55,11 @@ fn object(entries: &[(Node, Node)], place: &Place, report: &mut Report) -> Optio
             Kind::String(text) => text.clone(),
             Kind::Integer(_) | Kind::Bool(_) => key.to_string().into(),
             _ => {
-                report.invalid(key.span, place, format!("{} cannot be a key of data; use a keyword or a string", key.noun()));
+                report.invalid(
+                    key.span,
+                    place,
+                    format!("{} cannot be a key of data; use a keyword or a string", key.noun()),
+                );
                 complete = false;
                 continue;
             }

@@ -54,26 +54,25 @@ struct StepCheck<'a> {
 }
 
 impl StepCheck<'_> {
-    fn error(&mut self, code: &'static str, path: &str, message: &str) -> &mut Diagnostic {
+    fn error(&mut self, code: &'static str, path: &str, message: &str, help: Option<String>) {
         let message = format!("Step '{}': {message}", self.step.name);
         let path = match path {
             "" => format!("steps[{}]", self.position),
             path => format!("steps[{}].{path}", self.position),
         };
-        self.found.push(Diagnostic::error(code, message).path(path));
-        let last = self.found.len() - 1;
-        &mut self.found[last]
+        self.found.push(Diagnostic { help, ..Diagnostic::error(code, message).path(path) });
     }
 
     fn routing(&mut self) {
         match (&self.step.judge, self.step.on.is_empty()) {
             (None, false) => {
-                let error = self.error("routing-without-judge", "on", "routing table (:on) requires a judge");
-                error.help = Some("add a :judge that gives the outcomes, or remove :on".to_owned());
+                let help = "add a :judge that gives the outcomes, or remove :on".to_owned();
+                self.error("routing-without-judge", "on", "routing table (:on) requires a judge", Some(help));
             }
             (Some(_), true) => {
-                let error = self.error("judge-without-routing", "judge", "judge requires a non-empty routing table (:on)");
-                error.help = Some("say where each outcome goes: :on {\"DONE\" {:goto :done}}".to_owned());
+                let help = "say where each outcome goes: :on {\"DONE\" {:goto :done}}".to_owned();
+                let message = "judge requires a non-empty routing table (:on)";
+                self.error("judge-without-routing", "judge", message, Some(help));
             }
             _ => {}
         }
@@ -83,7 +82,7 @@ impl StepCheck<'_> {
         let executes = matches!(self.step.form, Form::Invoke { .. } | Form::Session { .. } | Form::Delegate { .. });
         let key = match &self.step.yields {
             None if self.psi && executes => {
-                self.error("missing-yields", "", "missing :yields");
+                self.error("missing-yields", "", "missing :yields", None);
                 return;
             }
             Some(Yields::Data { data: key } | Yields::Text { text: key }) => key,
@@ -94,8 +93,9 @@ impl StepCheck<'_> {
                 "yield references output key :{key} which is not declared in :outputs (available: {})",
                 keywords(self.step.outputs.keys())
             );
-            let near = did_you_mean(key, self.step.outputs.keys().map(AsRef::as_ref)).map(|near| format!("did you mean :{near}?"));
-            self.error("missing-local-yield-output-key", "yields", &message).help = near;
+            let near = did_you_mean(key, self.step.outputs.keys().map(AsRef::as_ref))
+                .map(|near| format!("did you mean :{near}?"));
+            self.error("missing-local-yield-output-key", "yields", &message, near);
         }
     }
 
@@ -104,8 +104,8 @@ impl StepCheck<'_> {
         let has_read = session.tools.iter().flatten().any(|tool| tool == "read");
         if self.psi && session.skills.as_ref().is_some_and(|skills| !skills.is_empty()) && !has_read {
             let message = "skills require the 'read' tool to be present in :tools";
-            let error = self.error("skills-without-read-tool", "session.skills", message);
-            error.help = Some("a model reads a skill's text through the `read` tool: add \"read\" to :tools".to_owned());
+            let help = "a model reads a skill's text through the `read` tool: add \"read\" to :tools".to_owned();
+            self.error("skills-without-read-tool", "session.skills", message, Some(help));
         }
     }
 
@@ -125,7 +125,7 @@ impl StepCheck<'_> {
                     "{scope} declares multiple structured outputs {}; declare one structured output and group fields in its schema",
                     keywords(keys)
                 );
-                self.error("multiple-structured-outputs", path, &message);
+                self.error("multiple-structured-outputs", path, &message, None);
             }
         }
     }
@@ -137,19 +137,19 @@ impl StepCheck<'_> {
             (false, false) => {
                 let message = "session step declares both :contributions and :prompts; a session step carries exactly one prompt \
                                source (use :contributions for a single prompt or :prompts for a named queue, never both)";
-                self.error("session-contributions-and-prompts", "session", message);
+                self.error("session-contributions-and-prompts", "session", message, None);
             }
             // A system prompt alone still gives the model something to do.
             (true, true) if session.system_prompt.is_none() && session.replace_system_prompt.is_none() && self.psi => {
                 let message = "session step declares neither :contributions nor :prompts; a session step requires exactly one \
                                prompt source (:contributions for a single prompt or :prompts for a named queue)";
-                self.error("session-without-prompt-source", "session", message);
+                self.error("session-without-prompt-source", "session", message, None);
             }
             _ => {}
         }
         if let Some(nameless) = groups.iter().position(|group| group.name.is_empty()) {
             let message = "a :prompts group is missing its :name; every prompt group in :prompts must be named";
-            self.error("unnamed-prompt-group", &format!("session.prompts[{nameless}]"), message);
+            self.error("unnamed-prompt-group", &format!("session.prompts[{nameless}]"), message, None);
         }
         let mut counts: IndexMap<&str, usize> = IndexMap::new();
         for group in groups.iter().filter(|group| !group.name.is_empty()) {
@@ -161,7 +161,7 @@ impl StepCheck<'_> {
                 ":prompts declares duplicate prompt-group name(s) [{}]; prompt-group names must be unique within a step",
                 twice.join(" ")
             );
-            self.error("duplicate-prompt-group-name", "session.prompts", &message);
+            self.error("duplicate-prompt-group-name", "session.prompts", &message, None);
         }
     }
 
@@ -172,14 +172,16 @@ impl StepCheck<'_> {
         };
         let path = reference.path.as_str();
         let Some(&(target_position, target)) = self.index.get(target_name.as_ref()) else {
-            let near = did_you_mean(target_name, self.index.keys().copied()).map(|near| format!("did you mean '{near}'?"));
+            let near =
+                did_you_mean(target_name, self.index.keys().copied()).map(|near| format!("did you mean '{near}'?"));
             let message = format!("references unknown step '{target_name}'");
-            self.error("missing-step-ref", path, &message).help = near;
+            self.error("missing-step-ref", path, &message, near);
             return;
         };
         let same_step = target.name == self.step.name;
         let own_invoke_judge = reference.in_judge && matches!(self.step.judge, Some(Judge::Invoke { .. }));
-        let not_prior = format!("references step '{target_name}' which is not prior (forward/self references are not allowed)");
+        let not_prior =
+            format!("references step '{target_name}' which is not prior (forward/self references are not allowed)");
         match reference.source {
             SourceRef::Output { prompt: Some(group), output, .. } => {
                 if !self.prompt_reference(path, target, group, output) {
@@ -188,15 +190,16 @@ impl StepCheck<'_> {
                 if same_step && !reference.in_judge {
                     let message = ":prompt ref targets the same step being assembled (sibling-group refs are only permitted in the \
                                    step's own post-drain judge)";
-                    self.error("prompt-ref-same-step", path, message);
+                    self.error("prompt-ref-same-step", path, message, None);
                 } else if !same_step && target_position >= self.position {
-                    self.error("non-prior-step-ref", path, &not_prior);
+                    self.error("non-prior-step-ref", path, &not_prior, None);
                 }
             }
             // A step's own invoke judge runs after the step, and sees its declared outputs.
-            SourceRef::Output { output, .. } if same_step && own_invoke_judge && target.outputs.contains_key(output) => {}
+            SourceRef::Output { output, .. }
+                if same_step && own_invoke_judge && target.outputs.contains_key(output) => {}
             _ if target_position >= self.position => {
-                self.error("non-prior-step-ref", path, &not_prior);
+                self.error("non-prior-step-ref", path, &not_prior, None);
             }
             SourceRef::Output { output, .. } if !target.outputs.contains_key(output) => {
                 let message = format!(
@@ -204,14 +207,14 @@ impl StepCheck<'_> {
                     keywords(target.outputs.keys())
                 );
                 let near = did_you_mean(output, target.outputs.keys().map(AsRef::as_ref));
-                self.error("missing-output-key", path, &message).help = near.map(|near| format!("did you mean :{near}?"));
+                self.error("missing-output-key", path, &message, near.map(|near| format!("did you mean :{near}?")));
             }
             SourceRef::Yield { field, .. } if !yield_fields(target).contains(&field.as_ref()) => {
                 let message = format!(
                     "references yield field :{field} of step '{target_name}' but that field is not available (available: {})",
                     keywords(yield_fields(target))
                 );
-                self.error("missing-yield-field", path, &message);
+                self.error("missing-yield-field", path, &message, None);
             }
             _ => {}
         }
@@ -223,12 +226,12 @@ impl StepCheck<'_> {
         let name = &target.name;
         let Form::Session { session } = &target.form else {
             let message = format!(":prompt ref targets step '{name}' which is not a :session step");
-            self.error("prompt-ref-non-session-step", path, &message);
+            self.error("prompt-ref-non-session-step", path, &message, None);
             return false;
         };
         if session.prompts.is_empty() {
             let message = format!(":prompt ref targets single-prompt step '{name}' which has no named prompt groups");
-            self.error("prompt-ref-single-prompt-step", path, &message);
+            self.error("prompt-ref-single-prompt-step", path, &message, None);
             return false;
         }
         let groups = || session.prompts.iter().map(|group| group.name.as_ref());
@@ -240,7 +243,7 @@ impl StepCheck<'_> {
                 available.join(" ")
             );
             let near = did_you_mean(group, groups()).map(|near| format!("did you mean {}?", quoted(near)));
-            self.error("prompt-ref-unknown-group", path, &message).help = near;
+            self.error("prompt-ref-unknown-group", path, &message, near);
             return false;
         }
         if !SURFACES.contains(&output) {
@@ -248,7 +251,7 @@ impl StepCheck<'_> {
                 ":prompt ref output key :{output} is not a per-prompt text surface (available: {})",
                 keywords(SURFACES)
             );
-            self.error("prompt-ref-non-text-surface", path, &message);
+            self.error("prompt-ref-non-text-surface", path, &message, None);
             return false;
         }
         true

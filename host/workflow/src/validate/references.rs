@@ -1,6 +1,8 @@
 //! Every reference that a step makes to something the run has.
 
-use crate::ir::{Contribution, DelegateTarget, Form, Judge, PromptString, SourceRef, SourceSpec, Step, Template, ValueSpec};
+use crate::ir::{
+    Contribution, DelegateTarget, Form, Judge, PromptString, SourceRef, SourceSpec, Step, Template, ValueSpec,
+};
 
 /// A reference and where it stands in its step.
 #[derive(Debug, Clone, PartialEq)]

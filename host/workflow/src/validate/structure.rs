@@ -3,8 +3,7 @@
 use crate::{
     diagnostic::Diagnostic,
     ir::{Contribution, Form, Judge, PromptString, Session, SourceSpec, Template, ValueSpec, WorkflowIr},
-    psi,
-    template,
+    psi, template,
 };
 
 pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
@@ -58,7 +57,10 @@ pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
                     match contribution {
                         Contribution::Source(spec) => shape.source(spec, &at(&format!("delegate.context[{j}]"))),
                         Contribution::Template(_) => {
-                            shape.invalid(at(&format!("delegate.context[{j}]")), "expected a source: context is forwarded as it is");
+                            shape.invalid(
+                                at(&format!("delegate.context[{j}]")),
+                                "expected a source: context is forwarded as it is",
+                            );
                         }
                     }
                 }
@@ -99,7 +101,10 @@ impl Shape {
             self.invalid(format!("{path}.top-logprobs"), "expected an integer from 1 to 20");
         }
         if session.session_profile.as_ref().is_some_and(|name| !psi::is_profile_name(name)) {
-            self.invalid(format!("{path}.session-profile"), "session-profile must match /session-profile token grammar and must not be reserved");
+            self.invalid(
+                format!("{path}.session-profile"),
+                "session-profile must match /session-profile token grammar and must not be reserved",
+            );
         }
     }
 
@@ -146,7 +151,11 @@ fn edn_path(path: &str) -> String {
     let segments: Vec<String> = path
         .split(['.', '[', ']'])
         .filter(|segment| !segment.is_empty())
-        .map(|segment| if segment.bytes().all(|b| b.is_ascii_digit()) { segment.to_owned() } else { format!(":{segment}") })
+        .map(
+            |segment| {
+                if segment.bytes().all(|b| b.is_ascii_digit()) { segment.to_owned() } else { format!(":{segment}") }
+            },
+        )
         .collect();
     segments.join(" ")
 }

@@ -231,6 +231,12 @@ pub fn validate_workflow_skill(text: &str, tools: Option<&dyn Fn(&str) -> bool>)
     }
 }
 
+/// Whether a Markdown text holds a `workflow` fence.
+#[must_use]
+pub fn has_workflow_block(text: &str) -> bool {
+    extract::block(text).is_some()
+}
+
 /// Compiles a document, Markdown or bare YAML (which the reference promises and refuses), and checks it statically. Where the
 /// reference runs a document, so does Opcell: what the checks find are warnings.
 #[must_use]

@@ -1,0 +1,188 @@
+//! Any document: finds out its language and hands it to that language's compiler.
+//!
+//! The name decides, then the text: `.edn` is psi; `.md` is WorkflowSkill when it holds a `workflow` fence and psi otherwise; `.yaml`
+//! and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version": "workflow-ir/v1"`.
+
+use crate::{
+    compiled::Compiled,
+    diagnostic::{Diagnostic, Severity, did_you_mean},
+    ir::WorkflowIr,
+    psi::{self, Companions},
+    source::{SourceFile, SourceMap, Span},
+    validate, workflowskill,
+};
+use std::{path::Path, sync::Arc};
+
+/// A language that workflows are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// psi, several steps in EDN.
+    PsiEdn,
+    /// psi, one step in Markdown.
+    PsiMarkdown,
+    /// WorkflowSkill, in Markdown or bare YAML.
+    WorkflowSkill,
+    /// The execution model itself, as JSON.
+    Ir,
+}
+
+impl Language {
+    /// The language of a document; `None` when neither name nor text tells.
+    #[must_use]
+    pub fn of(source: &SourceFile) -> Option<Self> {
+        match Path::new(source.name()).extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "edn" => Some(Self::PsiEdn),
+            "md" | "markdown" if workflowskill::has_workflow_block(source.text()) => Some(Self::WorkflowSkill),
+            "md" | "markdown" => Some(Self::PsiMarkdown),
+            "yaml" | "yml" => Some(Self::WorkflowSkill),
+            "json" => Some(Self::Ir),
+            _ => None,
+        }
+    }
+}
+
+/// Compiles a document of any language.
+#[must_use]
+pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
+    match Language::of(source) {
+        Some(Language::PsiEdn) => psi::compile_edn(source, companions),
+        Some(Language::PsiMarkdown) => psi::compile_markdown(source),
+        Some(Language::WorkflowSkill) => workflowskill::compile(source),
+        Some(Language::Ir) => compile_ir(source),
+        None => {
+            let message = format!("`{}` is no workflow document: its name tells no language", source.name());
+            refused(
+                Diagnostic::error("unknown-language", message).help("expected a .edn, .md, .yaml, .yml or .json file"),
+            )
+        }
+    }
+}
+
+fn refused(diagnostic: Diagnostic) -> Compiled {
+    Compiled { ir: None, spans: SourceMap::default(), diagnostics: vec![diagnostic] }
+}
+
+/// Reads an IR and checks it.
+fn compile_ir(source: &SourceFile) -> Compiled {
+    let text = source.text().strip_prefix('\u{feff}').unwrap_or(source.text());
+    let json: serde_json::Value = match serde_json::from_str(text) {
+        Ok(json) => json,
+        Err(error) => return refused(json_error(source, "invalid-json", &error)),
+    };
+    if json.get("version").and_then(serde_json::Value::as_str) != Some("workflow-ir/v1") {
+        let message = "a JSON workflow says which language it is: expected \"version\": \"workflow-ir/v1\"";
+        return refused(Diagnostic::error("unknown-language", message).path("version"));
+    }
+    let unknown = unknown_step_keys(&json);
+    if !unknown.is_empty() {
+        return Compiled { ir: None, spans: SourceMap::default(), diagnostics: unknown };
+    }
+    let ir: WorkflowIr = match serde_json::from_str(text) {
+        Ok(ir) => ir,
+        Err(error) => return refused(json_error(source, "invalid-ir", &error)),
+    };
+    let diagnostics = validate::validate(&ir);
+    let ir = diagnostics.iter().all(|found| found.severity != Severity::Error).then(|| Arc::new(ir));
+    Compiled { ir, spans: SourceMap::default(), diagnostics }
+}
+
+fn json_error(source: &SourceFile, code: &'static str, error: &serde_json::Error) -> Diagnostic {
+    let offset = source.offset(error.line(), error.column());
+    Diagnostic::error(code, error.to_string()).at(Span::new(offset, offset))
+}
+
+/// Keys of steps that mean nothing. The types refuse unknown keys everywhere else; a step's form is flattened into it, which
+/// turns that check off.
+fn unknown_step_keys(json: &serde_json::Value) -> Vec<Diagnostic> {
+    const KEYS: [&str; 18] = [
+        "name",
+        "type",
+        "description",
+        "grouped",
+        "when",
+        "each",
+        "retry",
+        "on-error",
+        "timeout-ms",
+        "capabilities",
+        "outputs",
+        "yields",
+        "judge",
+        "on",
+        "max-iterations",
+        "max-visits",
+        "on-max-visits",
+        "terminal",
+    ];
+    let mut found = Vec::new();
+    let steps = json.get("steps").and_then(serde_json::Value::as_array).into_iter().flatten();
+    for (i, step) in steps.enumerate() {
+        let form = step.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
+        for key in step.as_object().into_iter().flat_map(serde_json::Map::keys) {
+            if KEYS.contains(&key.as_str()) || key == form {
+                continue;
+            }
+            let error = Diagnostic::error("unknown-key", format!("unknown key `{key}` in a step"))
+                .path(format!("steps[{i}].{key}"));
+            found.push(match did_you_mean(key, KEYS.into_iter().chain([form])) {
+                Some(near) => error.help(format!("did you mean `{near}`?")),
+                None => error,
+            });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Language, compile};
+    use crate::{psi::NoCompanions, source::SourceFile};
+
+    fn language(name: &str, text: &str) -> Option<Language> {
+        Language::of(&SourceFile::new(name, text))
+    }
+
+    fn codes(name: &str, text: &str) -> Vec<&'static str> {
+        compile(&SourceFile::new(name, text), &NoCompanions).diagnostics.iter().map(|found| found.code).collect()
+    }
+
+    #[test]
+    fn name_and_text_tell_the_language() {
+        assert_eq!(language("a/b.edn", ""), Some(Language::PsiEdn));
+        assert_eq!(language("b.md", "---\nname: x\n---\nDo."), Some(Language::PsiMarkdown));
+        assert_eq!(language("SKILL.md", "```workflow\nsteps: []\n```"), Some(Language::WorkflowSkill));
+        assert_eq!(language("b.YML", ""), Some(Language::WorkflowSkill));
+        assert_eq!(language("b.json", "{}"), Some(Language::Ir));
+        assert_eq!(language("b.txt", ""), None);
+        assert_eq!(language("b", ""), None);
+    }
+
+    #[test]
+    fn the_ir_is_a_document_too() {
+        let ir = r#"{"version":"workflow-ir/v1","name":"w","steps":[{"name":"a","type":"invoke","invoke":{"operation":"x/y"},
+            "outputs":{"data":{"source":"invoke/data"}},"yields":{"type":"data","data":"data"}}]}"#;
+        let compiled = compile(&SourceFile::new("w.json", ir), &NoCompanions);
+        assert!(compiled.is_clean(), "{:?}", compiled.diagnostics);
+        assert_eq!(
+            codes("w.json", &ir.replace("\"data\":\"data\"", "\"data\":\"dat\"")),
+            ["missing-local-yield-output-key"]
+        );
+        assert_eq!(codes("w.json", &ir.replace("\"outputs\"", "\"output\"")), ["unknown-key"]);
+        assert_eq!(codes("w.json", &ir.replace("\"operation\"", "\"operator\"")), ["invalid-ir"]);
+    }
+
+    #[test]
+    fn what_is_no_document_says_what_was_expected() {
+        assert_eq!(codes("w.json", "{"), ["invalid-json"]);
+        assert_eq!(codes("w.json", ""), ["invalid-json"]);
+        assert_eq!(codes("w.json", "{}"), ["unknown-language"]);
+        assert_eq!(codes("w.txt", ""), ["unknown-language"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_with_their_place() {
+        let error = SourceFile::from_bytes("w.edn", b"{:a\n \xff}".to_vec()).unwrap_err();
+        assert_eq!(error.code, "not-utf-8");
+        assert!(error.message.contains("byte 5, on line 2"), "{}", error.message);
+    }
+}
