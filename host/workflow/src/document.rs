@@ -1,12 +1,16 @@
 //! Any document: finds out its language and hands it to that language's compiler.
 //!
 //! The name decides, then the text: `.edn` is psi; `.md` is WorkflowSkill when it holds a `workflow` fence and psi otherwise; `.yaml`
-//! and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version": "workflow-ir/v1"`.
+//! and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version": "workflow-ir/v1"`, and a PromptPack otherwise.
 
 use crate::{
     compiled::Compiled,
     diagnostic::{Diagnostic, Severity, did_you_mean},
     ir::WorkflowIr,
+    promptpack::{
+        self,
+        document::{Document, pointer_part},
+    },
     psi::{self, Companions},
     source::{SourceFile, SourceMap, Span},
     validate, workflowskill,
@@ -22,9 +26,13 @@ pub enum Language {
     PsiMarkdown,
     /// WorkflowSkill, in Markdown or bare YAML.
     WorkflowSkill,
+    /// PromptPack, in JSON.
+    PromptPack,
     /// The execution model itself, as JSON.
     Ir,
 }
+
+const IR_VERSION: &str = "workflow-ir/v1";
 
 impl Language {
     /// The language of a document; `None` when neither name nor text tells.
@@ -35,10 +43,20 @@ impl Language {
             "md" | "markdown" if workflowskill::has_workflow_block(source.text()) => Some(Self::WorkflowSkill),
             "md" | "markdown" => Some(Self::PsiMarkdown),
             "yaml" | "yml" => Some(Self::WorkflowSkill),
-            "json" => Some(Self::Ir),
+            "json" if says_ir(source.text()) => Some(Self::Ir),
+            "json" => Some(Self::PromptPack),
             _ => None,
         }
     }
+}
+
+/// Whether a JSON text says at its root that it is an IR. Everything else in it is skipped, not kept.
+fn says_ir(text: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Root {
+        version: String,
+    }
+    serde_json::from_str::<Root>(text).is_ok_and(|root| root.version == IR_VERSION)
 }
 
 /// Compiles a document of any language.
@@ -48,6 +66,7 @@ pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
         Some(Language::PsiEdn) => psi::compile_edn(source, companions),
         Some(Language::PsiMarkdown) => psi::compile_markdown(source),
         Some(Language::WorkflowSkill) => workflowskill::compile(source),
+        Some(Language::PromptPack) => promptpack::compile(source),
         Some(Language::Ir) => compile_ir(source),
         None => {
             let message = format!("`{}` is no workflow document: its name tells no language", source.name());
@@ -64,36 +83,40 @@ fn refused(diagnostic: Diagnostic) -> Compiled {
 
 /// Reads an IR and checks it.
 fn compile_ir(source: &SourceFile) -> Compiled {
-    let text = source.text().strip_prefix('\u{feff}').unwrap_or(source.text());
-    let json: serde_json::Value = match serde_json::from_str(text) {
-        Ok(json) => json,
-        Err(error) => return refused(json_error(source, "invalid-json", &error)),
+    let failed = |diagnostics| Compiled { ir: None, spans: SourceMap::default(), diagnostics };
+    let document = match Document::read(source) {
+        Ok(document) => document,
+        Err(diagnostics) => return failed(diagnostics),
     };
-    if json.get("version").and_then(serde_json::Value::as_str) != Some("workflow-ir/v1") {
-        let message = "a JSON workflow says which language it is: expected \"version\": \"workflow-ir/v1\"";
-        return refused(Diagnostic::error("unknown-language", message).path("version"));
-    }
-    let unknown = unknown_step_keys(&json);
+    let unknown = unknown_step_keys(&document);
     if !unknown.is_empty() {
-        return Compiled { ir: None, spans: SourceMap::default(), diagnostics: unknown };
+        return failed(unknown);
     }
-    let ir: WorkflowIr = match serde_json::from_str(text) {
+    let ir: WorkflowIr = match serde_json::from_str(source.text()) {
         Ok(ir) => ir,
-        Err(error) => return refused(json_error(source, "invalid-ir", &error)),
+        Err(error) => {
+            let offset = source.offset(error.line(), error.column());
+            return failed(vec![Diagnostic::error("invalid-ir", error.to_string()).at(Span::new(offset, offset))]);
+        }
     };
-    let diagnostics = validate::validate(&ir);
+    let located = |found: Diagnostic| {
+        let place = found.path.as_deref().and_then(|path| document.value_span(&pointer(path)));
+        found.at(place)
+    };
+    let diagnostics: Vec<Diagnostic> = validate::validate(&ir).into_iter().map(located).collect();
     let ir = diagnostics.iter().all(|found| found.severity != Severity::Error).then(|| Arc::new(ir));
     Compiled { ir, spans: SourceMap::default(), diagnostics }
 }
 
-fn json_error(source: &SourceFile, code: &'static str, error: &serde_json::Error) -> Diagnostic {
-    let offset = source.offset(error.line(), error.column());
-    Diagnostic::error(code, error.to_string()).at(Span::new(offset, offset))
+/// `steps[0].invoke.args` as a JSON pointer, `/steps/0/invoke/args`.
+fn pointer(path: &str) -> String {
+    let parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
+    parts.map(|part| format!("/{}", pointer_part(part))).collect()
 }
 
 /// Keys of steps that mean nothing. The types refuse unknown keys everywhere else; a step's form is flattened into it, which
 /// turns that check off.
-fn unknown_step_keys(json: &serde_json::Value) -> Vec<Diagnostic> {
+fn unknown_step_keys(document: &Document) -> Vec<Diagnostic> {
     const KEYS: [&str; 18] = [
         "name",
         "type",
@@ -115,7 +138,7 @@ fn unknown_step_keys(json: &serde_json::Value) -> Vec<Diagnostic> {
         "terminal",
     ];
     let mut found = Vec::new();
-    let steps = json.get("steps").and_then(serde_json::Value::as_array).into_iter().flatten();
+    let steps = document.json.get("steps").and_then(serde_json::Value::as_array).into_iter().flatten();
     for (i, step) in steps.enumerate() {
         let form = step.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
         for key in step.as_object().into_iter().flat_map(serde_json::Map::keys) {
@@ -152,7 +175,9 @@ mod tests {
         assert_eq!(language("b.md", "---\nname: x\n---\nDo."), Some(Language::PsiMarkdown));
         assert_eq!(language("SKILL.md", "```workflow\nsteps: []\n```"), Some(Language::WorkflowSkill));
         assert_eq!(language("b.YML", ""), Some(Language::WorkflowSkill));
-        assert_eq!(language("b.json", "{}"), Some(Language::Ir));
+        assert_eq!(language("b.json", r#"{"steps":[],"version":"workflow-ir/v1"}"#), Some(Language::Ir));
+        assert_eq!(language("b.json", r#"{"version":"1.0"}"#), Some(Language::PromptPack));
+        assert_eq!(language("b.json", "{"), Some(Language::PromptPack));
         assert_eq!(language("b.txt", ""), None);
         assert_eq!(language("b", ""), None);
     }
@@ -173,9 +198,8 @@ mod tests {
 
     #[test]
     fn what_is_no_document_says_what_was_expected() {
-        assert_eq!(codes("w.json", "{"), ["invalid-json"]);
-        assert_eq!(codes("w.json", ""), ["invalid-json"]);
-        assert_eq!(codes("w.json", "{}"), ["unknown-language"]);
+        assert_eq!(codes("w.json", "{"), ["json-syntax"]);
+        assert_eq!(codes("w.json", ""), ["json-syntax"]);
         assert_eq!(codes("w.txt", ""), ["unknown-language"]);
     }
 

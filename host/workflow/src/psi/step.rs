@@ -118,10 +118,7 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
     let (form, own) = (form?, own?);
     let (default_outputs, default_yields) = defaults(&form);
     Some(Step {
-        name: name?,
-        form,
         description: own.description,
-        grouped: false,
         when: own.when,
         each: own.each,
         retry: own.retry,
@@ -135,7 +132,7 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
         max_iterations: transpose(max_iterations)?,
         max_visits: own.max_visits,
         on_max_visits: own.on_max_visits,
-        terminal: false,
+        ..Step::new(name?, form)
     })
 }
 

@@ -85,6 +85,7 @@ impl<'a> Collector<'a> {
             match contribution {
                 Contribution::Source(spec) => self.source(spec, &format!("{path}[{i}]")),
                 Contribution::Template(template) => self.template(template, &format!("{path}[{i}]")),
+                Contribution::Value { value } => self.value(value, format!("{path}[{i}].value")),
             }
         }
     }

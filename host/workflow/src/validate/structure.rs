@@ -56,7 +56,7 @@ pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
                 for (j, contribution) in delegate.context.iter().enumerate() {
                     match contribution {
                         Contribution::Source(spec) => shape.source(spec, &at(&format!("delegate.context[{j}]"))),
-                        Contribution::Template(_) => {
+                        Contribution::Template(_) | Contribution::Value { .. } => {
                             shape.invalid(
                                 at(&format!("delegate.context[{j}]")),
                                 "expected a source: context is forwarded as it is",
@@ -113,6 +113,7 @@ impl Shape {
             match contribution {
                 Contribution::Source(spec) => self.source(spec, &format!("{path}[{i}]")),
                 Contribution::Template(template) => self.template(template, &format!("{path}[{i}]")),
+                Contribution::Value { value } => self.value(value, &format!("{path}[{i}].value")),
             }
         }
     }
@@ -137,11 +138,15 @@ impl Shape {
 
     fn values<'a>(&mut self, specs: impl IntoIterator<Item = (&'a std::sync::Arc<str>, &'a ValueSpec)>, path: &str) {
         for (name, spec) in specs {
-            match spec {
-                ValueSpec::Source(spec) => self.source(spec, &format!("{path}.{name}")),
-                ValueSpec::Template(template) => self.template(template, &format!("{path}.{name}")),
-                _ => {}
-            }
+            self.value(spec, &format!("{path}.{name}"));
+        }
+    }
+
+    fn value(&mut self, spec: &ValueSpec, path: &str) {
+        match spec {
+            ValueSpec::Source(spec) => self.source(spec, path),
+            ValueSpec::Template(template) => self.template(template, path),
+            _ => {}
         }
     }
 }
