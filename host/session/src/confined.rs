@@ -131,7 +131,11 @@ impl Folder {
         }
         let failed = |error: std::io::Error| failed(path, &error);
         if let Some(parent) = relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            self.dir.create_dir_all(parent).map_err(failed)?;
+            match self.dir.metadata(parent) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => self.dir.create_dir_all(parent).map_err(failed)?,
+                Err(error) => return Err(failed(error)),
+            }
         }
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let temporary = format!(".opcell-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

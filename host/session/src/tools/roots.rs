@@ -85,6 +85,9 @@ impl FileRoots {
 
     /// Finds the root of `path`, `NAME:path`, or an absolute path below a root, as models that know the machine write it.
     pub(super) fn place(&self, path: &str) -> Result<Place<'_>, String> {
+        if path.is_empty() {
+            return Err("a path must not be empty; `.` is the working folder".to_owned());
+        }
         let (index, relative) = if Path::new(path).is_absolute() {
             let below = self.roots.iter().enumerate().filter_map(|(index, root)| {
                 Some((index, root, Path::new(path).strip_prefix(&root.host_path).ok()?.to_str()?))
