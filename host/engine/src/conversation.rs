@@ -50,6 +50,12 @@ impl Message {
         Self::plain(Role::Assistant, content)
     }
 
+    /// A tool's answer to a call.
+    #[must_use]
+    pub fn tool(call: impl Into<String>, content: impl Into<String>, is_error: bool) -> Self {
+        Self { tool_call_id: Some(call.into()), is_error, ..Self::plain(Role::Tool, content) }
+    }
+
     fn plain(role: Role, content: impl Into<String>) -> Self {
         Self {
             role,

@@ -274,8 +274,10 @@ pub enum Event {
         /// Why not where the route says: `max-iterations` or `max-visits`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         redirected: Option<Arc<str>>,
+        /// Whether a limit of the workflow's own bounds how often the run can go this way.
+        bounded: bool,
     },
-    /// A model or a host raised an event of the state; the last one before the round ends counts.
+    /// A model raised an event of the state; the last one before the round ends counts.
     EventRaised {
         /// The step.
         frame: FrameId,
@@ -306,10 +308,13 @@ pub enum Event {
         /// Which signal.
         signal: u64,
     },
-    /// A step waited for a signal too long.
-    WaitExpired {
+    /// A step waits for its signal from now on.
+    WaitStarted {
         /// The step.
         frame: FrameId,
+        /// What is asked, rendered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<str>>,
     },
     /// An effect may have happened before a crash, and must not happen twice: somebody has to say.
     InDoubt {
@@ -404,9 +409,9 @@ pub enum Request {
     },
     /// The step's session, or its LLM judge's.
     Open {
-        /// What fills the system prompt's `{{name}}` tokens.
-        #[serde(default, with = "wire", skip_serializing_if = "Value::is_nullish")]
-        variables: Value,
+        /// The instruction layer with its variables filled in; absent: as declared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system_prompt: Option<Arc<str>>,
     },
     /// One answer of the session's model.
     Round {
@@ -451,6 +456,8 @@ pub enum EffectReply {
     Tool(Reply<Value>),
     /// Of [`Request::Sleep`] and [`Request::Timeout`].
     Slept,
+    /// Of [`Request::Find`]; what was found is pinned by the event before.
+    Found,
 }
 
 /// A value, or why there is none.
@@ -464,19 +471,23 @@ pub enum Settled {
 }
 
 /// How a step ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepResult {
-    /// The step's output: under the sequential lifecycle what `$steps.NAME.output` gives, else its outputs by name.
+    /// The result, where it is not what the step's effect replied, its session left or its workflow returned.
     #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
-    pub output: Value,
-    /// The whole result envelope, where it is more than `output`.
+    pub value: Value,
+    /// Outputs that are computed from the result.
     #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
-    pub envelope: Value,
+    pub mapped: Value,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The failure happened before the step's own work and takes the records of its group with it (WorkflowSkill 0.5.0).
+    /// The run goes on in spite of the failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+    /// The failure is one inside the step's group, before the inner step's own work, and takes the records of the group with it
+    /// (WorkflowSkill 0.5.0).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discards_group: bool,
 }
@@ -520,6 +531,23 @@ pub enum Answer {
 }
 
 impl Event {
+    /// Whether the world said it; everything else the core decided.
+    #[must_use]
+    pub fn comes_from_outside(&self) -> bool {
+        matches!(
+            self,
+            Self::RunStarted(_)
+                | Self::DefinitionPinned { .. }
+                | Self::Replied { .. }
+                | Self::SignalReceived(_)
+                | Self::InDoubt { .. }
+                | Self::Answered { .. }
+                | Self::Abandoned { .. }
+                | Self::CancelRequested { .. }
+                | Self::Ticked
+        )
+    }
+
     /// The kind, as the journal's records name it.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -549,7 +577,7 @@ impl Event {
             Self::ArtifactSet { .. } => "artifact-set",
             Self::SignalReceived(_) => "signal-received",
             Self::SignalTaken { .. } => "signal-taken",
-            Self::WaitExpired { .. } => "wait-expired",
+            Self::WaitStarted { .. } => "wait-started",
             Self::InDoubt { .. } => "in-doubt",
             Self::Answered { .. } => "answered",
             Self::Abandoned { .. } => "abandoned",

@@ -1,7 +1,7 @@
 //! A workflow made ready to run: every name looked up once.
 
 use opcell_workflow::{
-    WorkflowIr,
+    Value, WorkflowIr,
     ir::{Form, Lifecycle, Step},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -14,8 +14,6 @@ pub struct Program {
     index: HashMap<Arc<str>, u32>,
     /// Steps that the main line runs, in authored order.
     main: Arc<[u32]>,
-    /// A step's place in `main`.
-    place: Vec<Option<u32>>,
     /// Per step: the groups it chooses from or runs at once.
     groups: Vec<Vec<Arc<[u32]>>>,
     entry: u32,
@@ -51,12 +49,6 @@ impl Program {
     pub fn new(ir: Arc<WorkflowIr>) -> Result<Arc<Self>, ProgramError> {
         let index: HashMap<Arc<str>, u32> = (0u32..).zip(&ir.steps).map(|(i, step)| (step.name.clone(), i)).collect();
         let main: Arc<[u32]> = (0u32..).zip(&ir.steps).filter(|(_, step)| !step.grouped).map(|(i, _)| i).collect();
-        let mut place = vec![None; ir.steps.len()];
-        for (at, step) in (0u32..).zip(main.iter()) {
-            if let Some(slot) = place.get_mut(*step as usize) {
-                *slot = Some(at);
-            }
-        }
         let unknown = |user: String, name: &Arc<str>| ProgramError::UnknownStep {
             workflow: ir.name.clone(),
             user,
@@ -81,7 +73,7 @@ impl Program {
             Some(name) => *index.get(name).ok_or_else(|| unknown("the entry".to_owned(), name))?,
             None => *main.first().ok_or_else(|| ProgramError::NoSteps { workflow: ir.name.clone() })?,
         };
-        Ok(Arc::new(Self { ir, index, main, place, groups, entry }))
+        Ok(Arc::new(Self { ir, index, main, groups, entry }))
     }
 
     /// The workflow.
@@ -114,10 +106,32 @@ impl Program {
         &self.main
     }
 
-    /// A step's place in the main line.
+    /// The main line's step after a step, in authored order; past the last one, a position that no step has.
     #[must_use]
-    pub fn place(&self, step: u32) -> Option<u32> {
-        self.place.get(step as usize).copied().flatten()
+    pub fn after(&self, step: u32) -> u32 {
+        let next = self.main.partition_point(|main| *main <= step);
+        self.main.get(next).copied().unwrap_or(u32::MAX)
+    }
+
+    /// The main line's step before a step.
+    #[must_use]
+    pub fn before(&self, step: u32) -> Option<u32> {
+        let at = self.main.partition_point(|main| *main < step);
+        at.checked_sub(1).and_then(|at| self.main.get(at)).copied()
+    }
+
+    /// What `$inputs` gives: the entries of an input that is an object, then defaults of declared inputs that it lacks. A given
+    /// null counts as given.
+    #[must_use]
+    pub fn bind_inputs(&self, input: &Value) -> Value {
+        let defaults = self.ir.inputs.iter().filter_map(|(name, declared)| Some((name, declared.default.as_ref()?)));
+        let mut missing = defaults.filter(|(name, _)| input.get(name).is_none()).peekable();
+        if missing.peek().is_none() && matches!(input, Value::Object(_)) {
+            return input.clone();
+        }
+        let mut bound = input.as_object().cloned().unwrap_or_default();
+        bound.extend(missing.map(|(name, value)| (name.clone(), value.clone())));
+        Value::Object(Arc::new(bound))
     }
 
     /// The groups of a branch (`then`, `else`) or of a parallel step.

@@ -1,0 +1,127 @@
+//! Branches and parallel steps.
+
+use super::{At, failure, step};
+use crate::{
+    event::{Event, Settled, StepResult},
+    ports::Failure,
+    predicate,
+    state::{Groups, StepFrame},
+};
+use opcell_workflow::{
+    Value,
+    ir::{Branch, Condition, Form, Reduce, Step},
+    value::Map,
+};
+use std::sync::Arc;
+
+pub(super) fn begin_branch(at: &At<'_>, entry: &StepFrame, step: &Step, branch: &Branch) -> Vec<Event> {
+    let inputs = match step::inputs(at, step, None) {
+        Ok(inputs) => inputs,
+        Err(events) => return events,
+    };
+    let mut events = vec![Event::StepPrepared { frame: at.id, inputs }];
+    let holds = match &branch.condition {
+        Condition::Expression(expression) => expression
+            .evaluate_cow(&at.view(None).context())
+            .map(|value| step::holds(&value))
+            .map_err(|error| failure("expression-failed", error.message)),
+        Condition::Predicate(predicate) => {
+            predicate::holds(predicate, at.instance).map_err(|message| failure("predicate-failed", message))
+        }
+    };
+    events.push(match holds {
+        Err(failure) => step::failed(at, step, failure),
+        Ok(holds) => {
+            let group = u32::from(!holds);
+            let is_empty =
+                at.instance.program.groups(entry.step).get(group as usize).is_none_or(|steps| steps.is_empty());
+            if is_empty { finished(at, Value::Null) } else { enter(at, group) }
+        }
+    });
+    events
+}
+
+pub(super) fn begin_parallel(at: &At<'_>, entry: &StepFrame) -> Vec<Event> {
+    if at.instance.program.groups(entry.step).is_empty() {
+        return vec![finished(at, Value::Object(Arc::default()))];
+    }
+    vec![enter(at, 0)]
+}
+
+fn enter(at: &At<'_>, group: u32) -> Event {
+    Event::GroupEntered { frame: at.next_frame(), parent: at.id, group }
+}
+
+fn finished(at: &At<'_>, value: Value) -> Event {
+    Event::StepFinished { frame: at.id, result: Box::new(StepResult { value, ..StepResult::default() }) }
+}
+
+pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, groups: &Groups) -> Vec<Event> {
+    if !groups.is_done() {
+        let group = groups.wanted.get(groups.next as usize).copied().unwrap_or(groups.next);
+        return vec![enter(at, group)];
+    }
+    if let Form::Parallel { parallel } = &step.form
+        && groups.halted.is_none()
+    {
+        return vec![match outputs(groups) {
+            Ok(outputs) => {
+                let reduced = reduce(at, entry, parallel.reduce, outputs);
+                finished(at, Value::object([(parallel.into.clone(), reduced)]))
+            }
+            Err(failure) => step::failed(at, step, failure),
+        }];
+    }
+    let at_end = groups.halted.unwrap_or(0) as usize;
+    vec![match groups.results.get(at_end).cloned().flatten() {
+        Some(Settled::Ok(value)) => finished(at, value),
+        // A branch whose step failed has done its own part: the run halts at that step.
+        Some(Settled::Failed(_)) if groups.halted.is_some() => {
+            let last =
+                at.instance.program.groups(entry.step).get(groups.wanted.get(at_end).copied().unwrap_or(0) as usize);
+            let listed = last.and_then(|steps| steps.last()).and_then(|index| at.instance.program.step(*index));
+            let output =
+                listed.and_then(|step| at.instance.outputs.get(&step.name)).and_then(|entry| entry.get("output"));
+            finished(at, output.filter(|value| !matches!(value, Value::Undefined)).cloned().unwrap_or(Value::Null))
+        }
+        Some(Settled::Failed(failure)) => step::failed(at, step, failure),
+        None => finished(at, Value::Null),
+    }]
+}
+
+/// Every group's output, or all that went wrong.
+fn outputs(groups: &Groups) -> Result<Vec<Value>, Failure> {
+    let mut outputs = Vec::with_capacity(groups.results.len());
+    let mut failures = Vec::new();
+    for result in groups.results.iter().flatten() {
+        match result {
+            Settled::Ok(value) => outputs.push(value.clone()),
+            Settled::Failed(failure) => failures.push(failure.clone()),
+        }
+    }
+    match failures.as_slice() {
+        [] => Ok(outputs),
+        [only] => Err(only.clone()),
+        [first, ..] => {
+            let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+            let details = Value::array(failures.iter().map(|failure| Value::String(failure.reason.clone())));
+            Err(Failure { message: messages.join("; "), details: Some(details), ..first.clone() })
+        }
+    }
+}
+
+fn reduce(at: &At<'_>, entry: &StepFrame, how: Reduce, outputs: Vec<Value>) -> Value {
+    match how {
+        Reduce::Append => Value::array(outputs),
+        Reduce::Replace => outputs.into_iter().last().unwrap_or_default(),
+        Reduce::Barrier => {
+            let program = &at.instance.program;
+            let last_names = program.groups(entry.step).iter().map(|steps| {
+                let last = steps.last().and_then(|index| program.step(*index));
+                last.map_or_else(|| Arc::from(""), |step| step.name.clone())
+            });
+            let entries: Map = last_names.zip(outputs).collect();
+            Value::Object(Arc::new(entries))
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Judging a step, and routing by what its judge decided.
+
+use super::{At, failure, line::fail_line, session, unresolved};
+use crate::{
+    event::{Destination, Event, Request},
+    ports::{Failure, Verdict},
+    scope::arguments,
+    state::{Judging, StepFrame},
+};
+use opcell_workflow::{
+    Value,
+    ir::{Goto, Judge, Route, Step},
+    names::Outcome,
+};
+use std::sync::Arc;
+
+pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judging) -> Vec<Event> {
+    let Some(judge) = &step.judge else { return Vec::new() };
+    match (judging, judge) {
+        (Judging::Start, Judge::Invoke { invoke }) => match arguments(&at.view(None), &invoke.args) {
+            Ok(arguments) => vec![at.request(Request::Judge { arguments })],
+            Err((_, error)) => conclude(at, entry, step, Err(unresolved(&error))),
+        },
+        (Judging::Start, Judge::Expression { expression }) => {
+            let verdict = match expression.evaluate(&at.view(None).context()) {
+                Ok(value) => outcome_of(&value).map(|outcome| Verdict { outcome, rationale: None }),
+                Err(error) => Err(failure("expression-failed", error.message)),
+            };
+            conclude(at, entry, step, verdict)
+        }
+        (Judging::Start, Judge::Llm { session, .. }) => match session::prompt(at, session, None) {
+            Ok(system_prompt) => vec![at.request(Request::Open { system_prompt })],
+            Err(failure) => conclude(at, entry, step, Err(failure)),
+        },
+        (Judging::Start | Judging::Waiting { .. }, Judge::Event { .. }) => super::event::decide(at, entry, step),
+        (Judging::Llm(talk), Judge::Llm { session, projection, outputs }) => session::judge(
+            at,
+            entry,
+            step,
+            talk,
+            &session::LlmJudge { session, projection: projection.as_ref(), outputs },
+        ),
+        (Judging::Called(verdict, _), _) => conclude(at, entry, step, verdict.clone()),
+        (Judging::Decided(Ok(verdict)), _) => route(at, entry, step, &verdict.outcome),
+        (Judging::Decided(Err(failure)), _) => fail_line(at, entry.step, failure.clone()),
+        _ => Vec::new(),
+    }
+}
+
+/// The outcome that a value stands for: a text, or `{"keyword": "name"}`.
+///
+/// # Errors
+/// When it is neither.
+pub(crate) fn outcome_of(value: &Value) -> Result<Outcome, Failure> {
+    match value {
+        Value::String(text) => Ok(Outcome::Text(text.clone())),
+        Value::Object(entries) => match entries.get_index(0) {
+            Some((key, Value::String(name))) if key.as_ref() == "keyword" && entries.len() == 1 => {
+                Ok(Outcome::Keyword(name.clone()))
+            }
+            _ => Err(malformed(value)),
+        },
+        _ => Err(malformed(value)),
+    }
+}
+
+fn malformed(value: &Value) -> Failure {
+    failure("malformed-outcome", format!("An outcome is a text or {{\"keyword\": \"name\"}}, got {}", value.to_json()))
+}
+
+/// Records a decision and follows it.
+pub(super) fn conclude(at: &At<'_>, entry: &StepFrame, step: &Step, verdict: Result<Verdict, Failure>) -> Vec<Event> {
+    let then = match &verdict {
+        Ok(verdict) => route(at, entry, step, &verdict.outcome),
+        Err(failure) => fail_line(at, entry.step, failure.clone()),
+    };
+    std::iter::once(Event::Judged { frame: at.id, verdict }).chain(then).collect()
+}
+
+/// The route of an outcome. Exact and case-sensitive, white space around a text aside; a text and a keyword never match.
+pub(super) fn matching<'a>(step: &'a Step, outcome: &Outcome) -> Option<&'a Route> {
+    let wanted = match outcome {
+        Outcome::Text(text) => Outcome::Text(text.trim().into()),
+        Outcome::Keyword(_) => outcome.clone(),
+    };
+    step.on.iter().find(|route| route.outcome == wanted)
+}
+
+/// The outcomes that a step knows, for messages: texts as they are, keywords with their colon.
+pub(super) fn expected(step: &Step) -> String {
+    let mut names: Vec<String> = step
+        .on
+        .iter()
+        .map(|route| match &route.outcome {
+            Outcome::Text(text) => text.as_ref().to_owned(),
+            Outcome::Keyword(name) => format!(":{name}"),
+        })
+        .collect();
+    names.sort();
+    names.join(", ")
+}
+
+fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outcome) -> Vec<Event> {
+    let Some(route) = matching(step, outcome) else {
+        let message = format!("Step '{}': the judge decided {outcome}, expected one of: {}", step.name, expected(step));
+        return fail_line(at, entry.step, failure("no-match", message));
+    };
+    match follow(at, entry, route) {
+        Ok((to, redirected, bounded)) => {
+            vec![Event::Routed { frame: at.id, outcome: Some(outcome.clone()), to, redirected, bounded }]
+        }
+        Err(failure) => fail_line(at, entry.step, failure),
+    }
+}
+
+type Way = (Destination, Option<Arc<str>>, bool);
+
+fn follow(at: &At<'_>, entry: &StepFrame, route: &Route) -> Result<Way, Failure> {
+    if at.state.line_of(at.id).is_some_and(|(_, line)| line.group.is_some()) {
+        return match &route.goto {
+            Goto::Next => Ok((Destination::Step(entry.step), None, true)),
+            Goto::Done => Ok((Destination::Done, None, true)),
+            _ => Err(failure("goto-in-group", "A step inside a group can route to :next or :done only")),
+        };
+    }
+    let target = destination(at, entry.step, &route.goto)?;
+    let Destination::Step(index) = target else { return Ok((target, None, true)) };
+    let visits = visits(at, index);
+    if let Some(max) = route.max_iterations.filter(|max| u64::from(visits) >= *max) {
+        return match &route.on_max_iterations {
+            Some(instead) => Ok((destination(at, entry.step, instead)?, Some("max-iterations".into()), true)),
+            None => Err(exhausted(&at.state.step_name(at.frame.instance, index), visits, max)),
+        };
+    }
+    let Some(step) = at.instance.program.step(index) else { return Ok((target, None, true)) };
+    if let Some(max) = step.max_visits.filter(|max| u64::from(visits) >= *max) {
+        return match step.on_max_visits.as_ref().map(|name| (name, at.instance.program.index(name))) {
+            // A fallback that names its own step is entered as if there were no limit (PromptPack's rule).
+            Some((_, Some(instead))) => Ok((Destination::Step(instead), Some("max-visits".into()), true)),
+            Some((name, None)) => Err(unknown_step(name)),
+            None => {
+                let message =
+                    format!("max visits exceeded: state \"{}\" visited {visits} times (max {max})", step.name);
+                Err(failure("max-visits-exceeded", message))
+            }
+        };
+    }
+    let bounded =
+        visits == 0 || route.max_iterations.is_some() || step.max_iterations.is_some() || step.max_visits.is_some();
+    Ok((target, None, bounded || at.state.limits.total_visits.is_some()))
+}
+
+fn visits(at: &At<'_>, step: u32) -> u32 {
+    at.instance.memory.get(step as usize).map_or(0, |memory| memory.visits)
+}
+
+fn unknown_step(name: &Arc<str>) -> Failure {
+    failure("unknown-step", format!("The route leads to step '{name}', which does not exist"))
+}
+
+fn destination(at: &At<'_>, from: u32, goto: &Goto) -> Result<Destination, Failure> {
+    let program = &at.instance.program;
+    match goto {
+        Goto::Done => Ok(Destination::Done),
+        Goto::Next => {
+            let next = program.after(from);
+            Ok(if program.step(next).is_some() { Destination::Step(next) } else { Destination::Done })
+        }
+        Goto::Previous => program
+            .before(from)
+            .map(Destination::Step)
+            .ok_or_else(|| failure("no-previous-step", "The route leads to the step before the first one")),
+        Goto::Step(name) => program.index(name).map(Destination::Step).ok_or_else(|| unknown_step(name)),
+    }
+}
+
+/// psi's exhaustion: which step, and how often it was entered.
+pub(super) fn exhausted(step: &Arc<str>, visits: u32, max: u64) -> Failure {
+    let details =
+        Value::object([("step-id", Value::String(step.clone())), ("iteration-count", Value::from(i64::from(visits)))]);
+    let message = format!("Step '{step}' has been entered {visits} times; at most {max} are allowed");
+    Failure { details: Some(details), ..failure("iteration-exhausted", message) }
+}

@@ -1,0 +1,335 @@
+//! Conversations: turns, rounds, tool calls, and what a model's answer means to a step or to a judge.
+
+use super::{At, failure, judge, step, unresolved};
+use crate::{
+    conversation::{Message, Role, ToolCallRequest},
+    event::{Event, Request},
+    ports::{Failure, Verdict},
+    scope::View,
+    state::{Conversation, ConversationStage, Raw, StepFrame, Work},
+    structured,
+};
+use indexmap::IndexMap;
+use opcell_workflow::{
+    Value,
+    ir::{Contribution, Form, OutputSpec, Projection, Session, Step, StructuredOutput},
+    names::Outcome,
+    resolve::{self, ConversationPart, Scope},
+    template,
+};
+use std::sync::Arc;
+
+/// Model rounds of one turn, unless the session says: enough for long work, few enough to end.
+const MAX_ROUNDS: u32 = 100;
+
+/// Answers that an LLM judge may give before its judgement fails (psi: the first and two retries).
+const JUDGE_ATTEMPTS: u32 = 3;
+
+pub(super) fn open(at: &At<'_>, step: &Step, session: &Session, item: Option<(&Value, usize)>) -> Vec<Event> {
+    match prompt(at, session, item) {
+        Ok(system_prompt) => vec![at.request(Request::Open { system_prompt })],
+        Err(failure) => vec![step::failed(at, step, failure)],
+    }
+}
+
+/// The instruction layer with its variables filled in; `None` when it has none.
+pub(super) fn prompt(
+    at: &At<'_>,
+    session: &Session,
+    item: Option<(&Value, usize)>,
+) -> Result<Option<Arc<str>>, Failure> {
+    let Some(text) = session.system_prompt.as_ref().filter(|_| !session.variables.is_empty()) else { return Ok(None) };
+    let view = at.view_of(item);
+    let mut values: IndexMap<&str, String> = IndexMap::new();
+    for (name, spec) in &session.variables {
+        let value = view.value(spec).map_err(|error| unresolved(&error))?;
+        values.insert(name, if value.is_nullish() { String::new() } else { view.print(&value) });
+    }
+    let rendered = template::render(text, |name| values.get(name).cloned());
+    rendered.map(|text| Some(text.into())).map_err(|token| {
+        failure(
+            "unbound-token",
+            format!("The system prompt's token {{{{{token}}}}} is not among the session's variables"),
+        )
+    })
+}
+
+/// What a conversation comes to when nothing is in flight.
+enum Turn<'a> {
+    /// Something must happen first.
+    Goes(Vec<Event>),
+    /// The model answered and asks for nothing.
+    Answered(&'a Message),
+    /// It cannot go on.
+    Failed(Failure),
+}
+
+fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a Conversation) -> Turn<'a> {
+    if let Some(call) = talk.calls.front() {
+        return Turn::Goes(vec![tool(at, talk, call)]);
+    }
+    if let Some(answer) = talk.answer() {
+        return Turn::Answered(answer);
+    }
+    if let Some(failure) = timeout {
+        return Turn::Failed(failure);
+    }
+    let max = session.max_rounds.unwrap_or(MAX_ROUNDS);
+    if talk.rounds >= max {
+        return Turn::Failed(failure("max-rounds", format!("The model did not come to an answer within {max} rounds")));
+    }
+    Turn::Goes(vec![at.request(Request::Round { model: talk.model })])
+}
+
+/// A tool call is made only if the session has the tool: what a prompt shows and what a session can do are the same list.
+fn tool(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Event {
+    let tools = talk.opened.as_ref().map_or(&[][..], |opened| &opened.tools);
+    if tools.iter().any(|tool| tool.name == call.name) {
+        return at.request(Request::Tool { call: call.id.as_str().into() });
+    }
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
+    let text = format!("denied: this session has no tool `{}`; it has: {known}", call.name);
+    Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, true), retry: false }
+}
+
+pub(super) fn decide(
+    at: &At<'_>,
+    step: &Step,
+    work: &Work,
+    talk: &Conversation,
+    item: Option<(&Value, usize)>,
+) -> Vec<Event> {
+    let Form::Session { session } = &step.form else { return Vec::new() };
+    let fail = |failure: Failure| vec![step::retry_or_fail(at, step, work, &in_group(session, talk, failure))];
+    match &talk.stage {
+        ConversationStage::Closed | ConversationStage::Busy(_) => Vec::new(),
+        ConversationStage::Failed(failure) => fail(no_model_answered(talk, failure)),
+        ConversationStage::Idle => {
+            let done = talk.record.turns.len();
+            let group = session.prompts.get(done);
+            let contributions = match (group, done) {
+                (Some(group), _) => &group.contributions,
+                (None, 0) if session.prompts.is_empty() => &session.contributions,
+                _ => {
+                    return vec![step::finished(
+                        at,
+                        step,
+                        &Raw::Session(Box::new(talk.record.clone())),
+                        Value::Undefined,
+                        item,
+                    )];
+                }
+            };
+            match messages(contributions, &at.view_of(item)) {
+                Ok(messages) => {
+                    let group = group.and_then(|_| u32::try_from(done).ok());
+                    vec![Event::TurnStarted { frame: at.id, group, messages }]
+                }
+                Err(failure) => fail(failure),
+            }
+        }
+        ConversationStage::Turn => match turn(at, session, timed_out(at, step, work), talk) {
+            Turn::Goes(events) => events,
+            Turn::Failed(failure) => fail(failure),
+            Turn::Answered(answer) => {
+                let text: Arc<str> = answer.content.as_str().into();
+                let is_last = session.prompts.is_empty() || talk.record.turns.len() + 1 >= session.prompts.len();
+                let Some(spec) = structured_spec(&step.outputs).filter(|_| is_last) else {
+                    return vec![Event::TurnFinished { frame: at.id, text, structured: None }];
+                };
+                match structured::parse(&answer.content, spec) {
+                    Ok(value) => vec![Event::TurnFinished { frame: at.id, text, structured: Some(value) }],
+                    Err(structured::Invalid::Schema(problem)) => fail(failure("missing-json-schema", problem)),
+                    Err(structured::Invalid::Answer(problem)) if talk.failed_answers + 1 < spec.max_attempts => {
+                        let message = Message::user(structured::feedback(&problem));
+                        vec![Event::Interjected { frame: at.id, message, retry: true }]
+                    }
+                    Err(structured::Invalid::Answer(problem)) => fail(failure("invalid-structured-output", problem)),
+                }
+            }
+        },
+    }
+}
+
+/// A failure says at which of several prompts it happened.
+fn in_group(session: &Session, talk: &Conversation, mut failure: Failure) -> Failure {
+    let at = talk.record.turns.len();
+    if let Some(group) = session.prompts.get(at) {
+        let place = Value::object([
+            ("index", Value::from(i64::try_from(at).unwrap_or(i64::MAX))),
+            ("name", Value::String(group.name.clone())),
+        ]);
+        let mut details = failure.details.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        details.insert("failed-prompt".into(), place);
+        failure.details = Some(Value::Object(Arc::new(details)));
+    }
+    failure
+}
+
+/// When several models were asked, all of their failures.
+fn no_model_answered(talk: &Conversation, last: &Failure) -> Failure {
+    if talk.model_failures.len() < 2 {
+        return last.clone();
+    }
+    let models = talk.opened.as_ref().map_or(&[][..], |opened| &opened.models);
+    let failures = talk.model_failures.iter().enumerate().map(|(at, failure)| {
+        let model = models.get(at).map_or("?", String::as_str);
+        Value::object([
+            ("model", Value::from(model)),
+            ("reason", Value::String(failure.reason.clone())),
+            ("message", Value::from(failure.message.as_str())),
+        ])
+    });
+    let details = Value::object([("candidate-failures", Value::array(failures))]);
+    let message = "Workflow model-query candidates exhausted".to_owned();
+    Failure { reason: "ranked-candidate-exhausted".into(), message, details: Some(details), retriable: last.retriable }
+}
+
+fn timed_out(at: &At<'_>, step: &Step, work: &Work) -> Option<Failure> {
+    let ms = step.timeout_ms?;
+    #[allow(clippy::cast_precision_loss)]
+    let over = at.state.now.ms_since(work.since) >= ms as f64;
+    over.then(|| Failure { retriable: true, ..failure("timeout", format!("The step took longer than {ms} ms")) })
+}
+
+pub(crate) fn structured_spec(outputs: &IndexMap<Arc<str>, OutputSpec>) -> Option<&StructuredOutput> {
+    outputs.values().find_map(|spec| spec.structured.as_ref())
+}
+
+fn messages(contributions: &[Contribution], view: &View<'_>) -> Result<Vec<Message>, Failure> {
+    let parts = resolve::conversation(contributions, view).map_err(|error| unresolved(&error))?;
+    let (before, prompt) = resolve::split(parts);
+    let mut messages: Vec<Message> = before.iter().map(message).collect();
+    // A conversation that ends with somebody else's words still has to ask something.
+    if !prompt.is_empty() || messages.is_empty() {
+        messages.push(Message::user(prompt));
+    }
+    Ok(messages)
+}
+
+fn message(part: &ConversationPart) -> Message {
+    from_value(&part.message).unwrap_or_else(|| {
+        Message::user(
+            part.text().unwrap_or_else(|| part.message.get("content").map_or_else(String::new, Value::to_json)),
+        )
+    })
+}
+
+/// A message that a transcript gave, unless it has a shape of its own.
+fn from_value(value: &Value) -> Option<Message> {
+    serde_json::from_value(serde_json::Value::from(value)).ok()
+}
+
+/// An LLM judge as declared.
+pub(super) struct LlmJudge<'a> {
+    pub session: &'a Session,
+    pub projection: Option<&'a Projection>,
+    pub outputs: &'a IndexMap<Arc<str>, OutputSpec>,
+}
+
+pub(super) fn judge(
+    at: &At<'_>,
+    entry: &StepFrame,
+    step: &Step,
+    talk: &Conversation,
+    judge: &LlmJudge<'_>,
+) -> Vec<Event> {
+    let conclude = |verdict| judge::conclude(at, entry, step, verdict);
+    match &talk.stage {
+        ConversationStage::Closed | ConversationStage::Busy(_) => Vec::new(),
+        ConversationStage::Failed(failure) => conclude(Err(no_model_answered(talk, failure))),
+        ConversationStage::Idle => match what_a_judge_sees(at, entry, step, judge) {
+            Ok(messages) => vec![Event::TurnStarted { frame: at.id, group: None, messages }],
+            Err(failure) => conclude(Err(failure)),
+        },
+        ConversationStage::Turn => match turn(at, judge.session, None, talk) {
+            Turn::Goes(events) => events,
+            Turn::Failed(failure) => conclude(Err(failure)),
+            Turn::Answered(answer) => match read_answer(step, answer, structured_spec(judge.outputs)) {
+                Ok(outcome) => conclude(Ok(Verdict { outcome, rationale: None })),
+                Err(Unread::Hopeless(failure)) => conclude(Err(failure)),
+                Err(Unread::Again { feedback, .. }) if talk.failed_answers + 1 < JUDGE_ATTEMPTS => {
+                    vec![Event::Interjected { frame: at.id, message: Message::user(feedback), retry: true }]
+                }
+                Err(Unread::Again { failure, .. }) => conclude(Err(failure)),
+            },
+        },
+    }
+}
+
+/// The step's conversation, as far as the projection shows it, then the judge's own contributions.
+fn what_a_judge_sees(
+    at: &At<'_>,
+    entry: &StepFrame,
+    step: &Step,
+    judge: &LlmJudge<'_>,
+) -> Result<Vec<Message>, Failure> {
+    let view = at.view(None);
+    let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
+    let transcript = match accepted {
+        Some(accepted) if matches!(accepted.raw, Raw::Session(_)) => accepted.output(step, None, "session/transcript"),
+        // A step without a conversation shows what it yielded.
+        Some(accepted) => match accepted.value(step).0 {
+            Value::Null | Value::Undefined => Value::array([]),
+            value => crate::state::transcript(&[Message::assistant(view.print(&value))]),
+        },
+        None => Value::array([]),
+    };
+    let projected = match judge.projection {
+        Some(projection) => resolve::project(&transcript, projection).map_err(|error| unresolved(&error))?,
+        None => transcript,
+    };
+    let mut seen: Vec<Message> = projected.as_array().unwrap_or_default().iter().filter_map(from_value).collect();
+    seen.extend(messages(&judge.session.contributions, &view)?);
+    Ok(seen)
+}
+
+/// Why a judge's answer is no outcome.
+enum Unread {
+    /// Asking again may help.
+    Again { feedback: String, failure: Failure },
+    /// It will not.
+    Hopeless(Failure),
+}
+
+fn read_answer(step: &Step, answer: &Message, spec: Option<&StructuredOutput>) -> Result<Outcome, Unread> {
+    debug_assert_eq!(answer.role, Role::Assistant);
+    let text = match spec {
+        None => answer.content.trim().to_owned(),
+        Some(spec) => match structured::parse(&answer.content, spec) {
+            Ok(value) => match value.get("decision").unwrap_or(&value) {
+                Value::String(text) => text.trim().to_owned(),
+                other => return Err(not_an_outcome(&format!("The decision must be a text, got {}", other.to_json()))),
+            },
+            Err(structured::Invalid::Schema(problem)) => {
+                return Err(Unread::Hopeless(failure("missing-json-schema", problem)));
+            }
+            Err(structured::Invalid::Answer(problem)) => return Err(not_an_outcome(&problem)),
+        },
+    };
+    let as_text = Outcome::Text(text.as_str().into());
+    if judge::matching(step, &as_text).is_some() {
+        return Ok(as_text);
+    }
+    if let Some(name) = text.strip_prefix(':') {
+        let keyword = Outcome::Keyword(name.into());
+        if judge::matching(step, &keyword).is_some() {
+            return Ok(keyword);
+        }
+    }
+    let expected = judge::expected(step);
+    Err(Unread::Again {
+        feedback: format!(
+            "Your response '{text}' did not match any expected signal. Expected exactly one of: {expected}. Respond with exactly one of those words, nothing else."
+        ),
+        failure: failure(
+            "no-match",
+            format!("Step '{}': the judge said '{text}', expected one of: {expected}", step.name),
+        ),
+    })
+}
+
+fn not_an_outcome(problem: &str) -> Unread {
+    Unread::Again { feedback: structured::feedback(problem), failure: failure("invalid-structured-output", problem) }
+}

@@ -1,0 +1,314 @@
+//! One entry into a step, one element of it, one attempt.
+
+use super::{At, failure, group, input_problem, judge, line, problem, session, unresolved};
+use crate::{
+    event::{Event, InstanceId, Request, Settled, StepResult},
+    ports::Failure,
+    scope::{View, arguments},
+    state::{Accepted, Each, Element, Pause, Phase, Raw, Stage, StepFrame, Work},
+};
+use indexmap::IndexMap;
+use opcell_workflow::{
+    Value,
+    diagnostic::did_you_mean,
+    ir::{Delegate, DelegateTarget, Form, Lifecycle, OnError, Step, ValueSpec, Wait},
+    js, resolve, transform,
+    value::Map,
+};
+use std::sync::Arc;
+
+pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
+    match &entry.phase {
+        Phase::Entered if step.each.is_some() => begin_each(at, entry, step),
+        Phase::Entered => match &step.form {
+            Form::Branch { branch } => group::begin_branch(at, entry, step, branch),
+            Form::Parallel { .. } => group::begin_parallel(at, entry),
+            _ => begin(at, step, None, None),
+        },
+        Phase::Work(work) => self::work(at, step, work, None),
+        Phase::Each(each) => self::each(at, step, each),
+        Phase::Groups(groups) => group::decide(at, entry, step, groups),
+        Phase::Judging(judging) => judge::decide(at, entry, step, judging),
+    }
+}
+
+pub(super) fn element(at: &At<'_>, element: &Element, step: &Step) -> Vec<Event> {
+    work(at, step, &element.work, Some((&element.item, element.index as usize)))
+}
+
+fn begin_each(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
+    let Some(each) = &step.each else { return Vec::new() };
+    let over = match each.over.evaluate(&at.view(None).context()) {
+        Ok(over) => over,
+        Err(error) => return line::give_up(at, entry.step, failure("expression-failed", error.message)),
+    };
+    if !matches!(over, Value::Array(_)) {
+        let message = format!("each expression must resolve to an array, got {}", javascript_type(&over));
+        return vec![failed(at, step, failure("each-not-an-array", message))];
+    }
+    let mut events = vec![Event::EachStarted { frame: at.id, items: over }];
+    if let (true, Some(inputs)) = (at.is_sequential(), inputs_of(step)) {
+        match arguments(&at.view(None), inputs) {
+            Ok(inputs) => events.push(Event::StepPrepared { frame: at.id, inputs }),
+            Err((name, error)) => {
+                return line::give_up(at, entry.step, failure(error.reason(), input_problem(step, &name, &error)));
+            }
+        }
+    }
+    events
+}
+
+/// `typeof`, as WorkflowSkill's message has it.
+fn javascript_type(value: &Value) -> &'static str {
+    match value {
+        Value::Undefined => "undefined",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Null | Value::Array(_) | Value::Object(_) => "object",
+    }
+}
+
+fn each(at: &At<'_>, step: &Step, each: &Each) -> Vec<Event> {
+    if each.is_done() {
+        let Some(failure) = &each.failure else {
+            return vec![Event::StepFinished { frame: at.id, result: Box::default() }];
+        };
+        // What did succeed stays visible, as a list with nulls in it, whatever the failure does to the run.
+        let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
+        let result = StepResult {
+            value: Value::array(results),
+            failure: Some(failure.clone()),
+            ignored: step.on_error == OnError::Ignore,
+            ..StepResult::default()
+        };
+        return vec![Event::StepFinished { frame: at.id, result: Box::new(result) }];
+    }
+    if each.pause == Pause::Due {
+        let ms = step.each.as_ref().and_then(|each| each.delay_ms).unwrap_or_default();
+        return vec![at.request(Request::Sleep { ms })];
+    }
+    vec![Event::ElementEntered { frame: at.next_frame(), parent: at.id, index: each.next }]
+}
+
+fn work(at: &At<'_>, step: &Step, work: &Work, item: Option<(&Value, usize)>) -> Vec<Event> {
+    match &work.stage {
+        Stage::Start => begin(at, step, Some(work), item),
+        Stage::Pause { ms } => vec![at.request(Request::Sleep { ms: *ms })],
+        Stage::Produced(raw) => vec![produced(at, step, work, raw, item)],
+        Stage::Failed(failure) => vec![retry_or_fail(at, step, work, failure)],
+        Stage::Talking(talk) => session::decide(at, step, work, talk, item),
+        Stage::Waiting { .. } => match at.state.waiting_signal(at.id) {
+            Some(signal) => vec![Event::SignalTaken { frame: at.id, signal: signal.id }],
+            None => Vec::new(),
+        },
+        Stage::Calling(_) | Stage::Pausing(_) | Stage::Delegating(_) => Vec::new(),
+    }
+}
+
+/// What a step resolves before it runs, and records as its inputs.
+fn inputs_of(step: &Step) -> Option<&IndexMap<Arc<str>, ValueSpec>> {
+    match &step.form {
+        Form::Invoke { invoke } => Some(&invoke.args),
+        Form::Transform { transform } => Some(&transform.inputs),
+        Form::Branch { branch } => Some(&branch.inputs),
+        Form::Exit { exit } => Some(&exit.inputs),
+        _ => None,
+    }
+}
+
+/// Resolves a step's inputs, or gives what follows from not being able to.
+pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Result<Value, Vec<Event>> {
+    let Some(specs) = inputs_of(step) else { return Ok(Value::Object(Arc::default())) };
+    arguments(&at.view_of(item), specs).map_err(|(name, error)| {
+        let index = at.state.entry_of(at.id).map_or(0, |entry| entry.step);
+        if at.is_sequential() {
+            // The line is the step's, so an element's trouble is its step's.
+            return line::give_up(at, index, failure(error.reason(), input_problem(step, &name, &error)));
+        }
+        vec![failed(at, step, unresolved(&error))]
+    })
+}
+
+fn begin(at: &At<'_>, step: &Step, work: Option<&Work>, item: Option<(&Value, usize)>) -> Vec<Event> {
+    match &step.form {
+        Form::Invoke { .. } => match inputs(at, step, item) {
+            Ok(arguments) => vec![at.request(Request::Invoke { arguments })],
+            Err(events) => events,
+        },
+        Form::Session { session } => session::open(at, step, session, item),
+        Form::Delegate { delegate } => self::delegate(at, step, delegate, item),
+        Form::Transform { transform } => {
+            let inputs = match inputs(at, step, item) {
+                Ok(inputs) => inputs,
+                Err(events) => return events,
+            };
+            let empty = Map::new();
+            let key = step.outputs.keys().next();
+            let result =
+                transform::run(transform, inputs.as_object().unwrap_or(&empty), key, &at.view_of(item).context());
+            let prepared = Event::StepPrepared { frame: at.id, inputs: inputs.clone() };
+            let settled = match result {
+                Ok(value) => finished(at, step, &Raw::Value(value.clone()), value, item),
+                Err(error) => failed(at, step, failure("expression-failed", error.message)),
+            };
+            if item.is_some() { vec![settled] } else { vec![prepared, settled] }
+        }
+        Form::Exit { exit } => {
+            let inputs = match inputs(at, step, item) {
+                Ok(inputs) => inputs,
+                Err(events) => return events,
+            };
+            let prepared = Event::StepPrepared { frame: at.id, inputs };
+            let output = exit.output.as_ref().map_or(Ok(Value::Null), |output| at.view_of(item).value(output));
+            let settled = match output {
+                Ok(output) => {
+                    let value = if matches!(output, Value::Undefined) { Value::Null } else { output };
+                    Event::StepFinished {
+                        frame: at.id,
+                        result: Box::new(StepResult { value, ..StepResult::default() }),
+                    }
+                }
+                Err(error) => failed(at, step, failure(error.reason(), problem(&error))),
+            };
+            vec![prepared, settled]
+        }
+        Form::Wait { wait } => self::wait(at, step, wait, item),
+        Form::Branch { .. } | Form::Parallel { .. } => {
+            let _ = work;
+            vec![failed(at, step, failure("each-not-valid", "`each` cannot repeat a branch or a parallel step"))]
+        }
+    }
+}
+
+fn wait(at: &At<'_>, step: &Step, wait: &Wait, item: Option<(&Value, usize)>) -> Vec<Event> {
+    let question = match wait.question.as_ref().map(|question| resolve::render(question, &at.view_of(item))).transpose()
+    {
+        Ok(question) => question.map(Arc::from),
+        Err(error) => return vec![failed(at, step, unresolved(&error))],
+    };
+    let mut events = vec![Event::WaitStarted { frame: at.id, question }];
+    if let Some(ms) = step.timeout_ms {
+        #[allow(clippy::cast_precision_loss)]
+        events.push(at.request(Request::Timeout { ms: ms as f64 }));
+    }
+    events
+}
+
+fn delegate(at: &At<'_>, step: &Step, delegate: &Delegate, item: Option<(&Value, usize)>) -> Vec<Event> {
+    let view = at.view_of(item);
+    let fail = |failure: Failure| vec![failed(at, step, failure)];
+    let name = match resolve::target(&delegate.target, &view) {
+        Ok(name) => name,
+        Err(error) => return fail(unresolved(&error)),
+    };
+    match at.state.definitions.get(&name) {
+        None => return vec![at.request(Request::Find { name })],
+        Some(None) => {
+            let known = at.state.definitions.iter().filter(|(_, found)| found.is_some()).map(|(name, _)| name.as_ref());
+            let hint = did_you_mean(&name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let dynamic =
+                if matches!(delegate.target, DelegateTarget::Dynamic(_)) { " (found at run time)" } else { "" };
+            return fail(failure(
+                "unknown-workflow",
+                format!("Delegated workflow definition not found: `{name}`{dynamic}{hint}"),
+            ));
+        }
+        Some(Some(_)) => {}
+    }
+    if at.instance.depth >= at.state.max_depth {
+        let message = format!(
+            "`{name}` would be the {}th workflow inside another; at most {} are allowed (a workflow that calls itself never ends)",
+            at.instance.depth + 1,
+            at.state.max_depth
+        );
+        return fail(failure("delegate-depth", message));
+    }
+    let input = match resolve::prompt_string(&delegate.prompt_string, &view) {
+        Ok(input) => input,
+        Err(error) => return fail(unresolved(&error)),
+    };
+    let original = match resolve::context(&delegate.context, &view) {
+        Ok(original) => original,
+        Err(error) => return fail(unresolved(&error)),
+    };
+    let instance = InstanceId(at.state.next_instance);
+    vec![Event::InstanceStarted { instance, frame: at.next_frame(), parent: at.id, workflow: name, input, original }]
+}
+
+/// The attempt produced something: computed outputs come last, and may fail.
+fn produced(at: &At<'_>, step: &Step, work: &Work, raw: &Raw, item: Option<(&Value, usize)>) -> Event {
+    let _ = work;
+    finished(at, step, raw, Value::Undefined, item)
+}
+
+/// `value`: the result, where the work itself does not hold it.
+pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: Option<(&Value, usize)>) -> Event {
+    let mapped = match mapped(at, step, raw, item) {
+        Ok(mapped) => mapped,
+        Err(failure) => return failed(at, step, failure),
+    };
+    if item.is_some() {
+        let accepted = Accepted {
+            raw: raw.clone(),
+            mapped: (!matches!(mapped, Value::Undefined)).then_some(mapped),
+            receipt: None,
+        };
+        let output = if at.is_sequential() { accepted.expression_output(step, true) } else { accepted.value(step).0 };
+        return Event::ElementFinished { frame: at.id, result: Settled::Ok(output) };
+    }
+    let result = StepResult { value, mapped, ..StepResult::default() };
+    Event::StepFinished { frame: at.id, result: Box::new(result) }
+}
+
+/// Outputs that are computed from `$result`; `undefined` when none is. Sequential: all declared outputs, if one is computed.
+fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Result<Value, Failure> {
+    if step.outputs.values().all(|spec| spec.value.is_none())
+        || matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
+    {
+        return Ok(Value::Undefined);
+    }
+    let result = raw.plain();
+    let view = at.view_of(item);
+    let sequential = at.instance.program.ir().dialect.lifecycle == Lifecycle::Sequential;
+    let mut outputs = Map::with_capacity(step.outputs.len());
+    for (key, spec) in &step.outputs {
+        let value = match &spec.value {
+            Some(value) => View::with_result(view, &result)
+                .value(value)
+                .map_err(|error| failure(error.reason(), problem(&error)))?,
+            None if sequential => match result.get(key) {
+                None | Some(Value::Undefined) => Value::Null,
+                Some(value) => value.clone(),
+            },
+            None => continue,
+        };
+        outputs.insert(key.clone(), value);
+    }
+    Ok(Value::Object(Arc::new(outputs)))
+}
+
+pub(super) fn retry_or_fail(at: &At<'_>, step: &Step, work: &Work, failure: &Failure) -> Event {
+    match &step.retry {
+        Some(retry) if failure.retriable && work.attempt <= retry.max => {
+            let factor = retry.backoff.powi(i32::try_from(work.attempt).unwrap_or(i32::MAX) - 1);
+            Event::Retrying { frame: at.id, failure: failure.clone(), delay_ms: retry.delay_ms * factor }
+        }
+        _ => failed(at, step, failure.clone()),
+    }
+}
+
+/// The step, or the element, failed for good.
+pub(super) fn failed(at: &At<'_>, step: &Step, failure: Failure) -> Event {
+    if matches!(at.frame.body, crate::state::Body::Element(_)) {
+        return Event::ElementFinished { frame: at.id, result: Settled::Failed(failure) };
+    }
+    let ignored = step.on_error == OnError::Ignore;
+    let result = StepResult { failure: Some(failure), ignored, ..StepResult::default() };
+    Event::StepFinished { frame: at.id, result: Box::new(result) }
+}
+
+/// Whether a value counts as true where a workflow chooses.
+pub(super) fn holds(value: &Value) -> bool {
+    js::is_truthy(value)
+}

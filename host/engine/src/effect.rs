@@ -1,0 +1,300 @@
+//! Effects: what a request asks of which port, and doing it.
+
+use crate::{
+    decide::{judge::outcome_of, session::structured_spec},
+    event::{EffectId, EffectReply, FrameId, Request},
+    ports::{
+        Call, EffectContext, Effects, Failure, Judges, ModelRound, OpenSession, Operations, Reply, Sessions, TextSink,
+        Timer, ToolCall, Verdict,
+    },
+    state::{Body, Phase, State},
+};
+use opcell_workflow::ir::{Form, Judge, Session, Step};
+use std::{future::Future, sync::Arc};
+use tokio_util::sync::CancellationToken;
+
+/// Everything the engine reaches.
+#[derive(Clone)]
+pub struct Ports {
+    /// Operations of plugins.
+    pub operations: Arc<dyn Operations>,
+    /// Judges of plugins.
+    pub judges: Arc<dyn Judges>,
+    /// Model conversations.
+    pub sessions: Arc<dyn Sessions>,
+    /// Workflows that delegates name.
+    pub workflows: Arc<dyn crate::ports::Workflows>,
+    /// Time.
+    pub timer: Arc<dyn Timer>,
+}
+
+/// An effect, ready to be performed.
+#[derive(Debug, Clone)]
+pub struct Effect {
+    /// Its number.
+    pub id: EffectId,
+    /// What to do.
+    pub task: Task,
+    /// Milliseconds after which it counts as failed.
+    pub timeout_ms: Option<f64>,
+}
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub enum Task {
+    /// Run an operation.
+    Invoke(Call),
+    /// Ask a judge.
+    Judge(Call),
+    /// Open a session.
+    Open(Box<OpenSession>),
+    /// Ask a model.
+    Round(Box<ModelRound>),
+    /// Call a tool.
+    Tool(Box<ToolCall>),
+    /// Wait.
+    Sleep {
+        /// Milliseconds.
+        ms: f64,
+    },
+    /// Wait unless the signal comes first.
+    Timeout {
+        /// Milliseconds.
+        ms: f64,
+    },
+    /// Find a workflow.
+    Find {
+        /// Its name.
+        name: Arc<str>,
+    },
+}
+
+impl State {
+    /// An effect that is wanted, ready to be performed. `resumed`: timers go on instead of starting over.
+    #[must_use]
+    pub fn effect(&self, id: EffectId, cancel: &CancellationToken, resumed: bool) -> Option<Effect> {
+        let pending = self.effects.get(&id)?;
+        let (_, step) = self.step_of(pending.frame)?;
+        let context = self.context(pending.frame, id, &pending.request)?;
+        let cancel = || cancel.clone();
+        let left = |ms: f64| if resumed { (ms - self.now.ms_since(pending.at)).max(0.0) } else { ms };
+        let mut timeout_ms = self.time_left(pending.frame, step);
+        let task = match &pending.request {
+            Request::Invoke { arguments } => match &step.form {
+                Form::Invoke { invoke } => Task::Invoke(Call {
+                    id: invoke.operation.clone(),
+                    arguments: arguments.clone(),
+                    context,
+                    capabilities: step.capabilities.clone(),
+                    timeout_ms: step.timeout_ms,
+                    cancel: cancel(),
+                }),
+                _ => return None,
+            },
+            Request::Judge { arguments } => match &step.judge {
+                Some(Judge::Invoke { invoke }) => Task::Judge(Call {
+                    id: invoke.operation.clone(),
+                    arguments: arguments.clone(),
+                    context,
+                    capabilities: step.capabilities.clone(),
+                    timeout_ms: step.timeout_ms,
+                    cancel: cancel(),
+                }),
+                _ => return None,
+            },
+            Request::Open { system_prompt } => {
+                let (declared, judge) = self.session(pending.frame, step)?;
+                let mut session = declared.clone();
+                if let Some(prompt) = system_prompt {
+                    session.system_prompt = Some(prompt.as_ref().to_owned());
+                }
+                if judge {
+                    // A judge has the tools that it declares, and none by default (psi).
+                    session.tools.get_or_insert_default();
+                    session.thinking_level.get_or_insert(opcell_workflow::ir::ThinkingLevel::Off);
+                }
+                let inherited =
+                    self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance)?.inherited.clone());
+                Task::Open(Box::new(OpenSession { context, session, judge, engine_tools: Vec::new(), inherited }))
+            }
+            Request::Round { model } => {
+                let talk = self.conversation(pending.frame)?;
+                let session = talk.opened.clone()?;
+                let model = session.models.get(*model as usize).cloned().unwrap_or_default();
+                let schema = self.round_schema(pending.frame, step);
+                let messages = talk.record.messages.clone();
+                Task::Round(Box::new(ModelRound { context, session, model, messages, schema, cancel: cancel() }))
+            }
+            Request::Tool { call } => {
+                let talk = self.conversation(pending.frame)?;
+                let (session, request) = (talk.opened.clone()?, talk.call(call)?.clone());
+                Task::Tool(Box::new(ToolCall { context, session, request, cancel: cancel() }))
+            }
+            Request::Sleep { ms } => Task::Sleep { ms: left(*ms) },
+            Request::Timeout { ms } => Task::Timeout { ms: left(*ms) },
+            Request::Find { name } => Task::Find { name: name.clone() },
+        };
+        if matches!(task, Task::Sleep { .. } | Task::Timeout { .. } | Task::Find { .. }) {
+            timeout_ms = None;
+        }
+        Some(Effect { id, task, timeout_ms })
+    }
+
+    fn context(&self, frame: FrameId, id: EffectId, request: &Request) -> Option<EffectContext> {
+        let (_, step) = self.step_of(frame)?;
+        let entry = self.entry_of(frame)?;
+        let attempt = self.frames.get(&frame)?.work().map_or(1, |work| work.attempt);
+        // An attempt that is repeated because its end is unknown must be recognisable as the same piece of work.
+        let key = match request {
+            Request::Invoke { .. } => format!("{}/{frame}", self.run),
+            Request::Judge { .. } => format!("{}/{frame}/judge", self.run),
+            _ => format!("{}/{frame}/{id}", self.run),
+        };
+        Some(EffectContext {
+            run: self.run.clone(),
+            step: step.name.clone(),
+            visit: entry.visit,
+            attempt,
+            idempotency_key: key.into(),
+        })
+    }
+
+    /// The session that a frame's conversation belongs to, and whether it is a judge's.
+    fn session<'a>(&'a self, frame: FrameId, step: &'a Step) -> Option<(&'a Session, bool)> {
+        match (&step.form, &step.judge, self.is_judging(frame)) {
+            (_, Some(Judge::Llm { session, .. }), true) => Some((session, true)),
+            (Form::Session { session }, _, false) => Some((session, false)),
+            _ => None,
+        }
+    }
+
+    fn is_judging(&self, frame: FrameId) -> bool {
+        matches!(self.frames.get(&frame).map(|frame| &frame.body), Some(Body::Step(step)) if matches!(step.phase, Phase::Judging(_)))
+    }
+
+    /// What the answer of this round must look like; only the last of several prompts asks for it.
+    fn round_schema(&self, frame: FrameId, step: &Step) -> Option<(String, opcell_workflow::Value)> {
+        let spec = match (&step.judge, self.is_judging(frame)) {
+            (Some(Judge::Llm { outputs, .. }), true) => structured_spec(outputs)?,
+            _ => {
+                let Form::Session { session } = &step.form else { return None };
+                let done = self.conversation(frame)?.record.turns.len();
+                if done + 1 < session.prompts.len() {
+                    return None;
+                }
+                structured_spec(&step.outputs)?
+            }
+        };
+        let name = spec.schema_id.clone().unwrap_or_else(|| "answer".to_owned());
+        Some((name, spec.json_schema.clone()?))
+    }
+
+    /// What is left of the step's time for this attempt, and of the run's.
+    #[allow(clippy::cast_precision_loss)]
+    fn time_left(&self, frame: FrameId, step: &Step) -> Option<f64> {
+        let since = self.frames.get(&frame)?.work().map_or(self.now, |work| work.since);
+        let of_step = step.timeout_ms.map(|ms| (ms as f64 - self.now.ms_since(since)).max(0.0));
+        let of_run =
+            self.limits.wall_time_seconds.map(|s| (s as f64 * 1000.0 - self.now.ms_since(self.started_at)).max(0.0));
+        match (of_step, of_run) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// What repeating an effect would do.
+    #[must_use]
+    pub fn repeatable(&self, id: EffectId, ports: &Ports) -> Effects {
+        let Some(pending) = self.effects.get(&id) else { return Effects::Pure };
+        let step = self.step_of(pending.frame).map(|(_, step)| step);
+        let operation = |id: &str| ports.operations.effects(id).unwrap_or_default();
+        match (&pending.request, step) {
+            (Request::Invoke { .. }, Some(Step { form: Form::Invoke { invoke }, .. })) => operation(&invoke.operation),
+            (Request::Judge { .. }, Some(Step { judge: Some(Judge::Invoke { invoke }), .. })) => {
+                // A judge decides and changes nothing; an operation that serves as one says what it does.
+                if ports.judges.knows(&invoke.operation) { Effects::Idempotent } else { operation(&invoke.operation) }
+            }
+            (Request::Tool { call }, _) => {
+                let request = self.conversation(pending.frame).and_then(|talk| talk.call(call));
+                request.map_or(Effects::Once, |request| ports.sessions.tool_effects(&request.name))
+            }
+            (Request::Invoke { .. } | Request::Judge { .. }, _) => Effects::Once,
+            _ => Effects::Pure,
+        }
+    }
+}
+
+/// Performs an effect. Cancelling the call's token, or dropping the future, stops it.
+pub async fn perform(ports: &Ports, effect: Effect, sink: Option<&dyn TextSink>) -> EffectReply {
+    let timer = &ports.timer;
+    match effect.task {
+        Task::Invoke(call) => {
+            let reply = within(timer, effect.timeout_ms, ports.operations.invoke(call)).await;
+            EffectReply::Invoke(reply.unwrap_or_else(|late| Reply { result: Err(late), receipt: None }))
+        }
+        Task::Judge(call) => {
+            let reply = within(timer, effect.timeout_ms, judge(ports, call)).await;
+            EffectReply::Judge(reply.unwrap_or_else(|late| Reply { result: Err(late), receipt: None }))
+        }
+        Task::Open(request) => {
+            let opened = within(timer, effect.timeout_ms, ports.sessions.open(*request)).await;
+            EffectReply::Open(opened.unwrap_or_else(Err).map(Arc::new))
+        }
+        Task::Round(round) => {
+            let answered = within(timer, effect.timeout_ms, ports.sessions.complete(*round, sink)).await;
+            EffectReply::Round(answered.unwrap_or_else(Err).map(Box::new))
+        }
+        Task::Tool(call) => {
+            let reply = within(timer, effect.timeout_ms, ports.sessions.call_tool(*call)).await;
+            EffectReply::Tool(reply.unwrap_or_else(|late| Reply { result: Err(late), receipt: None }))
+        }
+        Task::Sleep { ms } => {
+            timer.sleep(ms).await;
+            EffectReply::Slept
+        }
+        Task::Timeout { ms } => {
+            timer.deadline(ms).await;
+            EffectReply::Slept
+        }
+        Task::Find { .. } => EffectReply::Found,
+    }
+}
+
+/// The reply that says that a request failed.
+pub(crate) fn failed_reply(request: &Request, failure: Failure) -> EffectReply {
+    match request {
+        Request::Invoke { .. } => EffectReply::Invoke(Reply { result: Err(failure), receipt: None }),
+        Request::Judge { .. } => EffectReply::Judge(Reply { result: Err(failure), receipt: None }),
+        Request::Open { .. } => EffectReply::Open(Err(failure)),
+        Request::Round { .. } => EffectReply::Round(Err(failure)),
+        Request::Tool { .. } => EffectReply::Tool(Reply { result: Err(failure), receipt: None }),
+        Request::Find { .. } => EffectReply::Found,
+        Request::Sleep { .. } | Request::Timeout { .. } => EffectReply::Slept,
+    }
+}
+
+async fn within<T>(timer: &Arc<dyn Timer>, ms: Option<f64>, work: impl Future<Output = T>) -> Result<T, Failure> {
+    let Some(ms) = ms else { return Ok(work.await) };
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        () = timer.deadline(ms) => Err(Failure {
+            reason: "timeout".into(),
+            message: format!("It did not end within {ms} ms"),
+            details: None,
+            retriable: true,
+        }),
+    }
+}
+
+/// A judge export decides itself; an operation's data is the outcome.
+async fn judge(ports: &Ports, call: Call) -> Reply<Verdict> {
+    if ports.judges.knows(&call.id) {
+        return ports.judges.judge(call).await;
+    }
+    let reply = ports.operations.invoke(call).await;
+    let result = reply
+        .result
+        .and_then(|success| outcome_of(&success.data).map(|outcome| Verdict { outcome, rationale: success.summary }));
+    Reply { result, receipt: reply.receipt }
+}

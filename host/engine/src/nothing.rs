@@ -1,0 +1,69 @@
+//! Ports behind which there is nothing: what an engine has until it is given something.
+
+use crate::ports::{
+    Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply, Sessions,
+    Success, TextSink, ToolCall, Verdict, Workflows,
+};
+use async_trait::async_trait;
+use opcell_workflow::{Value, WorkflowIr};
+use std::sync::Arc;
+
+pub(crate) struct Nothing;
+
+fn missing(reason: &str, message: String) -> Failure {
+    Failure { reason: reason.into(), message, details: None, retriable: false }
+}
+
+#[async_trait]
+impl Operations for Nothing {
+    fn effects(&self, _operation: &str) -> Option<Effects> {
+        None
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        let message = format!("Deterministic operation not found: `{}`", call.id);
+        Reply { result: Err(missing("missing-deterministic-operation", message)), receipt: None }
+    }
+}
+
+#[async_trait]
+impl Judges for Nothing {
+    fn knows(&self, _judge: &str) -> bool {
+        false
+    }
+
+    async fn judge(&self, call: Call) -> Reply<Verdict> {
+        let message = format!("There is no judge `{}`", call.id);
+        Reply { result: Err(missing("missing-judge", message)), receipt: None }
+    }
+}
+
+#[async_trait]
+impl Sessions for Nothing {
+    async fn open(&self, _request: OpenSession) -> Result<OpenedSession, Failure> {
+        Err(missing("no-sessions", "This host has no models".to_owned()))
+    }
+
+    async fn complete(&self, _round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        Err(missing("no-sessions", "This host has no models".to_owned()))
+    }
+
+    fn tool_effects(&self, _tool: &str) -> Effects {
+        Effects::Once
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        let message = format!("There is no tool `{}`", call.request.name);
+        Reply { result: Err(missing("unknown-tool", message)), receipt: None }
+    }
+}
+
+impl Workflows for Nothing {
+    fn find(&self, _name: &str) -> Option<Arc<WorkflowIr>> {
+        None
+    }
+
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

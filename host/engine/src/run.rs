@@ -1,0 +1,526 @@
+//! The shell: performs what the core wants, and appends what happened before anything depends on it.
+
+use crate::{
+    decide::{Next, decide},
+    effect::{Effect, Ports, Task, failed_reply, perform},
+    event::{Answer, EffectId, EffectReply, Event, Recorded, SCHEMA_VERSION, Signal},
+    outcome::RunOutcome,
+    ports::{Effects, Failure, TextSink},
+    program::Program,
+    state::{ApplyError, State},
+};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, abortable},
+    stream::FuturesUnordered,
+};
+use opcell_journal::{Append, Fence, Journal, JournalError, Record, RunId, RunState};
+use opcell_workflow::Value;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Decisions between two looks at the world; bounds how much a crash can lose and how long a cancel waits.
+const BATCH: usize = 512;
+
+/// How long effects may take to stop after the run is cancelled, in milliseconds.
+const GRACE_MS: f64 = 5_000.0;
+
+/// How often a run that waits looks into its letter box.
+const LETTERS: Duration = Duration::from_millis(200);
+
+/// Why a run could not be driven on. The run itself has not ended: it can be resumed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    /// The journal refused, so nothing more may happen.
+    #[error("the run stopped: {0}")]
+    Journal(#[source] Arc<JournalError>),
+    /// The journal holds events that do not follow from each other.
+    #[error("the journal of run `{run}` does not make sense: {source}")]
+    Replay {
+        /// The run.
+        run: RunId,
+        /// What is wrong.
+        source: ApplyError,
+    },
+    /// A record is not an event that this version knows.
+    #[error("event {seq} of run `{run}` cannot be read ({kind}, schema {version}): {problem}")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// The record.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// Its schema.
+        version: u32,
+        /// What is wrong.
+        problem: String,
+    },
+    /// What the run was started with is not what is there now.
+    #[error("run `{run}` was started with {name} {pinned}, and there is {found}; put the pinned one back to go on")]
+    Pin {
+        /// The run.
+        run: RunId,
+        /// What was pinned.
+        name: Arc<str>,
+        /// Its digest then.
+        pinned: Arc<str>,
+        /// Its digest now, or that it is missing.
+        found: String,
+    },
+    /// The task that drove it is gone.
+    #[error("whatever drove run `{0}` is gone; resume it")]
+    Gone(RunId),
+}
+
+impl From<JournalError> for RunError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(Arc::new(error))
+    }
+}
+
+/// What a run can be told from outside; also what a letter in the journal says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: Arc<str>,
+        /// What it says.
+        data: Value,
+        /// Who sends it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// Stop.
+    Cancel {
+        /// Why.
+        reason: Arc<str>,
+        /// Who says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// What to do with an effect in doubt.
+    Answer {
+        /// Which; absent: every one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<EffectId>,
+        /// What.
+        answer: Answer,
+        /// Who says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+}
+
+/// Who listens. Events reach everybody who was there when they became durable, and nobody before.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    inner: Mutex<(u64, Vec<mpsc::UnboundedSender<Arc<Recorded>>>)>,
+}
+
+impl Listeners {
+    /// A new listener and the last event that it will not get.
+    pub(crate) fn join(&self) -> (u64, mpsc::UnboundedReceiver<Arc<Recorded>>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.1.push(sender);
+        (inner.0, receiver)
+    }
+
+    /// Events up to this one are in the past.
+    pub(crate) fn start_at(&self, seq: u64) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).0 = seq;
+    }
+
+    fn tell(&self, events: Vec<Recorded>) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.0 = events.last().map_or(inner.0, |last| last.seq);
+        if inner.1.is_empty() {
+            return;
+        }
+        for event in events {
+            let event = Arc::new(event);
+            inner.1.retain(|listener| listener.send(event.clone()).is_ok());
+        }
+    }
+
+    fn leave(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
+    }
+}
+
+/// One run being driven.
+pub(crate) struct Driver {
+    pub ports: Ports,
+    pub journal: Arc<dyn Journal>,
+    pub fence: Fence,
+    pub run: RunId,
+    pub state: State,
+    pub inbox: mpsc::UnboundedReceiver<Message>,
+    pub listeners: Arc<Listeners>,
+    pub sink: Option<Arc<dyn TextSink>>,
+    /// Published whenever the run stops for a while, and at its end.
+    pub outcome: watch::Sender<Option<Result<RunOutcome, RunError>>>,
+    pub cancel: CancellationToken,
+    /// Whether to let go of a run that waits for somebody.
+    pub detach: bool,
+}
+
+/// What the journal has not seen yet.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Recorded>,
+    records: Vec<Record>,
+}
+
+type Done = (EffectId, EffectReply);
+
+/// How to stop an effect.
+enum Stop {
+    /// It runs inside the run's own task.
+    Here(futures_util::future::AbortHandle),
+    /// It has a task of its own.
+    Elsewhere(tokio::task::AbortHandle),
+}
+
+impl Stop {
+    fn now(&self) {
+        match self {
+            Self::Here(stop) => stop.abort(),
+            Self::Elsewhere(task) => task.abort(),
+        }
+    }
+}
+
+struct InFlight {
+    done: FuturesUnordered<BoxFuture<'static, Option<Done>>>,
+    stop: HashMap<EffectId, Stop>,
+    /// Effects before this one have been started.
+    next: EffectId,
+}
+
+impl Driver {
+    /// Drives the run to its end, or to where it waits for somebody. `first`: the events that begin it; none when it goes on.
+    pub(crate) async fn drive(mut self, first: Vec<Event>) {
+        let result = self.go_on(first).await;
+        if let Err(error) = &result {
+            tracing::error!(run = %self.run, %error, "run stopped");
+        }
+        if let Err(error) = self.journal.release(&self.run, self.fence).await {
+            tracing::warn!(run = %self.run, %error, "the run could not be released");
+        }
+        self.listeners.leave();
+        self.outcome.send_replace(Some(result.map(|()| self.state.outcome())));
+    }
+
+    async fn go_on(&mut self, first: Vec<Event>) -> Result<(), RunError> {
+        let mut batch = Batch::default();
+        let mut in_flight = InFlight { done: FuturesUnordered::new(), stop: HashMap::new(), next: EffectId(0) };
+        let mut resumed = first.is_empty();
+        if resumed {
+            self.doubt(&mut batch)?;
+            self.read_letters(&mut batch).await?;
+        }
+        for event in first {
+            self.record(&mut batch, event)?;
+        }
+        for turn in 1u32.. {
+            // A run whose effects all end at once must not keep other runs waiting.
+            if turn % 64 == 0 {
+                tokio::task::yield_now().await;
+            }
+            let next = self.decide_on(&mut batch).await?;
+            self.flush(&mut batch).await?;
+            self.stop_abandoned(&mut in_flight);
+            match next {
+                Next::Finished(_) => return Ok(()),
+                Next::Stop => {
+                    self.stop_all(&mut in_flight, &mut batch).await?;
+                    continue;
+                }
+                Next::Perform | Next::Wait | Next::Record(_) => {}
+            }
+            self.start_effects(&mut in_flight, resumed);
+            resumed = false;
+            if self.detach && in_flight.stop.is_empty() && self.state.status() == crate::outcome::Status::Suspended {
+                return Ok(());
+            }
+            self.wait(&mut in_flight, &mut batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Decides until the world is needed.
+    async fn decide_on(&mut self, batch: &mut Batch) -> Result<Next, RunError> {
+        loop {
+            match decide(&self.state) {
+                Next::Record(events) => {
+                    for event in events {
+                        self.record(batch, event)?;
+                    }
+                    if batch.records.len() >= BATCH {
+                        self.flush(batch).await?;
+                        if let Ok(message) = self.inbox.try_recv() {
+                            self.hear(batch, message)?;
+                        }
+                        // A long stretch of pure decisions must not keep other runs waiting.
+                        tokio::task::yield_now().await;
+                    }
+                }
+                next => return Ok(next),
+            }
+        }
+    }
+
+    fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
+        let recorded = Recorded { seq: self.state.seq() + 1, at: self.ports.timer.now(), event };
+        self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
+        batch.records.push(to_record(&recorded));
+        batch.events.push(recorded);
+        Ok(())
+    }
+
+    async fn flush(&mut self, batch: &mut Batch) -> Result<(), RunError> {
+        if batch.records.is_empty() {
+            return Ok(());
+        }
+        let status = self.state.status();
+        let append = Append {
+            run: self.run.clone(),
+            fence: self.fence,
+            records: std::mem::take(&mut batch.records),
+            state: Some(RunState { status: status.as_str().into(), ended: status.has_ended() }),
+        };
+        self.journal.append(append).await?;
+        self.listeners.tell(std::mem::take(&mut batch.events));
+        Ok(())
+    }
+
+    /// After a crash: effects that may have happened and must not happen twice wait for an answer.
+    fn doubt(&mut self, batch: &mut Batch) -> Result<(), RunError> {
+        let wanted: Vec<EffectId> = self.state.wanted(EffectId(0)).collect();
+        for effect in wanted {
+            if self.state.repeatable(effect, &self.ports) == Effects::Once {
+                self.record(batch, Event::InDoubt { effect })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_effects(&self, in_flight: &mut InFlight, resumed: bool) {
+        let wanted: Vec<EffectId> = self.state.wanted(in_flight.next).collect();
+        let alone = wanted.len() == 1 && in_flight.stop.is_empty();
+        for id in wanted {
+            in_flight.next = EffectId(id.0 + 1);
+            if let Some(effect) = self.state.effect(id, &self.cancel, resumed) {
+                self.start(in_flight, effect, alone);
+            }
+        }
+    }
+
+    /// Several effects at once run on several threads; a lone one saves the way there and back.
+    fn start(&self, in_flight: &mut InFlight, effect: Effect, alone: bool) {
+        let id = effect.id;
+        let Some(request) = self.state.request_of(id).cloned() else { return };
+        let (ports, sink) = (self.ports.clone(), self.sink.clone());
+        let work = async move {
+            let performed = AssertUnwindSafe(perform(&ports, effect, sink.as_deref())).catch_unwind().await;
+            (id, performed.unwrap_or_else(|_| failed_reply(&request, panicked())))
+        };
+        if alone {
+            let (work, stop) = abortable(work);
+            in_flight.stop.insert(id, Stop::Here(stop));
+            in_flight.done.push(async move { work.await.ok() }.boxed());
+        } else {
+            let task = tokio::spawn(work);
+            in_flight.stop.insert(id, Stop::Elsewhere(task.abort_handle()));
+            in_flight.done.push(async move { task.await.ok() }.boxed());
+        }
+    }
+
+    /// Effects that the run no longer wants are stopped; what they might still say is not heard.
+    fn stop_abandoned(&self, in_flight: &mut InFlight) {
+        if in_flight.stop.len() > self.state.in_flight() {
+            in_flight.stop.retain(|id, task| {
+                let wanted = self.state.wants(*id);
+                if !wanted {
+                    task.now();
+                }
+                wanted
+            });
+        }
+    }
+
+    async fn wait(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
+        // Most effects end at once: look before arming timers.
+        if let Ok(message) = self.inbox.try_recv() {
+            return self.hear(batch, message);
+        }
+        let mut ended = false;
+        while let Some(Some(done)) = in_flight.done.next().now_or_never() {
+            self.take(in_flight, batch, done)?;
+            ended = true;
+        }
+        if ended {
+            return Ok(());
+        }
+        let left = self.state.wall_time_left_ms(self.ports.timer.now());
+        let timer = self.ports.timer.clone();
+        let wall = async {
+            match left {
+                Some(ms) => timer.deadline(ms).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            message = self.inbox.recv() => match message {
+                Some(message) => self.hear(batch, message)?,
+                // Nobody can say anything any more; letters still can.
+                None => self.wait_alone(in_flight, batch).await?,
+            },
+            Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done)?,
+            () = wall => self.record(batch, Event::Ticked)?,
+            () = tokio::time::sleep(LETTERS) => self.read_letters(batch).await?,
+        }
+        Ok(())
+    }
+
+    /// Waits when every handle is gone.
+    async fn wait_alone(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
+        tokio::select! {
+            biased;
+            Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done),
+            () = tokio::time::sleep(LETTERS) => self.read_letters(batch).await,
+        }
+    }
+
+    fn take(&mut self, in_flight: &mut InFlight, batch: &mut Batch, done: Option<Done>) -> Result<(), RunError> {
+        let Some((effect, reply)) = done else { return Ok(()) };
+        if in_flight.stop.remove(&effect).is_none() || !self.state.wants(effect) {
+            return Ok(());
+        }
+        if let (EffectReply::Found, Some(Task::Find { name })) =
+            (&reply, self.state.effect(effect, &self.cancel, false).map(|effect| effect.task))
+        {
+            let program = self.find(&name);
+            self.record(batch, Event::DefinitionPinned { name, program })?;
+        }
+        self.record(batch, Event::Replied { effect, reply })
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Program>> {
+        let ir = self.ports.workflows.find(name)?;
+        Program::new(ir).inspect_err(|error| tracing::warn!(%error, "a delegated workflow cannot run")).ok()
+    }
+
+    fn hear(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
+        match message {
+            Message::Signal { name, data, by } => {
+                let id = self.state.next_signal();
+                self.record(batch, Event::SignalReceived(Signal { id, name, data, by }))
+            }
+            Message::Cancel { reason, by } if !self.state.is_cancelled() => {
+                self.cancel.cancel();
+                self.record(batch, Event::CancelRequested { reason, by })
+            }
+            Message::Cancel { .. } => Ok(()),
+            Message::Answer { effect, answer, by } => {
+                let doubts: Vec<EffectId> =
+                    self.state.doubts().filter(|doubt| effect.is_none_or(|effect| effect == *doubt)).collect();
+                for effect in doubts {
+                    self.record(batch, Event::Answered { effect, answer, by: by.clone() })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn read_letters(&mut self, batch: &mut Batch) -> Result<(), RunError> {
+        let letters = self.journal.letters(&self.run).await?;
+        let Some(last) = letters.last().map(|letter| letter.id) else { return Ok(()) };
+        for letter in letters {
+            match serde_json::from_str(&letter.payload) {
+                Ok(message) => self.hear(batch, message)?,
+                Err(error) => tracing::warn!(run = %self.run, letter = letter.id, %error, "a letter cannot be read"),
+            }
+        }
+        self.flush(batch).await?;
+        self.journal.discard(&self.run, last).await?;
+        Ok(())
+    }
+
+    /// Lets effects stop by themselves for a while, then stops them.
+    async fn stop_all(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
+        self.cancel.cancel();
+        let timer = self.ports.timer.clone();
+        let grace = timer.deadline(GRACE_MS);
+        tokio::pin!(grace);
+        loop {
+            if in_flight.stop.is_empty() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done)?,
+                () = &mut grace => break,
+            }
+        }
+        for task in in_flight.stop.values() {
+            task.now();
+        }
+        in_flight.stop.clear();
+        let left: Vec<EffectId> = self.state.all_effects().collect();
+        for effect in left {
+            self.record(batch, Event::Abandoned { effect })?;
+        }
+        self.flush(batch).await
+    }
+}
+
+fn panicked() -> Failure {
+    Failure {
+        reason: "panicked".into(),
+        message: "The host's own code panicked while it performed this; see its log".to_owned(),
+        details: None,
+        retriable: false,
+    }
+}
+
+/// An event as the journal keeps it.
+pub(crate) fn to_record(recorded: &Recorded) -> Record {
+    // Events hold strings, numbers and their own types only; none of them can fail to be written.
+    let payload = serde_json::to_string(&recorded.event).unwrap_or_default();
+    Record {
+        seq: recorded.seq,
+        kind: recorded.event.kind().into(),
+        version: SCHEMA_VERSION,
+        at: recorded.at.0,
+        payload: payload.into(),
+    }
+}
+
+/// A record as the event that it holds.
+pub(crate) fn from_record(run: &RunId, record: &Record) -> Result<Recorded, RunError> {
+    let unreadable = |problem: String| RunError::Unreadable {
+        run: run.clone(),
+        seq: record.seq,
+        kind: record.kind.to_string(),
+        version: record.version,
+        problem,
+    };
+    if record.version > SCHEMA_VERSION {
+        return Err(unreadable(format!("this version reads schemas up to {SCHEMA_VERSION}")));
+    }
+    let event = serde_json::from_str(&record.payload).map_err(|error| unreadable(error.to_string()))?;
+    Ok(Recorded { seq: record.seq, at: crate::event::Timestamp(record.at), event })
+}

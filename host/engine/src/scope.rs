@@ -1,0 +1,113 @@
+//! What a step can refer to, as the workflow crate's pure functions ask for it.
+
+use crate::state::{Accepted, Instance};
+use opcell_workflow::{
+    Value,
+    expr::{Context, ExprError, Expression},
+    interpolate::{self, Interpolation},
+    ir::{Printing, ValueSpec},
+    print,
+    resolve::{self, ResolveError, Scope},
+    value::Map,
+};
+use std::sync::Arc;
+
+static UNDEFINED: Value = Value::Undefined;
+
+/// What one step, or one element of it, sees.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub instance: &'a Instance,
+    pub artifacts: &'a Map,
+    item: Option<(&'a Value, usize)>,
+    result: &'a Value,
+}
+
+impl<'a> View<'a> {
+    pub fn new(instance: &'a Instance, artifacts: &'a Map, item: Option<(&'a Value, usize)>) -> Self {
+        Self { instance, artifacts, item, result: &UNDEFINED }
+    }
+
+    /// The same with an executor's result.
+    pub fn with_result(self, result: &'a Value) -> Self {
+        Self { result, ..self }
+    }
+
+    pub fn context(&self) -> Context<'a> {
+        let context = Context::new(&self.instance.inputs, &self.instance.outputs).with_result(self.result);
+        match self.item {
+            Some((item, index)) => context.with_item(item, index),
+            None => context,
+        }
+    }
+
+    /// A single value; a failure as the sequential lifecycle words it, without its place.
+    pub fn value(&self, spec: &ValueSpec) -> Result<Value, ResolveError> {
+        resolve::value(spec, self)
+    }
+
+    fn accepted(&self, step: &str) -> Option<(&'a opcell_workflow::ir::Step, &'a Accepted)> {
+        let index = self.instance.program.index(step)?;
+        let accepted = self.instance.memory.get(index as usize)?.accepted.as_ref()?;
+        Some((self.instance.program.step(index)?, accepted))
+    }
+}
+
+fn failed(text: &str, error: ExprError) -> ResolveError {
+    ResolveError::Expression { text: text.to_owned(), problem: error.message }
+}
+
+impl Scope for View<'_> {
+    fn input(&self) -> &Value {
+        &self.instance.input
+    }
+
+    fn original(&self) -> &Value {
+        &self.instance.original
+    }
+
+    fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value> {
+        self.accepted(step).map(|(step, accepted)| accepted.output(step, prompt, key))
+    }
+
+    fn yielded(&self, step: &str, field: &str) -> Option<Value> {
+        self.accepted(step).map(|(step, accepted)| accepted.yielded(step, field))
+    }
+
+    fn artifact(&self, name: &str) -> Option<Value> {
+        self.artifacts.get(name).cloned()
+    }
+
+    fn is_structured(&self, step: &str, key: &str) -> bool {
+        let declared = self.instance.program.index(step).and_then(|index| self.instance.program.step(index));
+        declared.and_then(|step| step.outputs.get(key)).is_some_and(|spec| spec.structured.is_some())
+    }
+
+    fn print(&self, value: &Value) -> String {
+        match self.instance.program.ir().dialect.printing {
+            Printing::Edn => print::edn(value),
+            Printing::Javascript | Printing::Go => interpolate::stringify(value).into_owned(),
+        }
+    }
+
+    fn expression(&self, expression: &Expression) -> Result<Value, ResolveError> {
+        expression.evaluate(&self.context()).map_err(|error| failed(expression.text(), error))
+    }
+
+    fn interpolation(&self, text: &Interpolation) -> Result<Value, ResolveError> {
+        text.resolve(&self.context()).map_err(|error| failed(text.text(), error))
+    }
+}
+
+/// Named values, as the arguments of a call; an error names the argument.
+pub(crate) fn arguments(
+    view: &View<'_>,
+    specs: &indexmap::IndexMap<Arc<str>, ValueSpec>,
+) -> Result<Value, (Arc<str>, ResolveError)> {
+    let mut values = Map::with_capacity(specs.len());
+    for (name, spec) in specs {
+        let value = view.value(spec).map_err(|error| (name.clone(), error))?;
+        values.insert(name.clone(), value);
+    }
+    Ok(Value::Object(Arc::new(values)))
+}

@@ -1,0 +1,467 @@
+//! A run's state: the fold of its events.
+//!
+//! Places of control are frames. A *line* runs steps one after the other (the main line of a workflow, or a group that a branch or
+//! a parallel step chose); a *step* frame is one entry into a step; an *element* frame is one element of a step with `each`. A
+//! frame knows its parent, so nothing here recurses, and events and effects name frames by number.
+
+mod apply;
+mod memory;
+mod work;
+
+pub use apply::ApplyError;
+pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
+pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Stage, Work};
+
+use crate::{
+    event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
+    outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
+    program::Program,
+};
+use indexmap::IndexMap;
+use memory::StepMemory;
+use opcell_workflow::{
+    Value,
+    ir::{Form, RunLimits, Session, Step},
+    value::Map,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// A run's state. Made by folding events; see [`State::apply`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct State {
+    pub(crate) run: Arc<str>,
+    pub(crate) seq: u64,
+    pub(crate) now: Timestamp,
+    pub(crate) started_at: Timestamp,
+    pub(crate) limits: RunLimits,
+    pub(crate) max_depth: u32,
+    pub(crate) visit_bound: u64,
+    pub(crate) pins: IndexMap<Arc<str>, Arc<str>>,
+    pub(crate) session: Option<Session>,
+    pub(crate) definitions: BTreeMap<Arc<str>, Option<Arc<Program>>>,
+    pub(crate) instances: BTreeMap<InstanceId, Instance>,
+    pub(crate) frames: BTreeMap<FrameId, Frame>,
+    /// Frames that have something to decide.
+    pub(crate) ready: BTreeSet<FrameId>,
+    pub(crate) effects: BTreeMap<EffectId, Pending>,
+    pub(crate) signals: VecDeque<Signal>,
+    pub(crate) next_frame: u64,
+    pub(crate) next_effect: u64,
+    pub(crate) next_instance: u32,
+    pub(crate) next_signal: u64,
+    /// Transitions back to a step, taken by routes without a limit of their own.
+    pub(crate) unbounded_transitions: u64,
+    pub(crate) used: Used,
+    pub(crate) limit_reached: Option<(LimitKind, f64, f64)>,
+    pub(crate) cancel: Option<Arc<str>>,
+    pub(crate) artifacts: Map,
+    pub(crate) end: Option<RunEnd>,
+}
+
+/// A running workflow: the run's own, or a delegated one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Instance {
+    pub program: Arc<Program>,
+    /// The step or element that delegated.
+    pub parent: Option<FrameId>,
+    pub depth: u32,
+    pub input: Value,
+    pub original: Value,
+    /// `$inputs`.
+    pub inputs: Value,
+    /// `$steps`: `{output}` by step name.
+    pub outputs: Value,
+    pub memory: Vec<StepMemory>,
+    /// The main step that ran or was skipped last.
+    pub last: Option<u32>,
+    /// The exit step that ended it.
+    pub exited: Option<u32>,
+    /// What sessions inherit from the delegating step.
+    pub inherited: Option<Session>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Frame {
+    pub parent: Option<FrameId>,
+    pub instance: InstanceId,
+    pub body: Body,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    Line(Line),
+    Step(Box<StepFrame>),
+    Element(Box<Element>),
+}
+
+/// Steps one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Line {
+    /// Which group of the parent step; `None` is a main line.
+    pub group: Option<u32>,
+    pub at: LineAt,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum LineAt {
+    /// A main line: the step to enter. A group: the position in its list. Past the last one the line is at its end.
+    Before(u32),
+    /// A step is at work.
+    In(u32),
+    /// A step reached `:done`.
+    Done(u32),
+    /// A step failed.
+    Failed(u32, crate::ports::Failure),
+    /// A step was an exit.
+    Exited(u32),
+}
+
+/// One entry into a step.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StepFrame {
+    pub step: u32,
+    pub visit: u32,
+    /// Where its line goes on: the step itself, or the position in the group.
+    pub at: u32,
+    pub phase: Phase,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Phase {
+    /// Nothing has been decided yet.
+    Entered,
+    /// One execution.
+    Work(Work),
+    /// One execution per element.
+    Each(Each),
+    /// Groups of steps.
+    Groups(Groups),
+    /// The step is done; its judge decides.
+    Judging(Judging),
+}
+
+/// One element of a step with `each`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Element {
+    pub index: u32,
+    pub item: Value,
+    pub work: Work,
+}
+
+/// An effect that is wanted and has not ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pending {
+    pub frame: FrameId,
+    pub request: Request,
+    /// When it was requested.
+    pub at: Timestamp,
+    pub in_doubt: bool,
+}
+
+impl State {
+    /// The run's name.
+    #[must_use]
+    pub fn run(&self) -> &Arc<str> {
+        &self.run
+    }
+
+    /// How many events were folded.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The workflow that runs.
+    #[must_use]
+    pub fn program(&self) -> Option<&Arc<Program>> {
+        self.instances.get(&InstanceId(0)).map(|instance| &instance.program)
+    }
+
+    /// What the run depends on, by name.
+    #[must_use]
+    pub fn pins(&self) -> &IndexMap<Arc<str>, Arc<str>> {
+        &self.pins
+    }
+
+    /// What the run has used.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        self.used
+    }
+
+    /// Named values as they were last set.
+    #[must_use]
+    pub fn artifacts(&self) -> &Map {
+        &self.artifacts
+    }
+
+    /// How the run ended, if it has.
+    #[must_use]
+    pub fn end(&self) -> Option<&RunEnd> {
+        self.end.as_ref()
+    }
+
+    /// How the run stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match &self.end {
+            Some(end) => end.status,
+            None if self.seq == 0 => Status::Pending,
+            None if self.ready.is_empty() && self.cancel.is_none() && self.waits_for_somebody() => Status::Suspended,
+            None => Status::Running,
+        }
+    }
+
+    /// Nothing is in flight but timers of steps that wait, and somebody can act.
+    fn waits_for_somebody(&self) -> bool {
+        self.effects.values().all(|effect| effect.in_doubt || matches!(effect.request, Request::Timeout { .. }))
+    }
+
+    /// The steps that are at work, outermost first, with how often each has been entered.
+    #[must_use]
+    pub fn current_steps(&self) -> Vec<(Arc<str>, u32)> {
+        let steps = self.frames.values().filter_map(|frame| match &frame.body {
+            Body::Step(step) => Some((self.step_name(frame.instance, step.step), step.visit)),
+            _ => None,
+        });
+        steps.collect()
+    }
+
+    /// What the run waits for.
+    #[must_use]
+    pub fn questions(&self) -> Vec<Question> {
+        let doubts = self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, effect)| Question::Doubt {
+            effect: *id,
+            step: self.frame_step_name(effect.frame),
+            what: self.describe_request(effect),
+        });
+        let waits = self.frames.iter().filter_map(|(id, frame)| {
+            let work = frame.work()?;
+            let Stage::Waiting { question, .. } = &work.stage else { return None };
+            let (_, step) = self.step_of(*id)?;
+            let Form::Wait { wait } = &step.form else { return None };
+            Some(Question::Signal {
+                name: wait.signal.clone(),
+                step: step.name.clone(),
+                question: question.as_deref().map(str::to_owned),
+                approval: wait.approval,
+            })
+        });
+        doubts.chain(waits).collect()
+    }
+
+    fn describe_request(&self, effect: &Pending) -> String {
+        let form = self.step_of(effect.frame).map(|(_, step)| &step.form);
+        match (&effect.request, form) {
+            (Request::Invoke { .. }, Some(Form::Invoke { invoke })) => format!("operation {}", invoke.operation),
+            (Request::Judge { .. }, _) => "the judge's operation".to_owned(),
+            (Request::Tool { call }, _) => match self.conversation(effect.frame).and_then(|talk| talk.call(call)) {
+                Some(request) => format!("tool {}", request.name),
+                None => "a tool call".to_owned(),
+            },
+            _ => "an effect".to_owned(),
+        }
+    }
+
+    /// The state as whoever waits for the run sees it.
+    #[must_use]
+    pub fn outcome(&self) -> RunOutcome {
+        let end = self.end.clone();
+        let (reason, message) = match &end {
+            Some(end) => (end.reason.clone(), end.message.clone()),
+            None => (None, None),
+        };
+        RunOutcome {
+            run: self.run.clone(),
+            status: self.status(),
+            reason,
+            message,
+            step: end.as_ref().map_or_else(|| self.current_steps().pop().map(|(name, _)| name), |end| end.step.clone()),
+            result: end.as_ref().map_or(Value::Null, |end| end.result.clone()),
+            is_text: end.as_ref().is_some_and(|end| end.is_text),
+            handoff: end.as_ref().and_then(|end| end.handoff.clone()),
+            details: end.as_ref().and_then(|end| end.details.clone()),
+            receipt: end.as_ref().and_then(|end| end.receipt.clone()),
+            aborted: end.as_ref().is_some_and(|end| end.aborted),
+            artifacts: Value::Object(Arc::new(self.artifacts.clone())),
+            used: self.used,
+            questions: self.questions(),
+        }
+    }
+
+    pub(crate) fn instance(&self, id: InstanceId) -> Option<&Instance> {
+        self.instances.get(&id)
+    }
+
+    /// The instance and the step that a step or element frame belongs to; for a line, the step that opened it.
+    pub(crate) fn step_of(&self, frame: FrameId) -> Option<(&Instance, &Step)> {
+        let frame = self.frames.get(&frame)?;
+        let instance = self.instances.get(&frame.instance)?;
+        let step = match &frame.body {
+            Body::Step(step) => step.step,
+            _ => self.step_frame_of(frame)?.step,
+        };
+        instance.program.step(step).map(|step| (instance, step))
+    }
+
+    /// The step frame that an element, or a group, belongs to.
+    fn step_frame_of(&self, frame: &Frame) -> Option<&StepFrame> {
+        match &self.frames.get(&frame.parent?)?.body {
+            Body::Step(step) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// The step frame itself, or an element's.
+    pub(crate) fn entry_of(&self, id: FrameId) -> Option<&StepFrame> {
+        let frame = self.frames.get(&id)?;
+        match &frame.body {
+            Body::Step(step) => Some(step),
+            _ => self.step_frame_of(frame),
+        }
+    }
+
+    pub(crate) fn step_name(&self, instance: InstanceId, step: u32) -> Arc<str> {
+        let found = self.instances.get(&instance).and_then(|instance| instance.program.step(step));
+        found.map_or_else(|| "".into(), |step| step.name.clone())
+    }
+
+    pub(crate) fn frame_step_name(&self, frame: FrameId) -> Arc<str> {
+        self.step_of(frame).map_or_else(|| "".into(), |(_, step)| step.name.clone())
+    }
+
+    pub(crate) fn conversation(&self, frame: FrameId) -> Option<&Conversation> {
+        match &self.frames.get(&frame)?.body {
+            Body::Step(step) => match &step.phase {
+                Phase::Work(Work { stage: Stage::Talking(talk), .. }) => Some(talk),
+                Phase::Judging(Judging::Llm(talk)) => Some(talk),
+                _ => None,
+            },
+            Body::Element(element) => match &element.work.stage {
+                Stage::Talking(talk) => Some(talk),
+                _ => None,
+            },
+            Body::Line(_) => None,
+        }
+    }
+}
+
+impl State {
+    /// The line that a frame belongs to, or is.
+    pub(crate) fn line_of(&self, id: FrameId) -> Option<(FrameId, &Line)> {
+        let mut at = id;
+        loop {
+            let frame = self.frames.get(&at)?;
+            match &frame.body {
+                Body::Line(line) => return Some((at, line)),
+                Body::Step(_) | Body::Element(_) => at = frame.parent?,
+            }
+        }
+    }
+}
+
+impl Frame {
+    /// Whether it waits for a signal.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match &self.body {
+            Body::Step(step) if matches!(step.phase, Phase::Judging(Judging::Waiting { .. })) => true,
+            _ => self.work().is_some_and(|work| matches!(work.stage, Stage::Waiting { .. })),
+        }
+    }
+
+    fn came_mut(&mut self) -> Option<&mut bool> {
+        let stage = match &mut self.body {
+            Body::Step(step) => match &mut step.phase {
+                Phase::Judging(Judging::Waiting { came }) => return Some(came),
+                Phase::Work(work) => &mut work.stage,
+                _ => return None,
+            },
+            Body::Element(element) => &mut element.work.stage,
+            Body::Line(_) => return None,
+        };
+        match stage {
+            Stage::Waiting { came, .. } => Some(came),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn work(&self) -> Option<&Work> {
+        match &self.body {
+            Body::Element(element) => Some(&element.work),
+            Body::Step(step) => match &step.phase {
+                Phase::Work(work) => Some(work),
+                _ => None,
+            },
+            Body::Line(_) => None,
+        }
+    }
+
+    pub(crate) fn work_mut(&mut self) -> Option<&mut Work> {
+        match &mut self.body {
+            Body::Element(element) => Some(&mut element.work),
+            Body::Step(step) => match &mut step.phase {
+                Phase::Work(work) => Some(work),
+                _ => None,
+            },
+            Body::Line(_) => None,
+        }
+    }
+
+    /// Whether the frame has something to decide now, rather than something to wait for.
+    pub(crate) fn is_ready(&self) -> bool {
+        match &self.body {
+            Body::Line(line) => !matches!(line.at, LineAt::In(_)),
+            Body::Element(element) => element.work.is_ready(),
+            Body::Step(step) => match &step.phase {
+                Phase::Entered => true,
+                Phase::Work(work) => work.is_ready(),
+                Phase::Each(each) => each.is_ready(),
+                Phase::Groups(groups) => groups.is_ready(),
+                Phase::Judging(judging) => judging.is_ready(),
+            },
+        }
+    }
+}
+
+/// What the shell asks.
+impl State {
+    /// How many effects are requested and have not ended.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.effects.len()
+    }
+
+    pub(crate) fn request_of(&self, effect: EffectId) -> Option<&Request> {
+        self.effects.get(&effect).map(|pending| &pending.request)
+    }
+
+    pub(crate) fn wants(&self, effect: EffectId) -> bool {
+        self.effects.contains_key(&effect)
+    }
+
+    pub(crate) fn all_effects(&self) -> impl Iterator<Item = EffectId> + '_ {
+        self.effects.keys().copied()
+    }
+
+    pub(crate) fn doubts(&self) -> impl Iterator<Item = EffectId> + '_ {
+        self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn next_signal(&self) -> u64 {
+        self.next_signal
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.is_some()
+    }
+
+    /// Milliseconds until the run's wall time is over.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn wall_time_left_ms(&self, now: Timestamp) -> Option<f64> {
+        let seconds = self.limits.wall_time_seconds?;
+        Some((seconds as f64 * 1000.0 - now.ms_since(self.started_at)).max(0.0))
+    }
+}

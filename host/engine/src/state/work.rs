@@ -1,0 +1,218 @@
+//! What a step, an element or a judge is in the middle of.
+
+use super::memory::{Raw, SessionRecord};
+use crate::{
+    conversation::{Message, Role, ToolCallRequest},
+    event::{EffectId, InstanceId, Settled, Timestamp},
+    ports::{Failure, OpenedSession, Verdict},
+};
+use opcell_workflow::Value;
+use std::{collections::VecDeque, sync::Arc};
+
+/// One execution of a step's form, retries included.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Work {
+    /// From 1.
+    pub attempt: u32,
+    /// When the attempt began.
+    pub since: Timestamp,
+    pub stage: Stage,
+    /// What the last cell used.
+    pub receipt: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stage {
+    /// The attempt is about to begin.
+    Start,
+    /// An effect is in flight.
+    Calling(EffectId),
+    /// The pause before the attempt is in flight.
+    Pausing(EffectId),
+    /// The pause before the attempt is wanted.
+    Pause { ms: f64 },
+    /// A conversation.
+    Talking(Box<Conversation>),
+    /// A delegated workflow runs.
+    Delegating(InstanceId),
+    /// A signal is awaited, perhaps until a timer ends. `came`: a matching signal is there.
+    Waiting { timer: Option<EffectId>, question: Option<Arc<str>>, came: bool },
+    /// It produced something that is not yet taken up.
+    Produced(Raw),
+    /// It failed, and nothing has been decided about it.
+    Failed(Failure),
+}
+
+impl Work {
+    pub(crate) fn new(since: Timestamp) -> Self {
+        Self { attempt: 1, since, stage: Stage::Start, receipt: None }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        match &self.stage {
+            Stage::Calling(_) | Stage::Pausing(_) | Stage::Delegating(_) => false,
+            Stage::Waiting { came, .. } => *came,
+            Stage::Talking(talk) => talk.is_ready(),
+            Stage::Start | Stage::Pause { .. } | Stage::Produced(_) | Stage::Failed(_) => true,
+        }
+    }
+}
+
+/// A step's elements.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Each {
+    pub items: Arc<Vec<Value>>,
+    /// By position; `None` is not there yet.
+    pub results: Vec<Option<Value>>,
+    pub next: u32,
+    pub running: u32,
+    pub concurrency: u32,
+    /// The failure that ended last.
+    pub failure: Option<Failure>,
+    pub pause: Pause,
+}
+
+/// The delay between elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pause {
+    /// There is none, or it has passed.
+    Over,
+    /// It comes before the next element.
+    Due,
+    /// It is in flight.
+    Running(EffectId),
+}
+
+impl Each {
+    pub(crate) fn is_done(&self) -> bool {
+        self.next as usize >= self.items.len() && self.running == 0
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_done()
+            || (!matches!(self.pause, Pause::Running(_))
+                && (self.next as usize) < self.items.len()
+                && self.running < self.concurrency)
+    }
+}
+
+/// The groups of a branch (one, chosen) or of a parallel step.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Groups {
+    /// Which groups run, in order.
+    pub wanted: Vec<u32>,
+    /// By position in `wanted`.
+    pub results: Vec<Option<Settled>>,
+    pub next: u32,
+    pub running: u32,
+    pub concurrency: u32,
+    /// A group ended the whole run: the position in `wanted`.
+    pub halted: Option<u32>,
+}
+
+impl Groups {
+    pub(crate) fn is_done(&self) -> bool {
+        self.halted.is_some() || (self.next as usize >= self.wanted.len() && self.running == 0)
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_done() || ((self.next as usize) < self.wanted.len() && self.running < self.concurrency)
+    }
+}
+
+/// A step's judge at work.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Judging {
+    /// Nothing has been decided yet.
+    Start,
+    /// A call is in flight.
+    Calling(EffectId),
+    /// A call ended with this.
+    Called(Result<Verdict, Failure>, Option<Value>),
+    /// A model decides.
+    Llm(Box<Conversation>),
+    /// An event from outside is awaited. `came`: one is there.
+    Waiting { came: bool },
+    /// It decided, or could not.
+    Decided(Result<Verdict, Failure>),
+}
+
+impl Judging {
+    pub(crate) fn is_ready(&self) -> bool {
+        match self {
+            Self::Calling(_) => false,
+            Self::Waiting { came } => *came,
+            Self::Llm(talk) => talk.is_ready(),
+            Self::Start | Self::Called(..) | Self::Decided(_) => true,
+        }
+    }
+}
+
+/// A model conversation, of a session step or of a judge.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Conversation {
+    pub stage: ConversationStage,
+    pub opened: Option<Arc<OpenedSession>>,
+    pub record: SessionRecord,
+    /// Where the current turn's messages begin.
+    pub turn_from: usize,
+    /// The current prompt group.
+    pub group: Option<u32>,
+    /// Model rounds of the current turn.
+    pub rounds: u32,
+    /// Answers of the current turn that were not what was asked for.
+    pub failed_answers: u32,
+    /// Which of the session's models answers.
+    pub model: u32,
+    /// Why earlier models did not answer.
+    pub model_failures: Vec<Failure>,
+    /// Calls of the last answer that still have to be made.
+    pub calls: VecDeque<ToolCallRequest>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ConversationStage {
+    /// The session is not open yet.
+    Closed,
+    /// Something is in flight.
+    Busy(EffectId),
+    /// A turn may begin, or the conversation end.
+    Idle,
+    /// A turn is under way.
+    Turn,
+    /// It cannot go on.
+    Failed(Failure),
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Self {
+            stage: ConversationStage::Closed,
+            opened: None,
+            record: SessionRecord::default(),
+            turn_from: 0,
+            group: None,
+            rounds: 0,
+            failed_answers: 0,
+            model: 0,
+            model_failures: Vec::new(),
+            calls: VecDeque::new(),
+        }
+    }
+}
+
+impl Conversation {
+    pub(crate) fn is_ready(&self) -> bool {
+        !matches!(self.stage, ConversationStage::Busy(_))
+    }
+
+    /// A call that the model asked for and that has not been answered.
+    pub(crate) fn call(&self, id: &str) -> Option<&ToolCallRequest> {
+        self.calls.iter().find(|call| call.id == id)
+    }
+
+    /// The model's last words, when it has just spoken and asks for nothing.
+    pub(crate) fn answer(&self) -> Option<&Message> {
+        self.record.messages.last().filter(|message| message.role == Role::Assistant && self.calls.is_empty())
+    }
+}

@@ -1,0 +1,6 @@
+//! What the engine does, said by example.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod routing;
+mod support;

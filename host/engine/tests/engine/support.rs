@@ -1,0 +1,333 @@
+//! A world in a script: operations, judges, models and time that do what a test says, and remember what they were asked.
+
+use async_trait::async_trait;
+use opcell_engine::{
+    Engine, Event, Next, Ports, Program, Recorded, RunOptions, RunOutcome, State,
+    conversation::{Message, ToolCallRequest, ToolSpec, Usage},
+    decide,
+    effect::perform,
+    event::{EffectReply, Timestamp},
+    ports::{
+        Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
+        Sessions, Success, TextSink, Timer, ToolCall, Verdict, Workflows,
+    },
+};
+use opcell_workflow::{Value, WorkflowIr, names::Outcome};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+type Operation = Box<dyn Fn(&Call) -> Result<Value, Failure> + Send + Sync>;
+
+/// What an effect did to the world outside.
+#[derive(Default)]
+pub struct World {
+    operations: HashMap<String, (Effects, Operation)>,
+    judges: HashMap<String, VecDeque<Outcome>>,
+    workflows: HashMap<String, Arc<WorkflowIr>>,
+    answers: VecDeque<Result<Message, Failure>>,
+    tools: HashMap<String, Value>,
+    pub calls: Vec<(String, Value)>,
+    pub keys: Vec<String>,
+    pub rounds: Vec<ModelRound>,
+    pub opened: Vec<OpenSession>,
+    pub sleeps: Vec<f64>,
+}
+
+#[derive(Clone, Default)]
+pub struct Script(pub Arc<Mutex<World>>, Arc<AtomicI64>);
+
+pub fn failure(reason: &str, message: &str) -> Failure {
+    Failure { reason: reason.into(), message: message.to_owned(), details: None, retriable: false }
+}
+
+pub fn retriable(reason: &str, message: &str) -> Failure {
+    Failure { retriable: true, ..failure(reason, message) }
+}
+
+pub fn json(text: &str) -> Value {
+    Value::from_json(text).unwrap()
+}
+
+pub fn program(text: &str) -> Arc<Program> {
+    let ir: WorkflowIr = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
+    Program::new(Arc::new(ir)).unwrap()
+}
+
+/// A routed workflow called `w` with these steps.
+pub fn routed(steps: &str) -> Arc<Program> {
+    program(&format!(r#"{{"version":"workflow-ir/v1","name":"w","steps":[{steps}]}}"#))
+}
+
+/// A sequential workflow called `w` with these steps and outputs.
+pub fn sequential(steps: &str, outputs: &str) -> Arc<Program> {
+    program(&format!(
+        r#"{{"version":"workflow-ir/v1","name":"w","dialect":{{"printing":"javascript","lifecycle":"sequential"}},"outputs":{outputs},"steps":[{steps}]}}"#
+    ))
+}
+
+impl Script {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn operation(self, id: &str, run: impl Fn(&Call) -> Result<Value, Failure> + Send + Sync + 'static) -> Self {
+        self.operation_with(id, Effects::Idempotent, run)
+    }
+
+    pub fn operation_with(
+        self,
+        id: &str,
+        effects: Effects,
+        run: impl Fn(&Call) -> Result<Value, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        self.world().operations.insert(id.to_owned(), (effects, Box::new(run)));
+        self
+    }
+
+    /// An operation that gives these, one after the other.
+    pub fn gives(self, id: &str, results: impl IntoIterator<Item = Result<Value, Failure>>) -> Self {
+        let results = Mutex::new(results.into_iter().collect::<VecDeque<_>>());
+        self.operation(id, move |call| {
+            results
+                .lock()
+                .unwrap()
+                .pop_front()
+                .unwrap_or_else(|| Err(failure("script", &format!("{} was called once too often", call.id))))
+        })
+    }
+
+    pub fn judge(self, id: &str, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
+        self.world().judges.insert(id.to_owned(), outcomes.into_iter().collect());
+        self
+    }
+
+    pub fn workflow(self, program: &Arc<Program>) -> Self {
+        self.world().workflows.insert(program.name().to_string(), program.ir().clone());
+        self
+    }
+
+    pub fn says(self, texts: impl IntoIterator<Item = &'static str>) -> Self {
+        self.world().answers.extend(texts.into_iter().map(|text| Ok(Message::assistant(text))));
+        self
+    }
+
+    pub fn calls_tool(self, id: &str, tool: &str, arguments: &str) -> Self {
+        let mut message = Message::assistant("");
+        message.tool_calls =
+            vec![ToolCallRequest { id: id.to_owned(), name: tool.to_owned(), arguments: json(arguments) }];
+        self.world().answers.push_back(Ok(message));
+        self
+    }
+
+    pub fn model_fails(self, failure: Failure) -> Self {
+        self.world().answers.push_back(Err(failure));
+        self
+    }
+
+    pub fn tool(self, name: &str, result: &str) -> Self {
+        self.world().tools.insert(name.to_owned(), json(result));
+        self
+    }
+
+    pub fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    pub fn called(&self) -> Vec<String> {
+        self.world().calls.iter().map(|(id, arguments)| format!("{id} {}", arguments.to_json())).collect()
+    }
+
+    pub fn ports(&self) -> Ports {
+        let this = Arc::new(self.clone());
+        Ports {
+            operations: this.clone(),
+            judges: this.clone(),
+            sessions: this.clone(),
+            workflows: this.clone(),
+            timer: this,
+        }
+    }
+
+    pub fn engine(&self) -> Engine {
+        let ports = self.ports();
+        Engine::builder()
+            .operations(ports.operations)
+            .judges(ports.judges)
+            .sessions(ports.sessions)
+            .workflows(ports.workflows)
+            .timer(ports.timer)
+            .build()
+    }
+
+    /// Runs to the end, checks on the way that the journal is the state, and that deciding again decides the same.
+    pub async fn run(&self, program: &Arc<Program>, input: &str) -> RunOutcome {
+        self.run_with(program, input, RunOptions { detach: true, ..RunOptions::default() }).await
+    }
+
+    pub async fn run_with(&self, program: &Arc<Program>, input: &str, options: RunOptions) -> RunOutcome {
+        let engine = self.engine();
+        let handle = engine.start(program.clone(), json(input), options).await.unwrap();
+        let outcome = handle.finished().await.unwrap();
+        check_history(&engine, &outcome).await;
+        outcome
+    }
+}
+
+/// The journal gives the outcome again, and today's code decides what it decided.
+pub async fn check_history(engine: &Engine, outcome: &RunOutcome) {
+    let state = engine.state_at(&outcome.run, None).await.unwrap();
+    assert_eq!(&state.outcome(), outcome, "the journal's state is not the live one");
+    assert_eq!(engine.replay(&outcome.run).await.unwrap(), None, "deciding again decides otherwise");
+}
+
+#[async_trait]
+impl Operations for Script {
+    fn effects(&self, operation: &str) -> Option<Effects> {
+        self.world().operations.get(operation).map(|(effects, _)| *effects)
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        let mut world = self.world();
+        world.calls.push((call.id.to_string(), call.arguments.clone()));
+        world.keys.push(call.context.idempotency_key.to_string());
+        let result = match world.operations.get(call.id.as_ref()) {
+            Some((_, run)) => run(&call).map(|data| Success { data, summary: None, details: None }),
+            None => Err(failure("missing-deterministic-operation", "no such operation")),
+        };
+        Reply { result, receipt: Some(json(r#"{"host-calls":2}"#)) }
+    }
+}
+
+#[async_trait]
+impl Judges for Script {
+    fn knows(&self, judge: &str) -> bool {
+        self.world().judges.contains_key(judge)
+    }
+
+    async fn judge(&self, call: Call) -> Reply<Verdict> {
+        let mut world = self.world();
+        world.calls.push((call.id.to_string(), call.arguments.clone()));
+        let outcome = world.judges.get_mut(call.id.as_ref()).and_then(VecDeque::pop_front);
+        let result = outcome
+            .map(|outcome| Verdict { outcome, rationale: None })
+            .ok_or_else(|| failure("judge-broke", "the judge broke"));
+        Reply { result, receipt: None }
+    }
+}
+
+#[async_trait]
+impl Sessions for Script {
+    async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        let tool = |name: String| ToolSpec { name, description: String::new(), parameters: json("{}") };
+        let opened = OpenedSession {
+            system: request.session.system_prompt.clone().unwrap_or_default(),
+            sections: Value::Null,
+            models: vec!["first".to_owned(), "second".to_owned()],
+            tools: request.session.tools.clone().unwrap_or_default().into_iter().map(tool).collect(),
+            settings: request.session.clone(),
+        };
+        self.world().opened.push(request);
+        Ok(opened)
+    }
+
+    async fn complete(&self, round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let mut world = self.world();
+        let model = round.model.clone();
+        world.rounds.push(round);
+        let message = world
+            .answers
+            .pop_front()
+            .unwrap_or_else(|| Err(failure("script", "the model was asked once too often")))?;
+        Ok(ModelReply { message, usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5) }, model })
+    }
+
+    fn tool_effects(&self, _tool: &str) -> Effects {
+        Effects::Pure
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        let mut world = self.world();
+        world.calls.push((call.request.name.clone(), call.request.arguments.clone()));
+        let result =
+            world.tools.get(&call.request.name).cloned().ok_or_else(|| failure("no-such-tool", "no such tool"));
+        Reply { result, receipt: None }
+    }
+}
+
+#[async_trait]
+impl Timer for Script {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_000_000 + self.1.load(Ordering::SeqCst))
+    }
+
+    async fn sleep(&self, ms: f64) {
+        self.world().sleeps.push(ms);
+        self.1.fetch_add((ms * 1000.0) as i64, Ordering::SeqCst);
+    }
+
+    async fn deadline(&self, ms: f64) {
+        tokio::time::sleep(std::time::Duration::from_secs_f64(ms / 1000.0)).await;
+    }
+}
+
+impl Workflows for Script {
+    fn find(&self, name: &str) -> Option<Arc<WorkflowIr>> {
+        self.world().workflows.get(name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.world().workflows.keys().cloned().collect()
+    }
+}
+
+/// Drives the core without the shell: after every event the state is compared with one that was folded from events that went
+/// through JSON, and every effect is performed as often as `times` says, as a durable engine that only knows "at least once" does.
+pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> State {
+    let ports = script.ports();
+    let mut state = State::default();
+    let mut folded = State::default();
+    let mut record = |state: &mut State, event: Event| {
+        let recorded = Recorded { seq: state.seq() + 1, at: ports.timer.now(), event };
+        state.apply(&recorded).unwrap();
+        let text = serde_json::to_string(&recorded.event).unwrap();
+        let again: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
+        assert_eq!(again, recorded.event, "the event did not survive JSON: {text}");
+        folded.apply(&Recorded { event: again, ..recorded }).unwrap();
+        assert_eq!(*state, folded, "the fold is not the state");
+    };
+    for event in first {
+        record(&mut state, event);
+    }
+    loop {
+        match decide(&state) {
+            Next::Record(events) => {
+                assert_eq!(decide(&state), Next::Record(events.clone()), "deciding twice decides otherwise");
+                for event in events {
+                    record(&mut state, event);
+                }
+            }
+            Next::Perform => {
+                let wanted: BTreeSet<_> = state.wanted(opcell_engine::event::EffectId(0)).collect();
+                for id in wanted {
+                    let Some(effect) = state.effect(id, &CancellationToken::new(), false) else { continue };
+                    let mut reply = EffectReply::Slept;
+                    for _ in 0..times {
+                        reply = perform(&ports, effect.clone(), None).await;
+                    }
+                    if let opcell_engine::effect::Task::Find { name } = &effect.task {
+                        let program = ports.workflows.find(name).map(|ir| Program::new(ir).unwrap());
+                        record(&mut state, Event::DefinitionPinned { name: name.clone(), program });
+                    }
+                    record(&mut state, Event::Replied { effect: id, reply });
+                }
+            }
+            Next::Wait | Next::Stop | Next::Finished(_) => return state,
+        }
+    }
+}
