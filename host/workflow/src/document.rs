@@ -4,6 +4,7 @@
 //! and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version": "workflow-ir/v1"`, and a PromptPack otherwise.
 
 use crate::{
+    checks,
     compiled::Compiled,
     diagnostic::{Diagnostic, Severity, did_you_mean},
     ir::WorkflowIr,
@@ -63,8 +64,8 @@ fn says_ir(text: &str) -> bool {
 #[must_use]
 pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
     match Language::of(source) {
-        Some(Language::PsiEdn) => psi::compile_edn(source, companions),
-        Some(Language::PsiMarkdown) => psi::compile_markdown(source),
+        Some(Language::PsiEdn) => with_flow_checks(psi::compile_edn(source, companions)),
+        Some(Language::PsiMarkdown) => with_flow_checks(psi::compile_markdown(source)),
         Some(Language::WorkflowSkill) => workflowskill::compile(source),
         Some(Language::PromptPack) => promptpack::compile(source),
         Some(Language::Ir) => compile_ir(source),
@@ -79,6 +80,15 @@ pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
 
 fn refused(diagnostic: Diagnostic) -> Compiled {
     Compiled { ir: None, spans: SourceMap::default(), diagnostics: vec![diagnostic] }
+}
+
+/// Adds what is remarkable about the ways through a workflow. (WorkflowSkill and PromptPack have checks of their own.)
+fn with_flow_checks(mut compiled: Compiled) -> Compiled {
+    if let Some(ir) = &compiled.ir {
+        let found = checks::flow(ir).into_iter().map(|found| compiled.spans.locate(found));
+        compiled.diagnostics.extend(found);
+    }
+    compiled
 }
 
 /// Reads an IR and checks it.
@@ -103,7 +113,11 @@ fn compile_ir(source: &SourceFile) -> Compiled {
         let place = found.path.as_deref().and_then(|path| document.value_span(&pointer(path)));
         found.at(place)
     };
-    let diagnostics: Vec<Diagnostic> = validate::validate(&ir).into_iter().map(located).collect();
+    let mut diagnostics = validate::validate(&ir);
+    if diagnostics.is_empty() {
+        diagnostics = checks::flow(&ir);
+    }
+    let diagnostics: Vec<Diagnostic> = diagnostics.into_iter().map(located).collect();
     let ir = diagnostics.iter().all(|found| found.severity != Severity::Error).then(|| Arc::new(ir));
     Compiled { ir, spans: SourceMap::default(), diagnostics }
 }

@@ -6,6 +6,7 @@
 //! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`value::Value`]s and
 //! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
+pub mod checks;
 pub mod compiled;
 pub mod diagnostic;
 pub mod document;

@@ -1,0 +1,248 @@
+//! Static checks beyond what any reference runtime makes: the ways through a workflow ([`flow`]), and the names it uses ([`names`]).
+//!
+//! What a reference runtime accepts is a warning here; a caller that wants to be strict takes warnings for errors.
+
+mod graph;
+
+use crate::{
+    diagnostic::{Diagnostic, did_you_mean},
+    ir::{DelegateTarget, Form, Goto, Invoke, Judge, Session, SourceRef, WorkflowIr},
+    names::Outcome,
+    validate::references,
+};
+use graph::Graph;
+use std::collections::{HashMap, HashSet};
+
+/// What a host has. `None` means that nobody knows, and keeps the checks quiet.
+pub trait Catalog {
+    /// Ids of operations, and of judges that are called like operations.
+    fn operations(&self) -> Option<Vec<String>> {
+        None
+    }
+    /// Names of workflows.
+    fn workflows(&self) -> Option<Vec<String>> {
+        None
+    }
+    /// Names of skills.
+    fn skills(&self) -> Option<Vec<String>> {
+        None
+    }
+    /// Names of tools.
+    fn tools(&self) -> Option<Vec<String>> {
+        None
+    }
+    /// Every outcome that a judge's call can give.
+    fn outcomes(&self, _call: &Invoke) -> Option<Vec<Outcome>> {
+        None
+    }
+}
+
+/// Checks the ways through a workflow: duplicate names, transitions to steps that do not exist, steps that nothing reaches,
+/// references to steps that some way there never runs, loops without a bound. Time is about linear in steps and transitions.
+#[must_use]
+pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let mut found = duplicate_names(ir);
+    found.extend(unknown_targets(ir));
+    let graph = Graph::of(ir);
+    let reached = graph.reached();
+    for (i, step) in ir.steps.iter().enumerate() {
+        if !reached.contains(&i) {
+            let message = format!("Step '{}': no path reaches it", step.name);
+            found.push(Diagnostic::warning("unreachable-step", message).path(format!("steps[{i}]")));
+        }
+    }
+    found.extend(unset_references(ir, &graph, &reached));
+    if ir.limits.total_visits.is_none() {
+        found.extend(graph.unbounded_loops(&reached).into_iter().map(|members| {
+            let names: Vec<String> =
+                members.iter().filter_map(|i| ir.steps.get(*i)).map(|step| format!("'{}'", step.name)).collect();
+            let first = members.first().copied().unwrap_or_default();
+            let message = format!("steps {} form a loop that nothing bounds", names.join(", "));
+            Diagnostic::warning("unbounded-loop", message)
+                .path(format!("steps[{first}]"))
+                .help("set :max-iterations on a transition of the loop or on one of its steps")
+        }));
+    }
+    found
+}
+
+fn duplicate_names(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let mut seen = HashSet::new();
+    let duplicates = ir.steps.iter().enumerate().filter(|(_, step)| !seen.insert(&step.name));
+    duplicates
+        .map(|(i, step)| {
+            let message = format!(
+                "Step '{}': another step has the same name; references and transitions find only one",
+                step.name
+            );
+            Diagnostic::warning("duplicate-step-name", message).path(format!("steps[{i}].name"))
+        })
+        .collect()
+}
+
+fn unknown_targets(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let names: HashSet<&str> = ir.steps.iter().map(|step| step.name.as_ref()).collect();
+    let mut found = Vec::new();
+    let mut check = |target: &str, step: &str, path: String| {
+        if names.contains(target) {
+            return;
+        }
+        let warning = Diagnostic::warning("unknown-step", format!("Step '{step}': goto names unknown step '{target}'"));
+        let warning = warning.path(path);
+        found.push(match did_you_mean(target, names.iter().copied()) {
+            Some(near) => warning.help(format!("did you mean '{near}'?")),
+            None => warning,
+        });
+    };
+    for (i, step) in ir.steps.iter().enumerate() {
+        for (j, route) in step.on.iter().enumerate() {
+            for (goto, key) in [(Some(&route.goto), "goto"), (route.on_max_iterations.as_ref(), "on-max-iterations")] {
+                if let Some(Goto::Step(target)) = goto {
+                    check(target, &step.name, format!("steps[{i}].on[{j}].{key}"));
+                }
+            }
+        }
+        if let Some(target) = &step.on_max_visits {
+            check(target, &step.name, format!("steps[{i}].on-max-visits"));
+        }
+        match &step.form {
+            Form::Branch { branch } => {
+                for target in branch.then.iter().chain(&branch.otherwise) {
+                    check(target, &step.name, format!("steps[{i}].branch"));
+                }
+            }
+            Form::Parallel { parallel } => {
+                for target in parallel.branches.iter().flatten() {
+                    check(target, &step.name, format!("steps[{i}].parallel.branches"));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// References to steps that some way to the reader never runs: they give null there.
+fn unset_references(ir: &WorkflowIr, graph: &Graph, reached: &HashSet<usize>) -> Vec<Diagnostic> {
+    let index: HashMap<&str, usize> = ir.steps.iter().enumerate().map(|(i, step)| (step.name.as_ref(), i)).collect();
+    let dominance = graph.dominance();
+    let mut found = Vec::new();
+    for (i, step) in ir.steps.iter().enumerate().filter(|(i, _)| reached.contains(i)) {
+        let mut told = HashSet::new();
+        for reference in references::of(step) {
+            let (SourceRef::Output { step: target, .. } | SourceRef::Yield { step: target, .. }) = reference.source
+            else {
+                continue;
+            };
+            let Some(&target_index) = index.get(target.as_ref()) else { continue };
+            if target_index == i || dominance.is_before(target_index, i) || !told.insert(target_index) {
+                continue;
+            }
+            let message = format!(
+                "Step '{}': references step '{target}', which some path here never runs; it is null then",
+                step.name
+            );
+            found.push(Diagnostic::warning("maybe-unset-ref", message).path(format!("steps[{i}].{}", reference.path)));
+        }
+    }
+    found
+}
+
+/// Checks the names that a workflow uses against what a host has.
+#[must_use]
+pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
+    let mut check = Names {
+        operations: catalog.operations(),
+        workflows: catalog.workflows(),
+        skills: catalog.skills(),
+        tools: catalog.tools(),
+        found: Vec::new(),
+    };
+    for (i, step) in ir.steps.iter().enumerate() {
+        let at = |path: &str| format!("steps[{i}].{path}");
+        match &step.form {
+            Form::Invoke { invoke } => check.operation(&invoke.operation, at("invoke.operation")),
+            Form::Session { session } => check.session(session, &at("session")),
+            Form::Delegate { delegate } => {
+                if let DelegateTarget::Name(name) = &delegate.target {
+                    check.workflow(name, at("delegate.target"));
+                }
+            }
+            _ => {}
+        }
+        let possible = match &step.judge {
+            Some(Judge::Invoke { invoke }) => {
+                check.operation(&invoke.operation, at("judge.invoke.operation"));
+                catalog.outcomes(invoke)
+            }
+            Some(Judge::Llm { session, .. }) => {
+                check.session(session, &at("judge.session"));
+                None
+            }
+            _ => None,
+        };
+        let Some(possible) = possible else { continue };
+        for (j, route) in step.on.iter().enumerate().filter(|(_, route)| !possible.contains(&route.outcome)) {
+            let listed: Vec<String> = possible.iter().map(ToString::to_string).collect();
+            let message = format!("Step '{}': the judge never gives {}", step.name, route.outcome);
+            let warning = Diagnostic::warning("impossible-outcome", message).path(at(&format!("on[{j}]")));
+            check.found.push(warning.help(format!("it gives {}", listed.join(", "))));
+        }
+        for outcome in possible.iter().filter(|outcome| step.on.iter().all(|route| route.outcome != **outcome)) {
+            let message = format!(
+                "Step '{}': the judge may give {outcome}, which :on does not route; the run fails then",
+                step.name
+            );
+            check.found.push(Diagnostic::warning("unrouted-outcome", message).path(at("on")));
+        }
+    }
+    check.found
+}
+
+struct Names {
+    operations: Option<Vec<String>>,
+    workflows: Option<Vec<String>>,
+    skills: Option<Vec<String>>,
+    tools: Option<Vec<String>>,
+    found: Vec<Diagnostic>,
+}
+
+impl Names {
+    fn session(&mut self, session: &Session, path: &str) {
+        for (i, name) in session.tools.iter().flatten().enumerate() {
+            unknown("tool", name, self.tools.as_deref(), format!("{path}.tools[{i}]"), &mut self.found);
+        }
+        for (i, name) in session.skills.iter().flatten().enumerate() {
+            unknown("skill", name, self.skills.as_deref(), format!("{path}.skills[{i}]"), &mut self.found);
+        }
+        for (i, name) in session.workflows.iter().flatten().enumerate() {
+            self.workflow(name, format!("{path}.workflows[{i}]"));
+        }
+    }
+
+    fn workflow(&mut self, name: &str, path: String) {
+        unknown("workflow", name, self.workflows.as_deref(), path, &mut self.found);
+    }
+
+    fn operation(&mut self, name: &str, path: String) {
+        unknown("operation", name, self.operations.as_deref(), path, &mut self.found);
+    }
+}
+
+fn unknown(what: &str, name: &str, known: Option<&[String]>, path: String, found: &mut Vec<Diagnostic>) {
+    let Some(known) = known.filter(|known| !known.iter().any(|known| known == name)) else { return };
+    let code = match what {
+        "tool" => "unknown-tool",
+        "skill" => "unknown-skill",
+        "workflow" => "unknown-workflow",
+        _ => "unknown-operation",
+    };
+    let warning = Diagnostic::warning(code, format!("no {what} is called `{name}` here")).path(path);
+    found.push(match did_you_mean(name, known.iter().map(String::as_str)) {
+        Some(near) => warning.help(format!("did you mean `{near}`?")),
+        None => warning,
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use super::*;
+use crate::{psi, source::SourceFile};
+
+/// The IR of psi steps.
+fn workflow(steps: &str) -> std::sync::Arc<WorkflowIr> {
+    let text = format!("{{:name \"w\" :description \"d\" :steps [{steps}]}}");
+    let compiled = psi::compile_edn(&SourceFile::new("w.edn", text), &psi::NoCompanions);
+    compiled.ir.unwrap_or_else(|| panic!("{:#?}", compiled.diagnostics))
+}
+
+fn step(name: &str, on: &str) -> String {
+    let judge =
+        if on.is_empty() { String::new() } else { format!(":judge {{:type :invoke :operation \"j/j\"}} :on {{{on}}}") };
+    format!("{{:name \"{name}\" :type :invoke :operation \"x/y\" {judge}}}")
+}
+
+fn reader(name: &str, of: &str) -> String {
+    format!(
+        "{{:name \"{name}\" :type :invoke :operation \"x/y\" :args {{:v {{:from {{:step \"{of}\" :yield :data}}}}}}}}"
+    )
+}
+
+fn found(steps: &[String]) -> Vec<(&'static str, String)> {
+    flow(&workflow(&steps.join(" "))).into_iter().map(|d| (d.code, d.path.unwrap())).collect()
+}
+
+#[test]
+fn a_straight_workflow_has_nothing_remarkable() {
+    assert_eq!(found(&[step("a", ""), reader("b", "a"), step("c", "\"X\" {:goto :done}")]), []);
+}
+
+#[test]
+fn duplicate_names_and_unknown_targets_are_told() {
+    let steps = [step("a", ""), step("a", "\"X\" {:goto \"revew\"}"), step("review", "")];
+    let told = flow(&workflow(&steps.join(" ")));
+    let codes: Vec<_> = told.iter().map(|d| (d.code, d.path.as_deref().unwrap())).collect();
+    assert_eq!(
+        codes,
+        [
+            ("duplicate-step-name", "steps[1].name"),
+            ("unknown-step", "steps[1].on[0].goto"),
+            ("unreachable-step", "steps[2]")
+        ]
+    );
+    assert_eq!(told[1].help.as_deref(), Some("did you mean 'review'?"));
+}
+
+#[test]
+fn steps_behind_a_jump_are_unreachable() {
+    assert_eq!(
+        found(&[step("a", "\"X\" {:goto \"c\"}"), step("b", ""), step("c", "")]),
+        [("unreachable-step", "steps[1]".to_owned())]
+    );
+}
+
+#[test]
+fn a_reference_to_a_step_that_some_path_skips_is_told() {
+    let steps = [step("a", "\"X\" {:goto \"c\"} \"Y\" {:goto :next}"), step("b", ""), reader("c", "b")];
+    assert_eq!(found(&steps), [("maybe-unset-ref", "steps[2].invoke.args.v.from".to_owned())]);
+    let joined = [step("a", "\"X\" {:goto \"c\"} \"Y\" {:goto :next}"), step("b", ""), reader("c", "a")];
+    assert_eq!(found(&joined), []);
+}
+
+#[test]
+fn loops_need_a_bound() {
+    let looping =
+        |bound: &str| [step("a", ""), step("b", &format!("\"AGAIN\" {{:goto \"a\" {bound}}} \"OK\" {{:goto :done}}"))];
+    assert_eq!(found(&looping("")), [("unbounded-loop", "steps[0]".to_owned())]);
+    assert_eq!(found(&looping(":max-iterations 3")), []);
+    assert_eq!(
+        found(&looping(":max-iterations 3 :on-max-iterations \"a\"")),
+        [("unbounded-loop", "steps[0]".to_owned())]
+    );
+    let itself = [step("a", "\"AGAIN\" {:goto \"a\"}")];
+    assert_eq!(found(&itself), [("unbounded-loop", "steps[0]".to_owned())]);
+    let bounded_step = [
+        "{:name \"a\" :type :invoke :operation \"x/y\" :max-iterations 4}".to_owned(),
+        step("b", "\"AGAIN\" {:goto \"a\"}"),
+    ];
+    assert_eq!(found(&bounded_step), []);
+}
+
+#[test]
+fn groups_are_reached_through_the_step_that_runs_them() {
+    let both = [
+        "{:name \"pick\" :type :branch :condition \"$inputs.x\" :then [\"t\"] :else [\"e\"]}".to_owned(),
+        reader("t", "pick").replace(":yield :data", ":output :none"),
+    ];
+    // `pick` shows no outputs, so reading one is an error of meaning, not of flow.
+    assert!(
+        psi::compile_edn(
+            &SourceFile::new("w.edn", format!("{{:name \"w\" :description \"d\" :steps [{}]}}", both.join(" "))),
+            &psi::NoCompanions
+        )
+        .ir
+        .is_none()
+    );
+    let steps = [
+        "{:name \"pick\" :type :branch :condition \"$inputs.x\" :then [\"t\"] :else [\"e\"]}".to_owned(),
+        step("t", ""),
+        step("e", ""),
+        reader("after", "t"),
+    ];
+    assert_eq!(found(&steps), [("maybe-unset-ref", "steps[3].invoke.args.v.from".to_owned())]);
+    let steps = [
+        "{:name \"all\" :type :parallel :branches [[\"t\"] [\"e\"]] :reduce :append :into :both}".to_owned(),
+        step("t", ""),
+        step("e", ""),
+        reader("after", "t"),
+    ];
+    assert_eq!(found(&steps), []);
+}
+
+#[test]
+fn ten_thousand_steps_take_no_time() {
+    let mut steps = vec![step("s0", "")];
+    steps.extend((1..10_000).map(|i| reader(&format!("s{i}"), &format!("s{}", i - 1))));
+    let ir = workflow(&steps.join("\n"));
+    let start = std::time::Instant::now();
+    assert_eq!(flow(&ir), []);
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+struct Host;
+
+impl Catalog for Host {
+    fn operations(&self) -> Option<Vec<String>> {
+        Some(vec!["x/y".into(), "j/j".into()])
+    }
+    fn tools(&self) -> Option<Vec<String>> {
+        Some(vec!["read".into()])
+    }
+    fn outcomes(&self, call: &Invoke) -> Option<Vec<Outcome>> {
+        (call.operation.as_ref() == "j/j").then(|| vec![Outcome::Text("DONE".into()), Outcome::Text("AGAIN".into())])
+    }
+}
+
+#[test]
+fn names_are_checked_against_what_the_host_has() {
+    let ir = workflow(
+        "{:name \"a\" :type :invoke :operation \"x/z\"}
+         {:name \"b\" :type :session :tools [\"read\" \"bash\"] :skills [\"s\"] :contributions [{:type :template :text \"t\"}]}
+         {:name \"c\" :type :delegate :target \"nobody-knows\" :prompt-string \"p\"}",
+    );
+    let told: Vec<_> = names(&ir, &Host).into_iter().map(|d| (d.code, d.path.unwrap())).collect();
+    assert_eq!(
+        told,
+        [
+            ("unknown-operation", "steps[0].invoke.operation".to_owned()),
+            ("unknown-tool", "steps[1].session.tools[1]".to_owned())
+        ]
+    );
+}
+
+#[test]
+fn outcomes_that_cannot_come_and_outcomes_without_a_route_are_told() {
+    let ir = workflow(&step("a", "\"DONE\" {:goto :done} :AGAIN {:goto :done}"));
+    let told: Vec<_> = names(&ir, &Host).into_iter().map(|d| (d.code, d.message)).collect();
+    assert_eq!(
+        told,
+        [
+            ("impossible-outcome", "Step 'a': the judge never gives :AGAIN".to_owned()),
+            (
+                "unrouted-outcome",
+                "Step 'a': the judge may give \"AGAIN\", which :on does not route; the run fails then".to_owned()
+            )
+        ]
+    );
+}
