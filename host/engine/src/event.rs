@@ -471,7 +471,7 @@ pub enum Settled {
 }
 
 /// How a step ended.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepResult {
     /// The result, where it is not what the step's effect replied, its session left or its workflow returned.
@@ -490,6 +490,13 @@ pub struct StepResult {
     /// (WorkflowSkill 0.5.0).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discards_group: bool,
+}
+
+/// The step did its work, and what came of it is the result.
+impl Default for StepResult {
+    fn default() -> Self {
+        Self { value: Value::Undefined, mapped: Value::Undefined, failure: None, ignored: false, discards_group: false }
+    }
 }
 
 /// Where the run goes.

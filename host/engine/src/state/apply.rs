@@ -194,6 +194,7 @@ impl State {
             memory: vec![StepMemory::default(); start.program.ir().steps.len()],
             last: None,
             exited: None,
+            failed: None,
             inherited: start.session.clone(),
         };
         self.open(InstanceId(0), FrameId(0), instance);
@@ -627,6 +628,7 @@ impl State {
             memory: vec![StepMemory::default(); program.ir().steps.len()],
             last: None,
             exited: None,
+            failed: None,
             inherited,
             program,
         };
@@ -698,8 +700,13 @@ impl State {
             self.instance_mut(instance)?.exited = Some(index);
         }
         let to = match (&result.failure, halted) {
-            (Some(failure), _) if !result.ignored => LineAt::Failed(index, failure.clone()),
-            (_, Some(Settled::Failed(failure))) => LineAt::Failed(index, failure),
+            (Some(failure), _) if !result.ignored => {
+                self.instance_mut(instance)?.failed = Some(index);
+                LineAt::Failed(index, failure.clone())
+            }
+            (_, Some(Settled::Failed(failure))) => {
+                LineAt::Failed(self.instance_mut(instance)?.failed.unwrap_or(index), failure)
+            }
             (_, Some(Settled::Ok(_))) => LineAt::Exited(index),
             (None, None) if is_exit => LineAt::Exited(index),
             _ if ends => LineAt::Done(index),

@@ -79,6 +79,8 @@ pub(crate) struct Instance {
     pub last: Option<u32>,
     /// The exit step that ended it.
     pub exited: Option<u32>,
+    /// The step that failed last, other than by what a group of its own did.
+    pub failed: Option<u32>,
     /// What sessions inherit from the delegating step.
     pub inherited: Option<Session>,
 }

@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod flow;
+mod lasting;
 mod routing;
 mod support;
+mod talking;

@@ -31,6 +31,7 @@ pub struct World {
     judges: HashMap<String, VecDeque<Outcome>>,
     workflows: HashMap<String, Arc<WorkflowIr>>,
     answers: VecDeque<Result<Message, Failure>>,
+    answer: Option<fn(&ModelRound) -> Message>,
     tools: HashMap<String, Value>,
     pub calls: Vec<(String, Value)>,
     pub keys: Vec<String>,
@@ -122,6 +123,12 @@ impl Script {
         message.tool_calls =
             vec![ToolCallRequest { id: id.to_owned(), name: tool.to_owned(), arguments: json(arguments) }];
         self.world().answers.push_back(Ok(message));
+        self
+    }
+
+    /// A model that looks at nothing but the conversation.
+    pub fn answers(self, answer: fn(&ModelRound) -> Message) -> Self {
+        self.world().answer = Some(answer);
         self
     }
 
@@ -239,7 +246,11 @@ impl Sessions for Script {
     async fn complete(&self, round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
         let mut world = self.world();
         let model = round.model.clone();
+        let answer = world.answer.map(|answer| answer(&round));
         world.rounds.push(round);
+        if let Some(message) = answer {
+            return Ok(ModelReply { message, usage: Usage::default(), model });
+        }
         let message = world
             .answers
             .pop_front()

@@ -1,0 +1,419 @@
+//! Runs that survive: waiting, signals, cancelling, resuming, time travel, and the proof that the journal is the state.
+
+use crate::support::{Script, drive_by_hand, failure, json, program, retriable, routed, sequential};
+use opcell_engine::{
+    Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, State, Status,
+    conversation::{Message as ChatMessage, ToolCallRequest},
+    event::{Answer, RunStarted},
+    outcome::Question,
+    ports::{Effects, ModelRound},
+};
+use opcell_journal::{Journal, MemoryJournal};
+use opcell_workflow::{Value, ir::RunLimits};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn tool(name: &str) -> String {
+    format!(
+        r#"{{"name":"{name}","type":"invoke","invoke":{{"operation":"t"}},"yields":{{"type":"data","data":"data"}}}}"#
+    )
+}
+
+fn wait(rest: &str, step: &str) -> String {
+    format!(
+        r#"{{"name":"w","type":"wait","wait":{{"signal":"go"{rest}}},"yields":{{"type":"data","data":"data"}}{step}}}"#
+    )
+}
+
+fn engine(script: &Script, journal: &MemoryJournal) -> Engine {
+    let ports = script.ports();
+    Engine::builder()
+        .operations(ports.operations)
+        .judges(ports.judges)
+        .sessions(ports.sessions)
+        .workflows(ports.workflows)
+        .timer(ports.timer)
+        .journal(Arc::new(journal.clone()))
+        .build()
+}
+
+#[tokio::test]
+async fn a_step_waits_for_its_signal_and_its_data_is_the_result() {
+    let engine = Script::new().engine();
+    let handle = engine.start(routed(&wait("", "")), json("{}"), RunOptions::default()).await.unwrap();
+    handle.signal("other", json("1"), None);
+    handle.signal("go", json(r#"{"n":2}"#), Some("ann".into()));
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.result), (Status::Completed, json(r#"{"n":2}"#)));
+    crate::support::check_history(&engine, &engine.state_at(handle.run(), None).await.unwrap().outcome()).await;
+}
+
+#[tokio::test]
+async fn a_signal_that_came_before_is_kept_and_taken_once() {
+    let second = wait("", "").replace(r#""name":"w""#, r#""name":"w2""#);
+    let engine = Script::new().engine();
+    let handle =
+        engine.start(routed(&[wait("", ""), second].join(",")), json("{}"), RunOptions::default()).await.unwrap();
+    handle.signal("go", json("1"), None);
+    handle.signal("go", json("2"), None);
+    assert_eq!(handle.finished().await.unwrap().result, json("2"));
+}
+
+#[tokio::test]
+async fn a_signal_that_does_not_come_in_time_fails_the_step() {
+    let outcome = Script::new().run_with(&routed(&wait("", r#","timeout-ms":20"#)), "{}", RunOptions::default()).await;
+    assert_eq!(outcome.reason.as_deref(), Some("timeout"));
+}
+
+#[tokio::test]
+async fn an_approval_says_who_and_why_and_a_refusal_fails() {
+    let question = r#","approval":true,"question":{"text":"Ship {{v}}?","vars":{"v":{"from":"workflow-input"}}}"#;
+    let engine = Script::new().engine();
+    let options = || RunOptions { detach: true, ..RunOptions::default() };
+    let handle = engine.start(routed(&wait(question, "")), json(r#""1.2""#), options()).await.unwrap();
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Suspended);
+    let asked = Question::Signal {
+        name: "go".into(),
+        step: "w".into(),
+        question: Some("Ship 1.2?".to_owned()),
+        approval: true,
+    };
+    assert_eq!(outcome.questions, [asked]);
+    let refusal = Message::Signal {
+        name: "go".into(),
+        data: json(r#"{"approved":false,"why":"not yet"}"#),
+        by: Some("ann".into()),
+    };
+    engine.tell(handle.run(), &refusal).await.unwrap();
+    let resumed = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap();
+    let outcome = resumed.finished().await.unwrap();
+    assert_eq!(
+        (outcome.reason.as_deref(), outcome.message.as_deref()),
+        (Some("refused"), Some("ann refused: not yet"))
+    );
+}
+
+#[tokio::test]
+async fn a_cancelled_run_stops_what_is_in_flight_and_starts_nothing_more() {
+    let script = Script::new().operation("t", |_| Ok(json("1")));
+    let engine = script.engine();
+    let steps = [wait("", ""), tool("a")].join(",");
+    let handle = engine.start(routed(&steps), json("{}"), RunOptions::default()).await.unwrap();
+    handle.cancel("no longer needed");
+    handle.signal("go", json("1"), None);
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("no longer needed")));
+    assert!(script.called().is_empty());
+    let last = engine.history(handle.run()).await.unwrap().pop().unwrap();
+    assert!(matches!(last.event, Event::RunFinished(_)));
+}
+
+#[tokio::test]
+async fn everybody_gets_every_event_from_the_first_one() {
+    let script = Script::new().operation("t", |_| Ok(json("1")));
+    let engine = script.engine();
+    let handle =
+        engine.start(routed(&[wait("", ""), tool("a")].join(",")), json("{}"), RunOptions::default()).await.unwrap();
+    let mut early = handle.events().await.unwrap();
+    let first = early.next().await.unwrap();
+    assert_eq!(first.seq, 1);
+    let mut late = handle.events().await.unwrap();
+    handle.signal("go", json("1"), None);
+    handle.finished().await.unwrap();
+    let mut seen = vec![1];
+    while let Some(event) = early.next().await {
+        seen.push(event.seq);
+    }
+    let mut late_seen = Vec::new();
+    while let Some(event) = late.next().await {
+        late_seen.push(event.seq);
+    }
+    let all: Vec<u64> = engine.history(handle.run()).await.unwrap().iter().map(|event| event.seq).collect();
+    assert_eq!(seen, all);
+    assert_eq!(late_seen, all);
+}
+
+/// A journal with the first `keep` events of a finished run: what a crash at that point leaves.
+async fn crashed(whole: &MemoryJournal, run: &Arc<str>, keep: u64) -> MemoryJournal {
+    let journal = MemoryJournal::new();
+    let fence = journal.create(run, "w", 0).await.unwrap();
+    let records = whole.read(run, 0, keep).await.unwrap();
+    let append = opcell_journal::Append { run: run.clone(), fence, records, state: None };
+    journal.append(append).await.unwrap();
+    journal.release(run, fence).await.unwrap();
+    journal
+}
+
+fn everything() -> Arc<Program> {
+    routed(
+        r#"{"name":"find","type":"invoke","invoke":{"operation":"t","args":{"x":{"from":"workflow-input"}}},"outputs":{"data":{"source":"invoke/data"}},"yields":{"type":"data","data":"data"},
+            "retry":{"max":2,"delay-ms":5.0,"backoff":2.0},
+            "judge":{"type":"invoke","invoke":{"operation":"j"}},"on":[{"outcome":{"text":"GO"},"goto":"next"},{"outcome":{"text":"AGAIN"},"goto":{"step":"find"},"max-iterations":3}]},
+           {"name":"talk","type":"session","session":{"tools":["read"],"contributions":[{"type":"template","text":"work","vars":{}}]},
+            "outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},"yields":{"type":"text","text":"final-llm-reply"},
+            "judge":{"type":"llm","session":{"contributions":[{"type":"template","text":"good?","vars":{}}]}},"on":[{"outcome":{"keyword":"ok"},"goto":"next"}]},
+           {"name":"all","type":"invoke","invoke":{"operation":"t","args":{"v":{"expression":"$item"}}},"each":{"over":"$inputs.xs","delay-ms":1.5,"concurrency":2}},
+           {"name":"split","type":"parallel","parallel":{"branches":[["p1"],["p2","p3"]],"reduce":"barrier","into":"r"}},
+           {"name":"p1","grouped":true,"type":"invoke","invoke":{"operation":"t"}},
+           {"name":"p2","grouped":true,"type":"invoke","invoke":{"operation":"t"}},
+           {"name":"p3","grouped":true,"type":"delegate","delegate":{"target":"inner","prompt-string":"hello"},"yields":{"type":"delegated"}},
+           {"name":"last","type":"invoke","invoke":{"operation":"t","args":{"r":{"expression":"$steps.split.output"}}},"outputs":{"data":{"source":"invoke/data"}},"yields":{"type":"data","data":"data"}}"#,
+    )
+}
+
+/// A model that answers by what it is asked, so that a resumed run can be compared whatever was repeated.
+fn answer_what_is_asked(round: &ModelRound) -> ChatMessage {
+    match round.messages.last().map(|last| last.content.as_str()) {
+        Some("work") => {
+            let call = ToolCallRequest { id: "1".to_owned(), name: "read".to_owned(), arguments: json("{}") };
+            ChatMessage { tool_calls: vec![call], ..ChatMessage::assistant("") }
+        }
+        Some("good?") => ChatMessage::assistant("hm"),
+        Some(feedback) if feedback.starts_with("Your response") => ChatMessage::assistant(":ok"),
+        _ => ChatMessage::assistant("done"),
+    }
+}
+
+fn everywhere() -> Script {
+    let inner = program(
+        r#"{"version":"workflow-ir/v1","name":"inner","steps":[{"name":"i","type":"invoke","invoke":{"operation":"t","args":{"in":{"from":"workflow-input"}}},"outputs":{"data":{"source":"invoke/data"}},"yields":{"type":"data","data":"data"}}]}"#,
+    );
+    Script::new()
+        .operation("t", |call| Ok(call.arguments.clone()))
+        .operation("j", |call| Ok(json(if call.context.visit == 1 { r#""AGAIN""# } else { r#""GO""# })))
+        .answers(answer_what_is_asked)
+        .tool("read", "1")
+        .workflow(&inner)
+}
+
+const INPUT: &str = r#"{"xs":[1,2,3]}"#;
+
+#[tokio::test]
+async fn a_run_resumed_after_any_event_ends_as_if_nothing_had_happened() {
+    let whole = MemoryJournal::new();
+    let undisturbed = engine(&everywhere(), &whole);
+    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let handle = undisturbed.start(everything(), json(INPUT), options).await.unwrap();
+    let expected = handle.finished().await.unwrap();
+    assert_eq!(expected.status, Status::Completed, "{expected:?}");
+    let events = undisturbed.history(handle.run()).await.unwrap().len() as u64;
+    for keep in 1..events {
+        let journal = crashed(&whole, handle.run(), keep).await;
+        let script = everywhere();
+        let resumed = engine(&script, &journal).resume(handle.run(), ResumeOptions::default()).await.unwrap();
+        let outcome = resumed.finished().await.unwrap();
+        assert_eq!((outcome.status, &outcome.result), (expected.status, &expected.result), "after event {keep}");
+        crate::support::check_history(&engine(&script, &journal), &outcome).await;
+    }
+}
+
+#[tokio::test]
+async fn the_state_at_the_end_of_a_journal_is_the_one_that_was_left() {
+    let whole = MemoryJournal::new();
+    let engine = engine(&everywhere(), &whole);
+    let handle = engine.start(everything(), json(INPUT), RunOptions::default()).await.unwrap();
+    handle.finished().await.unwrap();
+    let events = engine.history(handle.run()).await.unwrap();
+    let mut state = State::default();
+    for recorded in &events {
+        state.apply(recorded).unwrap();
+        assert_eq!(engine.state_at(handle.run(), Some(recorded.seq)).await.unwrap(), state);
+    }
+    assert_eq!(engine.replay(handle.run()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_journal_that_was_edited_is_noticed_when_it_is_decided_again() {
+    let whole = MemoryJournal::new();
+    let engine_a = engine(&everywhere(), &whole);
+    let handle = engine_a.start(everything(), json(INPUT), RunOptions::default()).await.unwrap();
+    handle.finished().await.unwrap();
+    let mut records = whole.read(handle.run(), 0, 1000).await.unwrap();
+    let at = records.iter().position(|record| record.kind == "routed").unwrap();
+    records[at].payload = records[at].payload.replace(r#""bounded":true"#, r#""bounded":false"#).into();
+    let edited = MemoryJournal::new();
+    let fence = edited.create(handle.run(), "w", 0).await.unwrap();
+    edited.append(opcell_journal::Append { run: handle.run().clone(), fence, records, state: None }).await.unwrap();
+    let divergence = engine(&everywhere(), &edited).replay(handle.run()).await.unwrap().unwrap();
+    assert_eq!(divergence.recorded.seq, at as u64 + 1);
+}
+
+#[tokio::test]
+async fn a_fork_shares_the_past_and_goes_its_own_way() {
+    let engine = Script::new().engine();
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let handle = engine.start(routed(&wait("", "")), json("{}"), options).await.unwrap();
+    handle.finished().await.unwrap();
+    let at = engine.state_at(handle.run(), None).await.unwrap().seq();
+    let fork = engine.fork(handle.run(), at, Some("other".into()), ResumeOptions::default()).await.unwrap();
+    fork.signal("go", json("7"), None);
+    assert_eq!(fork.finished().await.unwrap().result, json("7"));
+    assert_eq!(engine.state_at(handle.run(), None).await.unwrap().status(), Status::Suspended);
+}
+
+fn interrupted() -> impl Fn(Effects) -> Script {
+    |effects| Script::new().operation_with("t", effects, |_| Ok(json(r#""done""#)))
+}
+
+/// A run that crashed while `t` was in flight.
+async fn crash_in_flight(effects: Effects) -> (Script, MemoryJournal, Arc<str>) {
+    let whole = MemoryJournal::new();
+    let script = interrupted()(effects);
+    let first = engine(&script, &whole);
+    let handle = first.start(routed(&tool("a")), json("{}"), RunOptions::default()).await.unwrap();
+    handle.finished().await.unwrap();
+    let history = first.history(handle.run()).await.unwrap();
+    let requested = history.iter().find(|recorded| matches!(recorded.event, Event::Requested { .. })).unwrap().seq;
+    let journal = crashed(&whole, handle.run(), requested).await;
+    (interrupted()(effects), journal, handle.run().clone())
+}
+
+#[tokio::test]
+async fn what_may_be_repeated_is_repeated_with_the_same_key() {
+    for effects in [Effects::Pure, Effects::Idempotent] {
+        let (script, journal, run) = crash_in_flight(effects).await;
+        let resumed = engine(&script, &journal).resume(&run, ResumeOptions::default()).await.unwrap();
+        assert_eq!(resumed.finished().await.unwrap().status, Status::Completed);
+        assert_eq!(script.world().keys, [format!("{run}/1")]);
+    }
+}
+
+#[tokio::test]
+async fn what_must_not_be_repeated_waits_for_an_answer() {
+    for (answer, status, result, calls) in [
+        (Answer::Retry, Status::Completed, json(r#""done""#), 1),
+        (Answer::Skip, Status::Completed, Value::Null, 0),
+        (Answer::Fail, Status::Failed, Value::Null, 0),
+    ] {
+        let (script, journal, run) = crash_in_flight(Effects::Once).await;
+        let engine = engine(&script, &journal);
+        let options = || ResumeOptions { detach: true, ..ResumeOptions::default() };
+        let waiting = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
+        assert_eq!(waiting.status, Status::Suspended);
+        assert!(matches!(&waiting.questions[..], [Question::Doubt { what, .. }] if what == "operation t"));
+        assert!(script.called().is_empty());
+        engine.tell(&run, &Message::Answer { effect: None, answer, by: Some("ann".into()) }).await.unwrap();
+        let outcome = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
+        assert_eq!((outcome.status, outcome.result, script.called().len()), (status, result, calls), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_needs_the_plugins_that_it_was_started_with() {
+    let engine = Script::new().engine();
+    let pins = |digest: &str| [(Arc::from("plugin"), Arc::from(digest))].into_iter().collect();
+    let options = RunOptions { detach: true, pins: pins("sha-1"), ..RunOptions::default() };
+    let handle = engine.start(routed(&wait("", "")), json("{}"), options).await.unwrap();
+    handle.finished().await.unwrap();
+    let other = ResumeOptions { pins: pins("sha-2"), ..ResumeOptions::default() };
+    let error = engine.resume(handle.run(), other).await.err().unwrap();
+    assert!(matches!(&error, RunError::Pin { .. }), "{error}");
+    assert!(
+        engine.resume(handle.run(), ResumeOptions { pins: pins("sha-1"), ..ResumeOptions::default() }).await.is_ok()
+    );
+}
+
+#[tokio::test]
+async fn two_engines_never_drive_one_run() {
+    let journal = MemoryJournal::new();
+    let first = engine(&Script::new(), &journal);
+    let handle = first.start(routed(&wait("", "")), json("{}"), RunOptions::default()).await.unwrap();
+    let error = engine(&Script::new(), &journal).resume(handle.run(), ResumeOptions::default()).await.err().unwrap();
+    assert!(error.to_string().contains("is driven by another process"), "{error}");
+}
+
+fn started(program: Arc<Program>, input: &str) -> Event {
+    let input = json(input);
+    Event::RunStarted(Box::new(RunStarted {
+        run: "r".into(),
+        inputs: program.bind_inputs(&input),
+        program,
+        original: input.clone(),
+        input,
+        limits: RunLimits::default(),
+        max_depth: 4,
+        visit_bound: 100,
+        pins: indexmap::IndexMap::new(),
+        session: None,
+    }))
+}
+
+#[tokio::test]
+async fn the_fold_of_the_events_is_the_state_after_every_one_of_them() {
+    let state = drive_by_hand(&everywhere(), vec![started(everything(), INPUT)], 1).await;
+    assert_eq!(state.status(), Status::Completed, "{:?}", state.end());
+}
+
+#[tokio::test]
+async fn an_engine_that_performs_everything_at_least_once_comes_to_the_same_end() {
+    let operations = || Script::new().operation("t", |call| Ok(call.arguments.clone()));
+    let program = || {
+        sequential(
+            r#"{"name":"a","type":"invoke","invoke":{"operation":"t","args":{"v":{"expression":"$item"}}},"each":{"over":"$inputs.xs","delay-ms":1.0}},
+               {"name":"b","type":"branch","branch":{"condition":"$steps.a.output.length > 2","then":["c"]}},
+               {"name":"c","grouped":true,"type":"invoke","invoke":{"operation":"t","args":{"n":{"expression":"$steps.a.output"}}}}"#,
+            r#"{"n":{"type":"array"}}"#,
+        )
+    };
+    let once = drive_by_hand(&operations(), vec![started(program(), INPUT)], 1).await;
+    let script = operations();
+    let twice = drive_by_hand(&script, vec![started(program(), INPUT)], 3).await;
+    assert_eq!(once.end().unwrap().result, twice.end().unwrap().result);
+    assert_eq!(script.world().keys.len(), 12);
+    let keys: std::collections::BTreeSet<String> = script.world().keys.iter().cloned().collect();
+    assert_eq!(keys.len(), 4, "a repeated effect has the key of the first");
+}
+
+/// Small sequential workflows: guards, failures, retries, elements, branches.
+fn any_workflow() -> impl Strategy<Value = (String, Vec<bool>)> {
+    let step = (0u8..6, any::<bool>(), any::<bool>(), 0u8..4).prop_map(|(kind, guarded, ignores, n)| {
+        let when = if guarded { r#","when":"$inputs.xs.length > 1""# } else { "" };
+        let on_error = if ignores { r#","on-error":"ignore""# } else { "" };
+        (kind, format!("{when}{on_error}"), n)
+    });
+    (prop::collection::vec(step, 1..6), prop::collection::vec(any::<bool>(), 40)).prop_map(|(steps, fails)| {
+        let mut out = Vec::new();
+        for (i, (kind, rest, n)) in steps.iter().enumerate() {
+            let call = |name: &str, more: &str| {
+                format!(r#"{{"name":"{name}","type":"invoke","invoke":{{"operation":"t","args":{{"v":{{"expression":"$item"}}}}}}{more}}}"#)
+            };
+            out.push(match kind {
+                0 => call(&format!("s{i}"), rest),
+                1 => call(&format!("s{i}"), &format!(r#"{rest},"retry":{{"max":{n},"delay-ms":1.0,"backoff":1.5}}"#)),
+                2 => call(&format!("s{i}"), &format!(r#"{rest},"each":{{"over":"$inputs.xs","concurrency":{}}}"#, n + 1)),
+                3 => format!(
+                    r#"{{"name":"s{i}","type":"branch","branch":{{"condition":"{}","then":["t{i}","u{i}"],"else":["u{i}"]}}{rest}}},{},{}"#,
+                    n % 2 == 0,
+                    call(&format!("t{i}"), r#","grouped":true"#),
+                    call(&format!("u{i}"), r#","grouped":true,"on-error":"ignore""#)
+                ),
+                4 => format!(
+                    r#"{{"name":"s{i}","type":"parallel","parallel":{{"branches":[["t{i}"],["u{i}"]],"reduce":"append","into":"r"}}{rest}}},{},{}"#,
+                    call(&format!("t{i}"), r#","grouped":true"#),
+                    call(&format!("u{i}"), r#","grouped":true,"on-error":"ignore""#)
+                ),
+                _ => format!(r#"{{"name":"s{i}","type":"transform","transform":{{"inputs":{{"items":{{"expression":"$inputs.xs"}}}},"operation":"filter","where":"$item > {n}"}}{rest}}}"#),
+            });
+        }
+        (out.join(","), fails)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn whatever_fails_the_fold_of_the_events_is_the_state((steps, fails) in any_workflow()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let results: Vec<_> = fails.iter().enumerate().map(|(i, fail)| match fail {
+                false => Ok(Value::from(i as i64)),
+                true if i % 3 == 0 => Err(failure("hard", "hard")),
+                true => Err(retriable("soft", "soft")),
+            }).collect();
+            let script = Script::new().gives("t", results);
+            let state = drive_by_hand(&script, vec![started(sequential(&steps, r#"{"r":{"type":"array"}}"#), r#"{"xs":[1,2,3]}"#)], 1).await;
+            assert!(state.status().has_ended(), "{:?}", state.status());
+        });
+    }
+}
