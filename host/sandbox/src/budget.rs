@@ -98,17 +98,17 @@ impl Budget {
             Some(left) => self.calls_left = left,
             None => return Err(self.exceed(Exceeded::HostCalls(self.call_limit))),
         }
-        self.from_guest(bytes)
+        self.take(bytes)
     }
 
     /// Books bytes that the guest hands to the host.
-    pub(crate) fn from_guest(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Exceeded> {
         self.bytes_out += bytes as u64;
         self.spend(bytes)
     }
 
     /// Books bytes that the host hands to the guest.
-    pub(crate) fn to_guest(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(crate) fn give(&mut self, bytes: usize) -> Result<(), Exceeded> {
         self.bytes_in += bytes as u64;
         self.spend(bytes)
     }
@@ -145,7 +145,7 @@ mod tests {
     fn bytes_of_both_directions_share_one_limit() {
         let mut budget = Budget::new(&Limits { boundary_bytes: 10, ..Limits::default() });
         assert!(budget.charge(Interface::Tools, 6).is_ok());
-        assert_eq!(budget.to_guest(5), Err(Exceeded::BoundaryBytes(10)));
+        assert_eq!(budget.give(5), Err(Exceeded::BoundaryBytes(10)));
         assert_eq!(budget.exceeded, Some(Exceeded::BoundaryBytes(10)));
     }
 }

@@ -77,11 +77,13 @@ pub(crate) async fn run<E: Export>(
             return (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()));
         }
     };
+    // Held until the store is gone: only then has the pool its slot back.
+    let mut held = (None, None);
     let end = {
         let work = async {
-            // The pool has exactly as many slots as there are turns, so that waiting happens here, where it is counted.
-            let _turn = linked.turns.acquire().await;
-            let _slot = linked.slots.acquire().await;
+            // The pool has exactly as many slots as there are permits, so that waiting happens here, where it is counted.
+            held.0 = linked.turns.acquire().await.ok();
+            held.1 = linked.slots.acquire().await.ok();
             let instance = linked.pre.instantiate_async(&mut store).await?;
             export.call(linked, &mut store, &instance).await
         };
@@ -97,6 +99,7 @@ pub(crate) async fn run<E: Export>(
     };
     let fuel = store.get_fuel().ok().map(|left| limits.fuel.saturating_sub(left));
     let mut state = store.into_data();
+    drop(held);
     drain_output(&mut state);
     let result = end.map_err(|end| explain(end, &state));
     (result, Receipt::of(state, linked, operation, started.elapsed(), fuel))
@@ -300,14 +303,14 @@ impl Export for Invoke<'_> {
         store: &mut Store<CellState>,
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
-        store.data_mut().budget.to_guest(self.arguments.len())?;
+        store.data_mut().budget.give(self.arguments.len())?;
         let guest = linked.operations(&mut *store, instance)?;
         let answer = guest.call_invoke(&mut *store, self.id, &self.arguments, &self.context).await?;
         let bytes = match &answer {
             Ok(success) => success.data.len() + optional(&success.summary) + optional(&success.details),
             Err(failure) => failure.reason.len() + failure.message.len() + optional(&failure.details),
         };
-        store.data_mut().budget.from_guest(bytes)?;
+        store.data_mut().budget.take(bytes)?;
         Ok(answer)
     }
 }
@@ -328,7 +331,7 @@ impl Export for Judge<'_> {
         store: &mut Store<CellState>,
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
-        store.data_mut().budget.to_guest(self.arguments.len())?;
+        store.data_mut().budget.give(self.arguments.len())?;
         let guest = linked.judges(&mut *store, instance)?;
         let answer = guest.call_judge(&mut *store, self.id, &self.arguments, &self.context).await?;
         let bytes = match &answer {
@@ -338,7 +341,7 @@ impl Export for Judge<'_> {
             }) => text.len() + optional(rationale),
             Err(failure) => failure.reason.len() + failure.message.len() + optional(&failure.details),
         };
-        store.data_mut().budget.from_guest(bytes)?;
+        store.data_mut().budget.take(bytes)?;
         Ok(answer)
     }
 }

@@ -88,8 +88,8 @@ pub struct JudgeDescription {
 /// The compiled schemas of one operation.
 #[derive(Debug)]
 pub(crate) struct OperationSchemas {
-    pub(crate) arguments: Schema,
-    pub(crate) data: Schema,
+    pub(crate) arguments: Arc<Schema>,
+    pub(crate) data: Arc<Schema>,
 }
 
 /// Checks what `operations.describe` returned.
@@ -122,7 +122,9 @@ pub(crate) fn operations(
 }
 
 /// Checks what `judges.describe` returned.
-pub(crate) fn judges(described: Vec<judges::JudgeDescription>) -> Result<(Vec<JudgeDescription>, Vec<Schema>), String> {
+pub(crate) fn judges(
+    described: Vec<judges::JudgeDescription>,
+) -> Result<(Vec<JudgeDescription>, Vec<Arc<Schema>>), String> {
     check_ids(described.iter().map(|judge| judge.id.as_str()))?;
     check_size(described.iter().map(|judge| judge.arguments_schema.len()))?;
     let mut descriptions = Vec::with_capacity(described.len());

@@ -234,7 +234,7 @@ pub enum LoadError {
         /// `operations` or `judges`.
         interface: &'static str,
         /// How.
-        error: CellError,
+        error: Box<CellError>,
     },
     /// `describe` says something that cannot be true or used.
     #[error("`describe` of {interface} is wrong: {message}")]

@@ -135,7 +135,7 @@ pub struct Plugin {
     operation_schemas: Vec<OperationSchemas>,
     operation_index: HashMap<Arc<str>, usize>,
     judges: Vec<JudgeDescription>,
-    judge_schemas: Vec<Schema>,
+    judge_schemas: Vec<Arc<Schema>>,
     judge_index: HashMap<Arc<str>, usize>,
 }
 
@@ -169,14 +169,16 @@ impl Plugin {
         let (mut operations, mut operation_schemas) = (Vec::new(), Vec::new());
         if linked.operations.is_some() {
             let (described, _) = cell::run(&linked, call(), DescribeOperations).await;
-            let described = described.map_err(|error| LoadError::DescribeFailed { interface: "operations", error })?;
+            let described = described
+                .map_err(|error| LoadError::DescribeFailed { interface: "operations", error: error.into() })?;
             (operations, operation_schemas) =
                 off_runtime("operations", move || describe::operations(described)).await?;
         }
         let (mut judges, mut judge_schemas) = (Vec::new(), Vec::new());
         if linked.judges.is_some() {
             let (described, _) = cell::run(&linked, call(), DescribeJudges).await;
-            let described = described.map_err(|error| LoadError::DescribeFailed { interface: "judges", error })?;
+            let described =
+                described.map_err(|error| LoadError::DescribeFailed { interface: "judges", error: error.into() })?;
             (judges, judge_schemas) = off_runtime("judges", move || describe::judges(described)).await?;
         }
         if let Some(both) = judges
@@ -283,16 +285,17 @@ impl Plugin {
         let Some(schemas) = self.operation_index.get(request.id).and_then(|at| self.operation_schemas.get(*at)) else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
-        if let Err(error) = self.check_arguments(&request, &schemas.arguments) {
+        if let Err(error) = self.check_arguments(&request, &schemas.arguments).await {
             return self.refused(request.id, error);
         }
         let (call, context) = self.call(&request);
         let invoke = Invoke { id: request.id, arguments: request.arguments.to_owned(), context };
         let (answer, receipt) = cell::run(&self.linked, call, invoke).await;
-        let result = answer.and_then(|answer| match answer {
-            Ok(success) => Self::success(request.id, success, &schemas.data),
-            Err(failure) => Err(self.failure(failure, &receipt)),
-        });
+        let result = match answer {
+            Ok(Ok(success)) => Self::success(request.id, success, &schemas.data).await,
+            Ok(Err(failure)) => Err(self.failure(failure, &receipt)),
+            Err(error) => Err(error),
+        };
         sealed(result, receipt)
     }
 
@@ -305,16 +308,17 @@ impl Plugin {
         let Some((schema, description)) = found else {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
-        if let Err(error) = self.check_arguments(&request, schema) {
+        if let Err(error) = self.check_arguments(&request, schema).await {
             return self.refused(request.id, error);
         }
         let (call, context) = self.call(&request);
         let judge = Judge { id: request.id, arguments: request.arguments.to_owned(), context };
         let (answer, receipt) = cell::run(&self.linked, call, judge).await;
-        let result = answer.and_then(|answer| match answer {
-            Ok(verdict) => self.verdict(verdict, description),
-            Err(failure) => Err(self.failure(failure, &receipt)),
-        });
+        let result = match answer {
+            Ok(Ok(verdict)) => self.verdict(verdict, description),
+            Ok(Err(failure)) => Err(self.failure(failure, &receipt)),
+            Err(error) => Err(error),
+        };
         sealed(result, receipt)
     }
 
@@ -346,26 +350,28 @@ impl Plugin {
         (call, for_guest)
     }
 
-    fn check_arguments(&self, request: &CellRequest<'_>, schema: &Schema) -> Result<(), CellError> {
+    async fn check_arguments(&self, request: &CellRequest<'_>, schema: &Arc<Schema>) -> Result<(), CellError> {
         let limit = self.shared_limits.argument_bytes;
         if request.arguments.len() as u64 > limit {
             let message =
                 format!("{} bytes of arguments, more than {limit} (limit `argument-bytes`)", request.arguments.len());
             return Err(CellError::TransferLimit { message });
         }
-        let invalid = |message| CellError::InvalidArguments { id: request.id.to_owned(), message };
-        let value: Value =
-            serde_json::from_str(request.arguments).map_err(|error| invalid(format!("not JSON: {error}")))?;
-        schema.check(&value).map_err(invalid)
+        match schema.parse(request.arguments).await {
+            Ok(_) => Ok(()),
+            Err(message) => Err(CellError::InvalidArguments { id: request.id.to_owned(), message }),
+        }
     }
 
-    fn success(id: &str, success: operations::Success, schema: &Schema) -> Result<OperationSuccess, CellError> {
+    async fn success(
+        id: &str,
+        success: operations::Success,
+        schema: &Arc<Schema>,
+    ) -> Result<OperationSuccess, CellError> {
         let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
-        let data: Value =
-            serde_json::from_str(&success.data).map_err(|error| malformed(format!("its data is not JSON: {error}")))?;
-        schema.check(&data).map_err(|message| malformed(format!("its data does not fit its schema {message}")))?;
+        let data = schema.parse(&success.data).await.map_err(|message| malformed(format!("of its data, {message}")))?;
         let details = success.details.map(|text| serde_json::from_str(&text)).transpose();
-        let details = details.map_err(|error| malformed(format!("its details are not JSON: {error}")))?;
+        let details = details.map_err(|error| malformed(format!("of its details, it is not JSON: {error}")))?;
         Ok(OperationSuccess { data, summary: success.summary, details })
     }
 

@@ -179,6 +179,14 @@ async fn quotas_on_open_files_moved_bytes_and_written_bytes_hold() {
 }
 
 #[tokio::test]
+async fn a_flood_of_handles_ends_at_its_limit() {
+    let ground = ground();
+    let limits = limits(r#"{"open-files":1000,"handles":20}"#);
+    let plugin = plugin("read", FilesGrant::read(ground.path().join("root")), limits).await;
+    assert_eq!(call(&plugin, "o ").await.result.unwrap_err().kind(), "handle-limit");
+}
+
+#[tokio::test]
 async fn the_write_quota_holds_under_parallel_cells() {
     let ground = ground();
     let root = ground.path().join("root");

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Guest, config, load, request};
-use opcell_sandbox::{CellRequest, Metering, Plugin, Sandbox, SandboxConfig, receipt::Stream};
+use opcell_sandbox::{
+    Access, CellRequest, DangerousPreopen, Grants, LoadRequest, Metering, Plugin, Sandbox, SandboxConfig,
+    receipt::Stream,
+};
 use serde_json::Value;
 
 /// The part of WASI that the guests below use.
@@ -71,6 +74,19 @@ async fn environment_arguments_and_directories_are_empty() {
         (call $digit (i32.add (i32.load (i32.const 516)) (i32.add (i32.load (i32.const 524)) (i32.load (i32.const 532)))))";
     let plugin = load(&guest(count)).await.unwrap();
     assert_eq!(data(&plugin).await, 0);
+}
+
+#[tokio::test]
+async fn a_preopen_is_there_only_when_the_operator_grants_it_explicitly() {
+    let count = guest("(call $preopens (i32.const 528)) (call $digit (i32.load (i32.const 532)))");
+    assert_eq!(data(&load(&count).await.unwrap()).await, 0);
+    let preopen = |host: &str| DangerousPreopen { host: host.into(), guest: "/work".to_owned(), access: Access::Read };
+    let granting = |host| {
+        let grants = Grants { dangerous_preopens: vec![preopen(host)], ..Grants::default() };
+        LoadRequest { grants, ..request(&count) }
+    };
+    assert_eq!(data(&*common::sandbox().load(granting("/tmp")).await.unwrap()).await, 1);
+    assert_eq!(common::sandbox().load(granting("/does/not/exist")).await.unwrap_err().kind(), "grant");
 }
 
 #[tokio::test]

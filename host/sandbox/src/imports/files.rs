@@ -53,7 +53,7 @@ impl wit::Host for View<'_> {
                 Some(wit::Root { name: name.to_owned(), writable: access == Access::ReadWrite })
             })
             .collect();
-        self.0.budget.to_guest(roots.iter().map(|root| root.name.len()).sum())?;
+        self.0.budget.give(roots.iter().map(|root| root.name.len()).sum())?;
         Ok(roots)
     }
 
@@ -85,7 +85,7 @@ impl wit::HostDirectory for View<'_> {
             Err(error) => return Ok(Err(error)),
         };
         entries.retain(|entry| entry.kind == EntryKind::Directory || root.covers(&join(&path, &entry.name)));
-        self.0.budget.to_guest(entries.iter().map(|entry| entry.name.len() + 16).sum())?;
+        self.0.budget.give(entries.iter().map(|entry| entry.name.len() + 16).sum())?;
         Ok(Ok(entries))
     }
 
@@ -168,7 +168,7 @@ impl wit::HostDirectory for View<'_> {
         {
             return Ok(Err(error));
         }
-        self.0.budget.to_guest(entry.name.len() + 16)?;
+        self.0.budget.give(entry.name.len() + 16)?;
         Ok(Ok(entry))
     }
 
@@ -207,7 +207,7 @@ impl wit::HostFile for View<'_> {
         match blocking(move || beneath::read_at(&descriptor, offset, length)).await {
             Ok(bytes) => {
                 self.0.file_bytes.read += bytes.len() as u64;
-                self.0.budget.to_guest(bytes.len())?;
+                self.0.budget.give(bytes.len())?;
                 Ok(Ok(bytes))
             }
             Err(error) => Ok(Err(error)),

@@ -16,7 +16,7 @@ impl wit::Host for View<'_> {
             .filter(|skill| policy.allows(Kind::Skill, &skill.name, narrowing).is_ok())
             .map(|skill| wit::SkillDescription { name: skill.name, description: skill.description })
             .collect();
-        self.0.budget.to_guest(skills.iter().map(|skill| skill.name.len() + skill.description.len()).sum())?;
+        self.0.budget.give(skills.iter().map(|skill| skill.name.len() + skill.description.len()).sum())?;
         Ok(skills)
     }
 
@@ -61,7 +61,7 @@ impl View<'_> {
     ) -> wasmtime::Result<Result<T, wit::SkillError>> {
         Ok(match answer {
             Ok(value) => {
-                self.0.budget.to_guest(size(&value))?;
+                self.0.budget.give(size(&value))?;
                 Ok(value)
             }
             Err(ServiceError::Denied(denial)) => Err(wit::SkillError::Denied(self.0.denials.note(denial).into())),

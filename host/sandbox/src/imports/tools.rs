@@ -21,7 +21,7 @@ impl wit::Host for View<'_> {
             })
             .collect();
         let bytes = tools.iter().map(|tool| tool.name.len() + tool.summary.len() + tool.arguments_schema.len()).sum();
-        self.0.budget.to_guest(bytes)?;
+        self.0.budget.give(bytes)?;
         Ok(tools)
     }
 
@@ -36,7 +36,7 @@ impl wit::Host for View<'_> {
         let answer = tokio::time::timeout(Duration::from_millis(limit_ms), call).await;
         Ok(match answer {
             Ok(Ok(result)) => {
-                self.0.budget.to_guest(result.len())?;
+                self.0.budget.give(result.len())?;
                 Ok(result)
             }
             Ok(Err(ServiceError::Denied(denial))) => Err(wit::ToolError::Denied(self.0.denials.note(denial).into())),
