@@ -97,8 +97,10 @@ impl Catalog {
         });
         for entry in operations.chain(judges) {
             if let Some((other, _)) = self.entries.get(&entry.id) {
-                let message = format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
-                return Err(Diagnostic::error("duplicate-operation", message).help("take one of the two plugins out of the project"));
+                let message =
+                    format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
+                return Err(Diagnostic::error("duplicate-operation", message)
+                    .help("take one of the two plugins out of the project"));
             }
             self.entries.insert(entry.id.clone(), (entry, self.plugins.len()));
         }
@@ -144,10 +146,16 @@ impl Catalog {
     }
 
     /// Runs one cell and turns what comes out into the engine's words.
-    async fn cell<T, U>(&self, call: &Call, run: impl AsyncFnOnce(&Plugin, CellRequest<'_>) -> CellResult<T>, turn: fn(T) -> U) -> Reply<U> {
+    async fn cell<T, U>(
+        &self,
+        call: &Call,
+        run: impl AsyncFnOnce(&Plugin, CellRequest<'_>) -> CellResult<T>,
+        turn: fn(T) -> U,
+    ) -> Reply<U> {
         let Some((entry, loaded)) = self.resolve(&call.id) else {
             let unknown = self.unknown(&call.id);
-            let failure = Failure { reason: unknown.code.into(), message: unknown.message, details: None, retriable: false };
+            let failure =
+                Failure { reason: unknown.code.into(), message: unknown.message, details: None, retriable: false };
             return Reply { result: Err(failure), receipt: None };
         };
         let arguments = call.arguments.to_json();
@@ -182,11 +190,15 @@ impl Operations for Catalog {
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
-        self.cell(&call, async |plugin, request| plugin.invoke(request).await, |success| Success {
-            data: success.data.into(),
-            summary: success.summary,
-            details: success.details.map(Value::from),
-        })
+        self.cell(
+            &call,
+            async |plugin, request| plugin.invoke(request).await,
+            |success| Success {
+                data: success.data.into(),
+                summary: success.summary,
+                details: success.details.map(Value::from),
+            },
+        )
         .await
     }
 }
@@ -198,10 +210,11 @@ impl Judges for Catalog {
     }
 
     async fn judge(&self, call: Call) -> Reply<Verdict> {
-        self.cell(&call, async |plugin, request| plugin.judge(request).await, |verdict| Verdict {
-            outcome: outcome(&verdict.outcome),
-            rationale: verdict.rationale,
-        })
+        self.cell(
+            &call,
+            async |plugin, request| plugin.judge(request).await,
+            |verdict| Verdict { outcome: outcome(&verdict.outcome), rationale: verdict.rationale },
+        )
         .await
     }
 }
@@ -247,7 +260,9 @@ fn failure(error: CellError) -> Failure {
             ])),
             retriable: false,
         },
-        CellError::Timeout { .. } | CellError::HostError { .. } => Failure { reason: kind, message, details: None, retriable: true },
+        CellError::Timeout { .. } | CellError::HostError { .. } => {
+            Failure { reason: kind, message, details: None, retriable: true }
+        }
         _ => Failure { reason: kind, message, details: None, retriable: false },
     }
 }

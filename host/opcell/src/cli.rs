@@ -4,6 +4,7 @@
 
 mod check;
 mod compile;
+mod input;
 mod op;
 mod plugin;
 mod progress;
@@ -12,10 +13,11 @@ mod terminal;
 
 use crate::{
     config::Config,
-    host::{Host, HostError},
+    host::{Host, HostError, StartError},
     report::Rejected,
 };
 use clap::{Args, Parser, Subcommand};
+use opcell_engine::RunError;
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, process::ExitCode};
 use terminal::Terminal;
@@ -104,7 +106,23 @@ impl From<HostError> for Failure {
         match error {
             HostError::Rejected(rejected) => Self::Input(rejected),
             HostError::Sandbox(error) => Self::Other(error.into()),
+            HostError::Http(error) => Self::Other(error.into()),
         }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Rejected(rejected) => Self::Input(rejected),
+            StartError::Run(error) => error.into(),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        Self::Other(error.into())
     }
 }
 
@@ -169,6 +187,11 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 impl Global {
+    /// Whether there is a project file.
+    fn has_project(&self) -> Result<bool, Failure> {
+        Ok(self.config.is_some() || Config::find(&std::env::current_dir()?).is_some())
+    }
+
     /// The project: the named file, the found one, or an empty project here.
     fn config(&self) -> Result<Config, Failure> {
         let here = std::env::current_dir()?;

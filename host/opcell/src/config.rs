@@ -96,7 +96,8 @@ impl Config {
     /// Every finding, each with its place.
     pub fn load(file: &Path) -> Result<Self, Rejected> {
         let name = file.display().to_string();
-        let unreadable = |what: String| Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{name}: {what}")));
+        let unreadable =
+            |what: String| Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{name}: {what}")));
         let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|error| unreadable(error.utf8_error().to_string()))?;
         let root = std::path::absolute(file)

@@ -1,7 +1,12 @@
-//! From a file to a workflow: which language it is in, and what its compiler says.
+//! From files to compiled documents.
 
 use crate::report::Rejected;
-use opcell_workflow::{Diagnostic, Severity, SourceFile, Span, WorkflowIr};
+use opcell_workflow::{
+    Diagnostic, Severity, SourceFile, Span, WorkflowIr,
+    document::{self, Language},
+    psi::Companions,
+    source::SourceMap,
+};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,21 +15,6 @@ use std::{
 /// The most bytes of a document; far above any authored one, far below what would hurt.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
-/// The language of a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    /// psi EDN, several steps.
-    PsiEdn,
-    /// psi Markdown, one step.
-    PsiMarkdown,
-    /// A `workflow` block in a SKILL.md.
-    WorkflowSkill,
-    /// A PromptPack.
-    PromptPack,
-    /// The execution model itself, as `opcell compile` writes it.
-    Ir,
-}
-
 /// A document that was read and compiled, for better or worse.
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -32,6 +22,8 @@ pub struct Document {
     pub source: Arc<SourceFile>,
     /// Absent when the language cannot be told.
     pub language: Option<Language>,
+    /// Where the parts of the execution model stand in the text.
+    pub spans: SourceMap,
     /// Absent when there is an error.
     pub ir: Option<Arc<WorkflowIr>>,
     /// Errors and warnings.
@@ -52,74 +44,86 @@ impl Document {
     }
 }
 
-impl Language {
-    /// As programs read it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PsiEdn => "psi-edn",
-            Self::PsiMarkdown => "psi-markdown",
-            Self::WorkflowSkill => "workflowskill",
-            Self::PromptPack => "promptpack",
-            Self::Ir => "workflow-ir",
-        }
-    }
-
-    /// Tells the language by the file's ending and, where an ending is shared, by the text.
-    fn of(path: &Path, text: &str) -> Result<Self, Diagnostic> {
-        let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-        match ending.as_deref() {
-            Some("edn") => Ok(Self::PsiEdn),
-            Some("md") if text.contains("```workflow") => Ok(Self::WorkflowSkill),
-            Some("md") => Ok(Self::PsiMarkdown),
-            Some("json") if text.contains("\"workflow-ir/v1\"") => Ok(Self::Ir),
-            Some("json" | "yaml" | "yml") => Ok(Self::PromptPack),
-            _ => Err(Diagnostic::error("unknown-language", "the language of the document cannot be told from its name")
-                .help("name it .edn (psi), .md (psi or WorkflowSkill), or .json or .yaml (PromptPack)")),
-        }
+/// As programs read it.
+#[must_use]
+pub fn language_name(language: Language) -> &'static str {
+    match language {
+        Language::PsiEdn => "psi-edn",
+        Language::PsiMarkdown => "psi-markdown",
+        Language::WorkflowSkill => "workflowskill",
+        Language::PromptPack => "promptpack",
+        Language::Ir => "workflow-ir",
     }
 }
 
 /// Reads and compiles a document.
 ///
 /// # Errors
-/// When the file cannot be read as text. What is wrong with the text is in [`Document::diagnostics`].
+/// When there is no such file, or it is too large. What is wrong with its text is in [`Document::diagnostics`].
 pub fn read(path: &Path) -> Result<Document, Rejected> {
     let name = path.display().to_string();
-    let unreadable = |what: String| Rejected::plain(Diagnostic::error("unreadable", format!("{name}: {what}")));
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(unreadable("is not a file".to_owned()));
-    }
-    if metadata.len() > MAX_DOCUMENT_BYTES {
-        return Err(unreadable(format!("has {} bytes, more than the {MAX_DOCUMENT_BYTES} of a document", metadata.len())));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = read_bytes(path)
+        .map_err(|what| Rejected::plain(Diagnostic::error("unreadable", format!("`{name}` cannot be read: {what}"))))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(compile(path, text)),
         Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            // The text up to the first bad byte shows where it is.
+            let at = error.utf8_error().valid_up_to();
+            let bad = error.as_bytes().get(at).copied().unwrap_or_default();
+            // Shown with replacement characters; before the first of them every offset is the file's own.
             let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
             let source = Arc::new(SourceFile::new(name, shown));
-            let finding = Diagnostic::error("not-utf8", format!("byte {valid} is not UTF-8")).at(Span::new(valid, valid + 1));
-            Ok(Document { source, language: None, ir: None, diagnostics: vec![finding] })
+            let finding = Diagnostic::error("not-utf-8", format!("byte {at} (0x{bad:02x}) is not UTF-8"))
+                .at(Span::new(at, at + 1))
+                .help("save the document as UTF-8");
+            Ok(Document { source, language: None, spans: SourceMap::default(), ir: None, diagnostics: vec![finding] })
         }
+    }
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    if metadata.len() > MAX_DOCUMENT_BYTES {
+        return Err(format!("it has {} bytes, more than the {MAX_DOCUMENT_BYTES} of a document", metadata.len()));
+    }
+    std::fs::read(path).map_err(|error| error.to_string())
+}
+
+/// Compiles a text; its name tells the language and where the files beside it are.
+#[must_use]
+pub fn compile(path: &Path, text: String) -> Document {
+    let source = Arc::new(SourceFile::new(path.display().to_string(), text));
+    let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let compiled = document::compile(&source, &Beside(folder));
+    Document {
+        language: Language::of(&source),
+        source,
+        spans: compiled.spans,
+        ir: compiled.ir,
+        diagnostics: compiled.diagnostics,
+    }
+}
+
+/// The Markdown files in a document's own folder. A link that leads out of it is no such file.
+struct Beside<'a>(Option<&'a Path>);
+
+impl Companions for Beside<'_> {
+    fn text(&self, path: &str) -> Option<Result<String, String>> {
+        let folder = self.0?.canonicalize().ok()?;
+        let file = folder.join(path).canonicalize().ok()?;
+        if !file.starts_with(&folder) {
+            return Some(Err("it is outside of the workflow's folder".to_owned()));
+        }
+        Some(read_bytes(&file).and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())))
     }
 }
 
 /// Every file; a folder stands for the documents directly in it, sorted by name.
 #[must_use]
 pub fn expand(paths: &[PathBuf]) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            files.extend(in_folder(path));
-        } else {
-            files.push(path.clone());
-        }
-    }
-    files
+    paths.iter().flat_map(|path| if path.is_dir() { in_folder(path) } else { vec![path.clone()] }).collect()
 }
 
 /// The documents directly in a folder, sorted by name; a folder that cannot be read has none.

@@ -1,5 +1,5 @@
 //! The `opcell` command.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    opcell::cli::main()
 }

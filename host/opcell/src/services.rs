@@ -53,8 +53,8 @@ impl HostServices for PluginServices {
     }
 
     async fn call_tool(&self, name: &str, arguments: &str, context: &Context) -> Result<String, ServiceError> {
-        let arguments =
-            Value::from_json(arguments).map_err(|error| failed("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
+        let arguments = Value::from_json(arguments)
+            .map_err(|error| failed("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
         let result = if name == HTTP_FETCH {
             self.http.fetch(&self.rules, &arguments).await.map_err(|error| self.refusal(error))?
         } else {

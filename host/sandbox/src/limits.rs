@@ -259,7 +259,11 @@ impl Unit {
         }
     }
 
-    fn parse(self, key: &'static str, text: &str) -> Result<u64, LimitError> {
+    /// Reads a quantity; `key` is what errors call it.
+    ///
+    /// # Errors
+    /// [`LimitError::NotAQuantity`].
+    pub fn parse(self, key: &'static str, text: &str) -> Result<u64, LimitError> {
         let wrong = || LimitError::NotAQuantity { key, text: text.to_owned(), expected: self.expected() };
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(trimmed.len());

@@ -205,7 +205,7 @@ impl Plugin {
         })
     }
 
-    /// The manifest's name, or the hint that the plugin was loaded with.
+    /// The operator's name for it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.linked.name

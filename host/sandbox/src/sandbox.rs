@@ -77,7 +77,7 @@ impl From<&Path> for PluginSource {
 /// A component to load.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
-    /// Its name where it has no manifest, such as the file's stem.
+    /// The operator's name for it: what receipts, denials and `opcell plugin grant` call it, whatever its manifest says.
     pub name: String,
     /// Its bytes.
     pub source: PluginSource,
@@ -166,7 +166,7 @@ impl Sandbox {
         check_preopens(&grants.dangerous_preopens)?;
         let artefact = self.artefact(&bytes, &digest).await?;
         drop(bytes);
-        let name: Arc<str> = surface.manifest.name.clone().unwrap_or(name).into();
+        let name: Arc<str> = name.into();
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
         for (kind, unused) in policy.unused_grants() {
             tracing::warn!(

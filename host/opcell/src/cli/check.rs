@@ -4,6 +4,7 @@ use super::{Exit, Failure, Global, Terminal};
 use crate::{
     document::{self, Document},
     report,
+    run::Workflow,
 };
 use clap::Args;
 use indicatif::ProgressBar;
@@ -38,8 +39,8 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         let (document, rejected) = match document::read(&file) {
             Err(unreadable) => (None, Some(unreadable)),
             Ok(mut document) => {
-                if let (Some(host), Some(ir)) = (&host, document.ir.clone()) {
-                    document.diagnostics.extend(host.unknown_names(&ir, &document));
+                if let (Some(host), Ok(workflow)) = (&host, Workflow::of(document.clone())) {
+                    document.diagnostics.extend(host.unknown_names(&workflow));
                 }
                 (Some(document), None)
             }
@@ -49,7 +50,9 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         if terminal.json {
             verdicts.push(verdict_json(&name, good, document.as_ref(), rejected.as_ref()));
         } else {
-            bar.suspend(|| terminal.line(&verdict_text(&name, good, document.as_ref(), rejected.as_ref(), args.strict, terminal)))?;
+            bar.suspend(|| {
+                terminal.line(&verdict_text(&name, good, document.as_ref(), rejected.as_ref(), args.strict, terminal))
+            })?;
         }
         bar.inc(1);
     }
@@ -60,7 +63,12 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
     Ok(if all_good { Exit::Done } else { Exit::InputWrong })
 }
 
-fn verdict_json(name: &str, good: bool, document: Option<&Document>, rejected: Option<&report::Rejected>) -> serde_json::Value {
+fn verdict_json(
+    name: &str,
+    good: bool,
+    document: Option<&Document>,
+    rejected: Option<&report::Rejected>,
+) -> serde_json::Value {
     let diagnostics = match (document, rejected) {
         (Some(document), _) => {
             document.diagnostics.iter().map(|finding| report::to_json(Some(&document.source), finding)).collect()
@@ -68,7 +76,7 @@ fn verdict_json(name: &str, good: bool, document: Option<&Document>, rejected: O
         (None, Some(rejected)) => rejected.to_json(),
         (None, None) => Vec::new(),
     };
-    let language = document.and_then(|document| document.language).map(document::Language::name);
+    let language = document.and_then(|document| document.language).map(document::language_name);
     json!({"file": name, "ok": good, "language": language, "diagnostics": diagnostics})
 }
 
@@ -89,9 +97,15 @@ fn verdict_text(
     let plural = |n: usize| if n == 1 { "" } else { "s" };
     match (errors, warnings) {
         (0, 0) => {}
-        (0, w) => { let _ = write!(text, ": {w} warning{}{}", plural(w), if strict { " (strict)" } else { "" }); }
-        (e, 0) => { let _ = write!(text, ": {e} error{}", plural(e)); }
-        (e, w) => { let _ = write!(text, ": {e} error{}, {w} warning{}", plural(e), plural(w)); }
+        (0, w) => {
+            let _ = write!(text, ": {w} warning{}{}", plural(w), if strict { " (strict)" } else { "" });
+        }
+        (e, 0) => {
+            let _ = write!(text, ": {e} error{}", plural(e));
+        }
+        (e, w) => {
+            let _ = write!(text, ": {e} error{}, {w} warning{}", plural(e), plural(w));
+        }
     }
     text.push('\n');
     if let Some(document) = document {

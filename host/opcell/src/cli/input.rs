@@ -17,7 +17,10 @@ pub fn run_input(parts: &[String]) -> Result<Value, Diagnostic> {
                 Ok(value) if value.as_str().is_none() => value,
                 // Broken JSON must not silently become a text.
                 Err(error) if looks_like_json(&text) => {
-                    return Err(Diagnostic::error("invalid-input", format!("the input begins like JSON and is none: {error}")));
+                    return Err(Diagnostic::error(
+                        "invalid-input",
+                        format!("the input begins like JSON and is none: {error}"),
+                    ));
                 }
                 Ok(text) => as_request(text),
                 Err(_) => as_request(Value::from(text)),
@@ -34,8 +37,13 @@ pub fn arguments(parts: &[String]) -> Result<Value, Diagnostic> {
         [one] if pair(one).is_none() || looks_like_json(one) => {
             let text = text_of(one)?;
             let invalid = |message: String| Diagnostic::error("invalid-arguments", message);
-            let value = Value::from_json(&text).map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
-            if value.as_object().is_some() { Ok(value) } else { Err(invalid("the arguments are not a JSON object".to_owned())) }
+            let value =
+                Value::from_json(&text).map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
+            if value.as_object().is_some() {
+                Ok(value)
+            } else {
+                Err(invalid("the arguments are not a JSON object".to_owned()))
+            }
         }
         several => pairs(several),
     }
@@ -82,7 +90,10 @@ fn pairs(parts: &[String]) -> Result<Value, Diagnostic> {
     let mut entries = Vec::new();
     for part in parts {
         let (key, value) = pair(part).ok_or_else(|| {
-            Diagnostic::error("invalid-input", format!("`{part}` is not `key=value`, and several parts of an input must be"))
+            Diagnostic::error(
+                "invalid-input",
+                format!("`{part}` is not `key=value`, and several parts of an input must be"),
+            )
         })?;
         if entries.iter().any(|(earlier, _)| *earlier == key) {
             return Err(Diagnostic::error("invalid-input", format!("`{key}` is given twice")));

@@ -32,13 +32,19 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
             }
             let width = entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
             for entry in entries {
-                terminal.line(&format!("{:width$}  {:10}  {}: {}", entry.id, entry.kind(), entry.plugin, entry.summary))?;
+                terminal.line(&format!(
+                    "{:width$}  {:10}  {}: {}",
+                    entry.id,
+                    entry.kind(),
+                    entry.plugin,
+                    entry.summary
+                ))?;
             }
             Ok(Exit::Done)
         }
         OpCommand::Invoke(args) => {
             let arguments = input::arguments(&args.args)?;
-            host.catalog().find_operation(&args.id)?;
+            host.catalog().find(&args.id)?;
             let reply = host.invoke(&args.id, arguments).await;
             if let Some(receipt) = &reply.receipt {
                 terminal.note(&progress::cell_line(receipt));
@@ -47,10 +53,9 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
             match (terminal.json, &reply.result) {
                 (true, _) => terminal.json(&json!(reply))?,
                 (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
-                (false, Err(failure)) => terminal.run_failed(&failure.reason, &failure.message, reply.receipt.as_ref()),
+                (false, Err(failure)) => terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message)),
             }
             Ok(exit)
         }
     }
 }
-

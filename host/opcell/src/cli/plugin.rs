@@ -52,9 +52,12 @@ struct Component {
 
 impl Component {
     fn read(path: &Path) -> Result<Self, Rejected> {
-        let wrong = |code: &'static str, message: String| Rejected::plain(Diagnostic::error(code, format!("{}: {message}", path.display())));
+        let wrong = |code: &'static str, message: String| {
+            Rejected::plain(Diagnostic::error(code, format!("{}: {message}", path.display())))
+        };
         let bytes = std::fs::read(path).map_err(|error| wrong("unreadable", error.to_string()))?;
-        let surface = opcell_sandbox::inspect::inspect(&bytes).map_err(|error| wrong(error.kind(), error.to_string()))?;
+        let surface =
+            opcell_sandbox::inspect::inspect(&bytes).map_err(|error| wrong(error.kind(), error.to_string()))?;
         Ok(Self { path: path.to_owned(), bytes, surface })
     }
 
@@ -73,7 +76,9 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Diagnos
         let known: Vec<&str> = config.plugins.keys().map(String::as_str).collect();
         diagnostic.help = match did_you_mean(name, known.iter().copied()) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
-            None if known.is_empty() => Some("name a project file with `--config`, or add the plugin to opcell.toml".to_owned()),
+            None if known.is_empty() => {
+                Some("name a project file with `--config`, or add the plugin to opcell.toml".to_owned())
+            }
             None => Some(format!("its plugins are: {}", known.join(", "))),
         };
         diagnostic

@@ -12,12 +12,19 @@ pub struct Terminal {
     pub quiet: bool,
     /// Whether stderr is a terminal that shows colours.
     pub color: bool,
+    /// Whether stdout is.
+    pub color_out: bool,
 }
 
 impl Terminal {
     pub fn new(json: bool, quiet: bool) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { json, quiet, color: io::stderr().is_terminal() && !plain }
+        Self {
+            json,
+            quiet,
+            color: io::stderr().is_terminal() && !plain,
+            color_out: io::stdout().is_terminal() && !plain,
+        }
     }
 
     /// One line of a result.
@@ -46,6 +53,11 @@ impl Terminal {
         } else {
             let _ = io::stderr().write_all(rejected.render(self.color).as_bytes());
         }
+    }
+
+    /// An operation or a run that failed.
+    pub fn failed(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{}", printable(text));
     }
 
     /// A failure of the machinery.

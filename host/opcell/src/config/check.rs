@@ -2,10 +2,12 @@
 
 use super::{
     Config, PluginConfig, PluginGrants,
-    text::{AccessText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText, Quantity},
+    text::{
+        AccessText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText, Quantity,
+    },
 };
 use crate::{
-    http::{Credential, HttpRule, SecretSource},
+    http::{Credential, HttpRule, OriginPattern, SecretSource},
     report::Rejected,
 };
 use indexmap::IndexMap;
@@ -135,7 +137,10 @@ impl Checker<'_> {
                     || "give it a `path`, or put its .wasm file into a plugin folder".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 );
-                let message = format!("there is no plugin `{}`: it has no `path`, and no plugin folder has `{0}.wasm`", name.get_ref());
+                let message = format!(
+                    "there is no plugin `{}`: it has no `path`, and no plugin folder has `{0}.wasm`",
+                    name.get_ref()
+                );
                 self.error("unknown-plugin", span_of(name), message, Some(help));
                 return None;
             }
@@ -153,7 +158,12 @@ impl Checker<'_> {
             if !HOST_TOOLS.contains(&tool.get_ref().as_str()) {
                 let meant = did_you_mean(tool.get_ref(), HOST_TOOLS).map(|meant| format!("did you mean `{meant}`?"));
                 let help = meant.unwrap_or_else(|| format!("the host's tools are: {}", HOST_TOOLS.join(", ")));
-                self.error("unknown-capability", span_of(tool), format!("there is no host tool `{}`", tool.get_ref()), Some(help));
+                self.error(
+                    "unknown-capability",
+                    span_of(tool),
+                    format!("there is no host tool `{}`", tool.get_ref()),
+                    Some(help),
+                );
             }
         }
         let tools: Vec<String> = text.tools.into_iter().map(Spanned::into_inner).collect();
@@ -199,7 +209,12 @@ impl Checker<'_> {
         let host = self.directory(&text.path, "preopened directory")?;
         if !text.dangerous {
             let message = "a preopen has no quota, no globs and no receipt, and must say `dangerous = true`".to_owned();
-            self.error("dangerous-preopen", span, message, Some("grant `files` instead where the plugin can use them".to_owned()));
+            self.error(
+                "dangerous-preopen",
+                span,
+                message,
+                Some("grant `files` instead where the plugin can use them".to_owned()),
+            );
             return None;
         }
         Some(DangerousPreopen { host, guest, access: access(text.access) })
@@ -208,7 +223,7 @@ impl Checker<'_> {
     fn http(&mut self, text: HttpText) -> Option<HttpRule> {
         let mut origins = Vec::new();
         for host in text.hosts {
-            match host.get_ref().parse() {
+            match host.get_ref().parse::<OriginPattern>() {
                 Ok(origin) => origins.push(origin),
                 Err(error) => self.error("invalid-host", span_of(&host), error.to_string(), None),
             }
@@ -221,7 +236,12 @@ impl Checker<'_> {
                     Some(Ok(parsed)) => methods.push(parsed),
                     _ => {
                         let help = format!("methods are: {}", METHODS.join(", "));
-                        self.error("invalid-method", span_of(&method), format!("`{}` is not a method", method.get_ref()), Some(help));
+                        self.error(
+                            "invalid-method",
+                            span_of(&method),
+                            format!("`{}` is not a method", method.get_ref()),
+                            Some(help),
+                        );
                     }
                 }
             }
@@ -240,11 +260,17 @@ impl Checker<'_> {
             (Some(name), None) => SecretSource::Env(name),
             (None, Some(file)) => SecretSource::File(self.root.join(file.into_inner())),
             _ => {
-                self.error("invalid-credential", span, "a credential needs exactly one of `env` and `file`".to_owned(), None);
+                self.error(
+                    "invalid-credential",
+                    span,
+                    "a credential needs exactly one of `env` and `file`".to_owned(),
+                    None,
+                );
                 return None;
             }
         };
-        let header = text.header.map_or_else(|| "authorization".to_owned(), |header| header.into_inner().to_ascii_lowercase());
+        let header =
+            text.header.map_or_else(|| "authorization".to_owned(), |header| header.into_inner().to_ascii_lowercase());
         if header.parse::<reqwest::header::HeaderName>().is_err() {
             self.error("invalid-credential", span, format!("`{header}` is not a header name"), None);
             return None;
@@ -265,7 +291,11 @@ impl Checker<'_> {
         request
     }
 
-    fn quantity<T>(&mut self, value: &Spanned<Quantity>, read: impl FnOnce(&Quantity) -> Result<T, LimitError>) -> Option<T> {
+    fn quantity<T>(
+        &mut self,
+        value: &Spanned<Quantity>,
+        read: impl FnOnce(&Quantity) -> Result<T, LimitError>,
+    ) -> Option<T> {
         read(value.get_ref()).map_err(|error| self.error("invalid-limit", span_of(value), error.to_string(), None)).ok()
     }
 }

@@ -129,7 +129,12 @@ fn add(array: &mut Array, text: &str) {
     if array.iter().any(|item| item.as_str() == Some(text)) {
         return;
     }
-    let prefix = array.iter().last().and_then(|last| last.decor().prefix()).and_then(|prefix| prefix.as_str()).map(str::to_owned);
+    let prefix = array
+        .iter()
+        .last()
+        .and_then(|last| last.decor().prefix())
+        .and_then(|prefix| prefix.as_str())
+        .map(str::to_owned);
     match prefix.filter(|prefix| prefix.contains('\n')) {
         Some(prefix) => array.push_formatted(Value::from(text).decorated(prefix, "")),
         None => array.push(text),
@@ -176,7 +181,9 @@ tools = [] # nothing yet
             http(&["POST"], true),
         ];
         let text = grants.iter().fold(FILE.to_owned(), |text, new| grant(&text, "repo", new).unwrap());
-        for comment in ["# Our project.", "# more to come", "# Reads the repository.", "# built by cargo xtask", "# nothing yet"] {
+        for comment in
+            ["# Our project.", "# more to come", "# Reads the repository.", "# built by cargo xtask", "# nothing yet"]
+        {
             assert!(text.contains(comment), "{comment}\n{text}");
         }
         insta::assert_snapshot!(text);
@@ -197,13 +204,15 @@ tools = [] # nothing yet
         let text = grant(&grant(FILE, "repo", &read).unwrap(), "repo", &write).unwrap();
         assert_eq!(text.matches("[plugins.repo.grants.files.repo]").count(), 1, "{text}");
         assert!(text.contains("access = \"read-write\""), "{text}");
-        let text = grant(&grant(FILE, "repo", &http(&["GET"], false)).unwrap(), "repo", &http(&["POST"], true)).unwrap();
+        let text =
+            grant(&grant(FILE, "repo", &http(&["GET"], false)).unwrap(), "repo", &http(&["POST"], true)).unwrap();
         assert!(text.contains("methods = [\"GET\", \"POST\"]") && text.contains("private = true"), "{text}");
     }
 
     #[test]
     fn inline_tables_and_plugins_from_folders_work_too() {
-        let text = grant("[plugins]\nrepo = { path = \"a.wasm\" }\n", "repo", &NewGrant::Tool("http.fetch".into())).unwrap();
+        let text =
+            grant("[plugins]\nrepo = { path = \"a.wasm\" }\n", "repo", &NewGrant::Tool("http.fetch".into())).unwrap();
         assert!(text.contains("path = \"a.wasm\"") && text.contains("tools = [\"http.fetch\"]"), "{text}");
         let text = grant("plugin-folders = [\"p\"]\n", "repo", &NewGrant::Skill("s".into())).unwrap();
         assert!(text.contains("[plugins.repo.grants]\nskills = [\"s\"]"), "{text}");

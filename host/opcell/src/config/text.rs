@@ -146,7 +146,8 @@ pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
         let message = error.message().trim().to_owned();
         let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
         let code = if unknown { "unknown-key" } else { "project-file-invalid" };
-        let mut diagnostic = Diagnostic::error(code, message.clone()).at(error.span().map(|span| Span::new(span.start, span.end)));
+        let mut diagnostic =
+            Diagnostic::error(code, message.clone()).at(error.span().map(|span| Span::new(span.start, span.end)));
         if unknown && let Some(meant) = meant(&message) {
             diagnostic = diagnostic.help(format!("did you mean `{meant}`?"));
         }

@@ -11,12 +11,17 @@ impl Config {
     pub fn withdraw(&mut self, grant: &str) -> Result<(), String> {
         let mut parts = grant.splitn(3, ':');
         let (Some(plugin), Some(kind), name) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(format!("`{grant}` names no grant: write `PLUGIN:KIND` or `PLUGIN:KIND:NAME`, such as `repo:files`"));
+            return Err(format!(
+                "`{grant}` names no grant: write `PLUGIN:KIND` or `PLUGIN:KIND:NAME`, such as `repo:files`"
+            ));
         };
         let names: Vec<String> = self.plugins.keys().cloned().collect();
         let Some(found) = self.plugins.get_mut(plugin) else {
             let meant = did_you_mean(plugin, names.iter().map(String::as_str));
-            return Err(format!("there is no plugin `{plugin}`{}", meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default()));
+            return Err(format!(
+                "there is no plugin `{plugin}`{}",
+                meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default()
+            ));
         };
         let PluginGrants { capabilities, http } = &mut found.grants;
         let all = name.is_none();
@@ -28,9 +33,15 @@ impl Config {
             "files" => capabilities.files.retain(|root, _| keep(root)),
             "preopen" => capabilities.dangerous_preopens.retain(|preopen| keep(&preopen.guest)),
             "http" => http.retain(|rule| rule.origins.iter().all(|origin| keep(&origin.to_string()))),
-            _ => return Err(format!("`{kind}` is not a kind of grant: there are tool, skill, files, http and preopen")),
+            _ => {
+                return Err(format!("`{kind}` is not a kind of grant: there are tool, skill, files, http and preopen"));
+            }
         }
-        if before == (capabilities.clone(), http.len()) { Err(format!("plugin `{plugin}` has no such grant: `{grant}`")) } else { Ok(()) }
+        if before == (capabilities.clone(), http.len()) {
+            Err(format!("plugin `{plugin}` has no such grant: `{grant}`"))
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -57,7 +57,11 @@ pub fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exi
     for difference in &differences {
         terminal.line(&crate::report::printable(&difference.to_string()))?;
     }
-    terminal.line(if more { "the new version asks for more; nothing of it is granted by an upgrade" } else { "the new version asks for nothing more" })?;
+    terminal.line(if more {
+        "the new version asks for more; nothing of it is granted by an upgrade"
+    } else {
+        "the new version asks for nothing more"
+    })?;
     Ok(Exit::Done)
 }
 
@@ -75,7 +79,9 @@ fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
             let reason = request.reason.clone();
             match find(before, &request.name) {
                 None => found.push(Difference::Asks { capability, reason }),
-                Some(earlier) if earlier.access < request.access => found.push(Difference::Widens { capability, reason }),
+                Some(earlier) if earlier.access < request.access => {
+                    found.push(Difference::Widens { capability, reason })
+                }
                 Some(_) => {}
             }
         }
@@ -94,7 +100,9 @@ fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
         let show = |value: Option<u64>| value.map_or("the operator's".to_owned(), |value| spec.unit.show(value));
         let (before, after) = (old.manifest.limits.get(spec.key), new.manifest.limits.get(spec.key));
         if before != after {
-            found.push(Difference::Surface { what: format!("limit {}: {} becomes {}", spec.key, show(before), show(after)) });
+            found.push(Difference::Surface {
+                what: format!("limit {}: {} becomes {}", spec.key, show(before), show(after)),
+            });
         }
     }
     found
@@ -115,8 +123,11 @@ mod tests {
 
     #[test]
     fn a_new_request_and_a_wider_access_want_more() {
-        let old = with(r#"{"files":[{"name":"repo","access":"read","reason":"r"}],"tools":[{"name":"a","reason":"r"}]}"#);
-        let new = with(r#"{"files":[{"name":"repo","access":"read-write","reason":"w"}],"tools":[{"name":"b","reason":"n"}]}"#);
+        let old =
+            with(r#"{"files":[{"name":"repo","access":"read","reason":"r"}],"tools":[{"name":"a","reason":"r"}]}"#);
+        let new = with(
+            r#"{"files":[{"name":"repo","access":"read-write","reason":"w"}],"tools":[{"name":"b","reason":"n"}]}"#,
+        );
         let found = differences(&old, &new);
         let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["+ asks for tool b: n", "- no longer asks for tool a", "+ asks for writing files repo: w"]);

@@ -41,13 +41,14 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let plugin = named(&config, &args.plugin)?;
     let component = Component::read(&plugin.path)?;
     let capabilities = capabilities(plugin, &component);
-    let limits = EffectiveLimits::resolve(&plugin.limits.or(&config.limits), &component.surface.manifest.limits).explain();
+    let limits =
+        EffectiveLimits::resolve(&plugin.limits.or(&config.limits), &component.surface.manifest.limits).explain();
     let operation = match &args.call {
         None => None,
         Some(id) => {
             let host = global.host().await?;
             let entry = host.catalog().find(id)?.clone();
-            if entry.plugin != plugin.name {
+            if *entry.plugin != *plugin.name {
                 let message = format!("`{id}` is of plugin `{}`, not of `{}`", entry.plugin, plugin.name);
                 return Err(opcell_workflow::Diagnostic::error("unknown-operation", message).into());
             }
@@ -64,7 +65,14 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
 
     let mut text = format!("plugin {} ({})\n", plugin.name, plugin.path.display());
     if let Some(entry) = operation {
-        let _ = writeln!(text, "\n{} {}: {}\n  arguments {}", entry.kind(), entry.id, entry.summary, entry.arguments_schema);
+        let _ = writeln!(
+            text,
+            "\n{} {}: {}\n  arguments {}",
+            entry.kind(),
+            entry.id,
+            entry.summary,
+            entry.arguments_schema
+        );
     }
     text.push_str("\nMay reach:\n");
     if capabilities.is_empty() {
@@ -72,7 +80,9 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     }
     for capability in &capabilities {
         let _ = writeln!(text, "  {} {}", if capability.allowed { "yes" } else { "no " }, capability.capability);
-        for (label, what) in [("asked for", &capability.reason), ("granted", &capability.granted), ("denied", &capability.denied)] {
+        for (label, what) in
+            [("asked for", &capability.reason), ("granted", &capability.granted), ("denied", &capability.denied)]
+        {
             if let Some(what) = what {
                 let _ = writeln!(text, "      {label}: {what}");
             }
@@ -105,7 +115,11 @@ fn http_line(rule: &HttpRule) -> String {
     let methods: Vec<&str> = rule.methods.iter().map(reqwest::Method::as_str).collect();
     let origins: Vec<String> = rule.origins.iter().map(ToString::to_string).collect();
     let private = if rule.private { ", private addresses too" } else { "" };
-    let credential = rule.credential.as_ref().map(|credential| format!(", the host adds `{}`", credential.header)).unwrap_or_default();
+    let credential = rule
+        .credential
+        .as_ref()
+        .map(|credential| format!(", the host adds `{}`", credential.header))
+        .unwrap_or_default();
     format!("{} {}{private}{credential}", methods.join("/"), origins.join(" "))
 }
 
@@ -124,13 +138,19 @@ fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability>
         let extra = granted.into_iter().filter(|name| !requests.iter().any(|request| request.name == **name));
         for name in asked.chain(extra) {
             let request = requests.iter().find(|request| request.name == *name);
-            let denied = policy.allows(kind, name, None).err().map(|denial| format!("{}; {}", denial.rule, denial.remedy));
+            let denied =
+                policy.allows(kind, name, None).err().map(|denial| format!("{}; {}", denial.rule, denial.remedy));
             let files = grants.files.get(name).filter(|_| kind == Kind::Files).map(|grant| {
                 let access = policy.file_access(name, None).unwrap_or(grant.access);
-                let patterns = if grant.patterns.is_empty() { String::new() } else { format!(", only {}", grant.patterns.join(" ")) };
+                let patterns = if grant.patterns.is_empty() {
+                    String::new()
+                } else {
+                    format!(", only {}", grant.patterns.join(" "))
+                };
                 format!("{access} of {}{patterns}", grant.path.display())
             });
-            let is_granted = kind == Kind::Tool && grants.tools.contains(name) || kind == Kind::Skill && grants.skills.contains(name);
+            let is_granted = kind == Kind::Tool && grants.tools.contains(name)
+                || kind == Kind::Skill && grants.skills.contains(name);
             found.push(Capability {
                 capability: format!("{} {name}", kind.word()),
                 allowed: denied.is_none(),

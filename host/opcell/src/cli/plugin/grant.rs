@@ -61,10 +61,13 @@ impl What {
             Self::Tool { name } => NewGrant::Tool(name.clone()),
             Self::Skill { name } => NewGrant::Skill(name.clone()),
             Self::Files { root, write, glob } => {
-                let (name, path) = root.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty()).ok_or_else(|| {
-                    Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`"))
-                        .help("the name under which the plugin opens the directory, then the directory: `repo=.`")
-                })?;
+                let (name, path) = root
+                    .split_once('=')
+                    .filter(|(name, path)| !name.is_empty() && !path.is_empty())
+                    .ok_or_else(|| {
+                        Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`"))
+                            .help("the name under which the plugin opens the directory, then the directory: `repo=.`")
+                    })?;
                 NewGrant::Files { name: name.to_owned(), path: path.to_owned(), write: *write, globs: glob.clone() }
             }
             Self::Http { host, method, private } => {
@@ -77,7 +80,9 @@ impl What {
 pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = global.config()?;
     let Some(file) = &config.file else {
-        return Err(Diagnostic::error("no-project", "there is no opcell.toml here or above to write the grant into").into());
+        return Err(
+            Diagnostic::error("no-project", "there is no opcell.toml here or above to write the grant into").into()
+        );
     };
     named(&config, &args.plugin)?;
     let old = config.source.text();

@@ -29,7 +29,12 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
         match &component {
             Ok(component) => {
                 let version = component.surface.manifest.version.as_deref().unwrap_or("no version");
-                terminal.line(&format!("{}  {version}  {} bytes  {}", plugin.name, component.bytes.len(), plugin.path.display()))?;
+                terminal.line(&format!(
+                    "{}  {version}  {} bytes  {}",
+                    plugin.name,
+                    component.bytes.len(),
+                    plugin.path.display()
+                ))?;
                 for grant in ungranted(plugin, component) {
                     terminal.line(&format!("  asks for {grant}, which is not granted"))?;
                 }
@@ -67,7 +72,9 @@ pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exi
     let manifest = &surface.manifest;
     let mut text = format!("{}  {} bytes\n", component.path.display(), component.bytes.len());
     match (&manifest.name, &manifest.version) {
-        (Some(name), Some(version)) => { let _ = writeln!(text, "name     {name} {version}"); }
+        (Some(name), Some(version)) => {
+            let _ = writeln!(text, "name     {name} {version}");
+        }
         _ => text.push_str("no manifest: asks for nothing\n"),
     }
     for export in &surface.exports {
@@ -87,7 +94,8 @@ pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exi
 /// What a manifest asks for, a line each, with its reason.
 fn requests(manifest: &Manifest) -> String {
     let mut text = String::new();
-    for (kind, list) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)] {
+    for (kind, list) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)]
+    {
         for request in list {
             let access = request.access.map(|access| format!(" ({access})")).unwrap_or_default();
             let _ = writeln!(text, "asks for {} {}{access}: {}", kind.word(), request.name, request.reason);

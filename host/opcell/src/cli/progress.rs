@@ -1,0 +1,154 @@
+//! What a person sees of steps while they run, and of cells when they have ended.
+
+use super::Terminal;
+use crate::{report::printable, run::receipt};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use opcell_engine::event::{Destination, Event, FrameId, Recorded, Timestamp};
+use opcell_workflow::{Value, value::Number};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Shows the steps of a run on stderr: live lines on a terminal, one line per entry and end elsewhere.
+pub struct StepProgress {
+    quiet: bool,
+    live: Option<MultiProgress>,
+    steps: HashMap<FrameId, Entered>,
+    names: Vec<Arc<str>>,
+    /// Every cell's, in the order in which they ended.
+    pub receipts: Vec<Value>,
+}
+
+struct Entered {
+    label: String,
+    at: Timestamp,
+    bar: Option<ProgressBar>,
+}
+
+impl StepProgress {
+    pub fn new(terminal: &Terminal, names: Vec<Arc<str>>) -> Self {
+        let live = (!terminal.quiet && io::stderr().is_terminal()).then(MultiProgress::new);
+        Self { quiet: terminal.quiet, live, steps: HashMap::new(), names, receipts: Vec::new() }
+    }
+
+    /// Takes the next event of the run.
+    pub fn observe(&mut self, recorded: &Recorded) {
+        match &recorded.event {
+            Event::StepEntered { frame, name, visit, .. } => self.entered(*frame, name, *visit, recorded.at),
+            Event::StepSkipped { name, .. } => self.line(&format!("- {name}  skipped")),
+            Event::StepFinished { frame, result } => {
+                if let Some(step) = self.steps.remove(frame) {
+                    let took = recorded.at.ms_since(step.at);
+                    if let Some(bar) = step.bar {
+                        bar.finish_and_clear();
+                    }
+                    self.line(&match &result.failure {
+                        None => format!("+ {}  {took:.1} ms", step.label),
+                        Some(failure) => {
+                            format!("x {}  {took:.1} ms  {}: {}", step.label, failure.reason, failure.message)
+                        }
+                    });
+                }
+            }
+            Event::Routed { outcome: Some(outcome), to, redirected, .. } => {
+                let to = match to {
+                    Destination::Done => "end",
+                    Destination::Step(step) => self.names.get(*step as usize).map_or("step", AsRef::as_ref),
+                };
+                let why = redirected.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                self.line(&format!("    {outcome} -> {to}{why}"));
+            }
+            Event::Retrying { failure, delay_ms, .. } => {
+                self.line(&format!("    again in {delay_ms:.0} ms after {}: {}", failure.reason, failure.message));
+            }
+            event => self.receipts.extend(receipt(event).cloned()),
+        }
+    }
+
+    fn entered(&mut self, frame: FrameId, name: &str, visit: u32, at: Timestamp) {
+        let label = if visit > 1 { format!("{name} (visit {visit})") } else { name.to_owned() };
+        let label = printable(&label).into_owned();
+        let bar = self.live.as_ref().map(|live| {
+            let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let bar = live.add(ProgressBar::new_spinner().with_style(style).with_message(label.clone()));
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        if bar.is_none() {
+            self.line(&format!("> {label}"));
+        }
+        self.steps.insert(frame, Entered { label, at, bar });
+    }
+
+    fn line(&self, text: &str) {
+        let text = printable(text);
+        match &self.live {
+            // Lines of the past stand above those that move.
+            Some(live) => drop(live.println(text)),
+            None if self.quiet => {}
+            None => drop(writeln!(io::stderr(), "{text}")),
+        }
+    }
+
+    /// One line per cell.
+    pub fn finish(&mut self) {
+        for (_, step) in self.steps.drain() {
+            if let Some(bar) = step.bar {
+                bar.finish_and_clear();
+            }
+        }
+        if !self.receipts.is_empty() {
+            self.line("\ncells:");
+        }
+        for receipt in &self.receipts {
+            self.line(&format!("  {}", cell_line(receipt)));
+        }
+    }
+}
+
+/// One line of a cell's receipt: what ran, how long, what it used, what it was refused.
+pub fn cell_line(receipt: &Value) -> String {
+    let text = |key: &str| receipt.get(key).and_then(Value::as_str).unwrap_or_default();
+    let count = |value: Option<&Value>| match value {
+        Some(Value::Number(Number::Integer(n))) => u64::try_from(*n).unwrap_or(0),
+        Some(Value::Number(Number::Unsigned(n))) => *n,
+        _ => 0,
+    };
+    let mut line = format!("{:24} {:>9}", text("operation"), milliseconds(count(receipt.get("duration-us"))));
+    let _ = write!(line, "  {:>9} memory", bytes(count(receipt.get("peak-memory"))));
+    let host_calls = receipt.get("host-calls").and_then(Value::as_object);
+    let calls: u64 = host_calls.map_or(0, |calls| calls.values().map(|value| count(Some(value))).sum());
+    let _ = write!(line, "  {calls:>5} host calls");
+    if let Some(files) = receipt.get("file-bytes") {
+        let (read, written) = (count(files.get("read")), count(files.get("written")));
+        let _ = write!(line, "  {} read", bytes(read));
+        if written > 0 {
+            let _ = write!(line, "  {} written", bytes(written));
+        }
+    }
+    if !text("error").is_empty() {
+        let _ = write!(line, "  {}", text("error"));
+    }
+    for denial in receipt.get("denials").and_then(Value::as_array).unwrap_or_default() {
+        let part = |key: &str| denial.get(key).and_then(Value::as_str).unwrap_or_default();
+        let _ = write!(line, "\n  denied {}: {}; {}", part("capability"), part("rule"), part("remedy"));
+    }
+    printable(&line).into_owned()
+}
+
+fn milliseconds(us: u64) -> String {
+    format!("{}.{} ms", us / 1000, us % 1000 / 100)
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..0x10_0000 => format!("{} KiB", n.div_ceil(1024)),
+        _ => format!("{}.{} MiB", n >> 20, (n & 0xf_ffff) * 10 >> 20),
+    }
+}

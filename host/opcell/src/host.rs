@@ -1,0 +1,287 @@
+//! A host: plugins with their grants, workflows by name, and the engine that runs them.
+
+use crate::{
+    catalog::{Catalog, Loaded},
+    config::{Config, PluginConfig},
+    http::{FetchLimits, HttpClient},
+    library::Library,
+    report::Rejected,
+    run::{Run, Workflow},
+    services::{HostTool, LogSink, PluginServices},
+};
+use opcell_engine::{
+    Engine, Program, RunError, RunOptions,
+    ports::{Call, EffectContext, Operations, Reply, Success},
+};
+use opcell_sandbox::{CompileMode, CompileProgram, LoadRequest, PluginSource, Sandbox, SandboxConfig, SandboxError};
+use opcell_workflow::{
+    Diagnostic, Severity, Value,
+    ir::{Form, Judge},
+};
+use std::{path::PathBuf, sync::Arc};
+use tokio_util::sync::CancellationToken;
+
+/// The hidden subcommand that compiles one component.
+pub const COMPILE_CHILD: &str = "compile-child";
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// Something that the operator wrote is wrong.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// The sandbox cannot be set up.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The system's certificates cannot be loaded.
+    #[error("no HTTP client: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// Why a run did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The workflow cannot run on this host.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// The journal does not take the run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Collects what a host is made of.
+#[derive(Default)]
+pub struct HostBuilder {
+    config: Option<Config>,
+    tools: Vec<Arc<dyn HostTool>>,
+    sink: Option<Arc<dyn LogSink>>,
+    compile: Option<CompileMode>,
+    fetch: FetchLimits,
+}
+
+/// Runs workflows and single operations. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    catalog: Arc<Catalog>,
+    library: Arc<Library>,
+    engine: Engine,
+}
+
+impl Host {
+    /// Starts with nothing: no plugins, no grants, no workflows.
+    #[must_use]
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// Every operation and judge of the plugins.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Every workflow that is known by name.
+    #[must_use]
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// A workflow by the path of its document, or by its name in the project.
+    ///
+    /// # Errors
+    /// When there is none, or it does not compile.
+    pub fn open(&self, target: &str) -> Result<Workflow, Rejected> {
+        self.library.open(target)
+    }
+
+    /// Starts a run, drives it in a task of its own, and returns at once. `input` is the run's `workflow-input`; for a workflow with
+    /// declared inputs it is an object of them.
+    ///
+    /// # Errors
+    /// When the workflow names operations or judges that no plugin offers, or the journal does not take the run.
+    pub async fn start(&self, workflow: &Workflow, input: Value) -> Result<Run, StartError> {
+        let unknown = self.unknown_names(workflow);
+        if !unknown.is_empty() {
+            let errors =
+                unknown.into_iter().map(|finding| Diagnostic { severity: Severity::Error, ..finding }).collect();
+            return Err(StartError::Rejected(workflow.reject(errors)));
+        }
+        let program = Program::new(workflow.ir().clone())
+            .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
+        let pins = self.catalog.plugins().map(|plugin| (plugin.name().into(), plugin.digest().into())).collect();
+        let options = RunOptions { pins, ..RunOptions::default() };
+        Ok(Run::new(self.engine.start(program, input, options).await?))
+    }
+
+    /// Calls one operation outside of any run.
+    pub async fn invoke(&self, operation: &str, arguments: Value) -> Reply<Success> {
+        let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+        let context = EffectContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
+        let id = operation.into();
+        self.catalog
+            .invoke(Call {
+                id,
+                arguments,
+                context,
+                capabilities: None,
+                timeout_ms: None,
+                cancel: CancellationToken::new(),
+            })
+            .await
+    }
+
+    /// Operations, judges and workflows that a workflow names and this host does not have. Each is a warning with the step as its
+    /// path: the languages' own runtimes only find out when the step is entered.
+    #[must_use]
+    pub fn unknown_names(&self, workflow: &Workflow) -> Vec<Diagnostic> {
+        let mut findings = Vec::new();
+        let mut unknown = |id: &str, path: String| {
+            if self.catalog.resolve(id).is_none() {
+                let Diagnostic { code, message, help, .. } = self.catalog.unknown(id);
+                let mut finding = Diagnostic::warning(code, message).path(path);
+                finding.help = help;
+                findings.push(workflow.locate(finding));
+            }
+        };
+        for (index, step) in workflow.ir().steps.iter().enumerate() {
+            if let Form::Invoke { invoke } = &step.form {
+                unknown(&invoke.operation, format!("steps[{index}].invoke.operation"));
+            }
+            if let Some(Judge::Invoke { invoke }) = &step.judge {
+                unknown(&invoke.operation, format!("steps[{index}].judge.invoke.operation"));
+            }
+        }
+        findings
+    }
+}
+
+impl HostBuilder {
+    /// Takes plugins, grants, limits, workflows and tool names from a project.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Adds one plugin to those of the project; its grants are exactly these.
+    #[must_use]
+    pub fn plugin(mut self, plugin: PluginConfig) -> Self {
+        self.project().plugins.insert(plugin.name.clone(), plugin);
+        self
+    }
+
+    /// Adds a folder of workflow documents.
+    #[must_use]
+    pub fn workflows(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.project().workflows.push(folder.into());
+        self
+    }
+
+    /// Offers a tool of the embedder to plugins that are granted it.
+    #[must_use]
+    pub fn tool(mut self, tool: impl HostTool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Hands over what cells say while they run.
+    #[must_use]
+    pub fn log(mut self, sink: impl LogSink + 'static) -> Self {
+        self.sink = Some(Arc::new(sink));
+        self
+    }
+
+    /// Where components are compiled: unless said, in children of this executable with the hidden argument [`COMPILE_CHILD`],
+    /// which the `opcell` command understands. Any other embedder names a program that calls
+    /// [`opcell_sandbox::compile::child_main`], or trusts its plugins.
+    #[must_use]
+    pub fn compile(mut self, mode: CompileMode) -> Self {
+        self.compile = Some(mode);
+        self
+    }
+
+    /// Ceilings of each `http.fetch` call.
+    #[must_use]
+    pub fn fetch_limits(mut self, limits: FetchLimits) -> Self {
+        self.fetch = limits;
+        self
+    }
+
+    fn project(&mut self) -> &mut Config {
+        self.config.get_or_insert_with(|| Config::empty(PathBuf::from(".")))
+    }
+
+    /// Loads every plugin, checks that no two offer the same id, and reads the workflows.
+    ///
+    /// # Errors
+    /// With the first plugin that cannot be loaded; a host with half of its plugins would run half a workflow.
+    pub async fn build(mut self) -> Result<Host, HostError> {
+        let config = std::mem::replace(self.project(), Config::empty(PathBuf::new()));
+        let compile = match self.compile.take() {
+            Some(mode) => mode,
+            None => this_executable().map_err(|error| {
+                Rejected::plain(Diagnostic::error(
+                    "no-compiler",
+                    format!("the path of this program cannot be found: {error}"),
+                ))
+            })?,
+        };
+        let mut catalog = Catalog::with_tools(config.tools.clone());
+        if !config.plugins.is_empty() {
+            let sandbox = Sandbox::new(SandboxConfig {
+                cache: config.cache.clone().or_else(user_cache),
+                limits: config.limits.clone(),
+                ..SandboxConfig::new(compile)
+            })?;
+            if let Some(warning) = sandbox.warning() {
+                tracing::warn!("{warning}");
+            }
+            let http = Arc::new(HttpClient::new(self.fetch)?);
+            let tools = Arc::new(self.tools);
+            for plugin in config.plugins.values() {
+                let refused = |mut diagnostic: Diagnostic| {
+                    diagnostic.span = plugin.span;
+                    match plugin.span {
+                        Some(_) => Rejected::in_source(config.source.clone(), vec![diagnostic]),
+                        None => Rejected::plain(diagnostic),
+                    }
+                };
+                let request = LoadRequest {
+                    name: plugin.name.clone(),
+                    source: PluginSource::File(plugin.path.clone()),
+                    grants: plugin.grants.capabilities.clone(),
+                    limits: plugin.limits.clone(),
+                };
+                let loaded = sandbox.load(request).await.map_err(|error| {
+                    refused(Diagnostic::error(
+                        error.kind(),
+                        format!("plugin `{}` ({}): {error}", plugin.name, plugin.path.display()),
+                    ))
+                })?;
+                let services = Arc::new(PluginServices {
+                    plugin: plugin.name.as_str().into(),
+                    http: http.clone(),
+                    rules: plugin.grants.http.clone(),
+                    tools: tools.clone(),
+                    sink: self.sink.clone(),
+                });
+                catalog.add(Loaded { plugin: loaded, services }).map_err(refused)?;
+            }
+        }
+        let (catalog, library) = (Arc::new(catalog), Arc::new(Library::read(&config.workflows)));
+        let engine =
+            Engine::builder().operations(catalog.clone()).judges(catalog.clone()).workflows(library.clone()).build();
+        Ok(Host { catalog, library, engine })
+    }
+}
+
+fn this_executable() -> std::io::Result<CompileMode> {
+    Ok(CompileMode::Child(CompileProgram { path: std::env::current_exe()?, args: vec![COMPILE_CHILD.into()] }))
+}
+
+/// `opcell/components` in `$XDG_CACHE_HOME` or `~/.cache`; none without a home.
+fn user_cache() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("opcell").join("components"))
+}

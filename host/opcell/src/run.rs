@@ -1,0 +1,135 @@
+//! Workflows that are ready to run, and runs that are under way.
+
+use crate::{
+    document::{self, Document},
+    report::Rejected,
+};
+use futures_util::Stream;
+use opcell_engine::{Event, Recorded, RunError, RunHandle, RunOutcome, event::EffectReply};
+use opcell_workflow::{Diagnostic, Value, WorkflowIr};
+use std::{path::Path, sync::Arc};
+
+/// A compiled workflow.
+#[derive(Debug, Clone)]
+pub struct Workflow {
+    ir: Arc<WorkflowIr>,
+    document: Option<Arc<Document>>,
+}
+
+impl Workflow {
+    /// Reads and compiles a document; its name tells the language.
+    ///
+    /// # Errors
+    /// Every error of the document, with its place. Warnings are in [`Workflow::warnings`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Rejected> {
+        Self::of(document::read(path.as_ref())?)
+    }
+
+    /// Compiles a text; `name` tells the language as a file's name would, and is what findings call it.
+    ///
+    /// # Errors
+    /// As [`Workflow::load`].
+    pub fn compile(name: &str, text: impl Into<String>) -> Result<Self, Rejected> {
+        Self::of(document::compile(Path::new(name), text.into()))
+    }
+
+    pub(crate) fn of(document: Document) -> Result<Self, Rejected> {
+        match (document.rejection(false), &document.ir) {
+            (None, Some(ir)) => Ok(Self { ir: ir.clone(), document: Some(Arc::new(document)) }),
+            _ => Err(Rejected::in_source(document.source, document.diagnostics)),
+        }
+    }
+
+    /// A workflow that is already in the execution model.
+    #[must_use]
+    pub fn from_ir(ir: Arc<WorkflowIr>) -> Self {
+        Self { ir, document: None }
+    }
+
+    /// The execution model.
+    #[must_use]
+    pub fn ir(&self) -> &Arc<WorkflowIr> {
+        &self.ir
+    }
+
+    /// The document that it was compiled from, if any.
+    #[must_use]
+    pub fn document(&self) -> Option<&Document> {
+        self.document.as_deref()
+    }
+
+    /// Points a finding about the execution model into the document.
+    #[must_use]
+    pub fn locate(&self, finding: Diagnostic) -> Diagnostic {
+        match &self.document {
+            Some(document) => document.spans.locate(finding),
+            None => finding,
+        }
+    }
+
+    pub(crate) fn reject(&self, diagnostics: Vec<Diagnostic>) -> Rejected {
+        Rejected { source: self.document.as_ref().map(|document| document.source.clone()), diagnostics }
+    }
+
+    /// What is remarkable about the document.
+    #[must_use]
+    pub fn warnings(&self) -> &[Diagnostic] {
+        self.document.as_ref().map_or(&[], |document| &document.diagnostics)
+    }
+}
+
+/// A run under way. Dropping it lets the run go on.
+#[derive(Clone)]
+pub struct Run {
+    handle: RunHandle,
+}
+
+impl Run {
+    pub(crate) fn new(handle: RunHandle) -> Self {
+        Self { handle }
+    }
+
+    /// The run's identifier.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.handle.run()
+    }
+
+    /// Every event from the first one, past ones included; ends with the run.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn events(&self) -> Result<impl Stream<Item = Arc<Recorded>> + use<>, RunError> {
+        self.handle.events().await
+    }
+
+    /// Asks the run to stop: no effect begins any more, those in flight are cancelled, and the run ends as cancelled.
+    pub fn cancel(&self, reason: &str) {
+        self.handle.cancel(reason);
+    }
+
+    /// Sends a signal to a step that waits for it, now or later.
+    pub fn signal(&self, name: &str, data: Value, by: Option<&str>) {
+        self.handle.signal(name, data, by.map(Into::into));
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// When the run could not be driven on, such as by a journal that does not write.
+    pub async fn outcome(&self) -> Result<RunOutcome, RunError> {
+        self.handle.finished().await
+    }
+}
+
+/// The receipt that an event brings, if a cell ended with it.
+#[must_use]
+pub fn receipt(event: &Event) -> Option<&Value> {
+    let Event::Replied { reply, .. } = event else { return None };
+    match reply {
+        EffectReply::Invoke(reply) => reply.receipt.as_ref(),
+        EffectReply::Judge(reply) => reply.receipt.as_ref(),
+        EffectReply::Tool(reply) => reply.receipt.as_ref(),
+        _ => None,
+    }
+}

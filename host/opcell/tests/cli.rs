@@ -1,0 +1,155 @@
+//! Every folder of `tests/cli` is a case of the `opcell` command:
+//!
+//! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line;
+//! - `stdout`, `stderr`: what the commands print, with snapbox's wildcards (`[..]`, `...`) and `[ROOT]` for the case's directory;
+//!   no file: nothing is printed;
+//! - `status`: the last command's exit code; no file: 0;
+//! - everything else is input, copied to an empty directory: `x.wat` becomes `x.wasm`, `x.guest.wat` a component `x.wasm` of the world
+//!   that its first line names (`;; world operation-plugin`), and `x.repeat` with `100000 [` becomes `x`.
+//!
+//! `SNAPSHOTS=overwrite cargo test -p opcell --test cli` writes the expectations.
+
+use snapbox::{Assert, Data, Redactions, assert::Action, data::DataFormat};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+const EXPECTATIONS: [&str; 4] = ["cmd", "stdout", "stderr", "status"];
+
+#[test]
+fn every_case_prints_and_exits_as_it_says() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli");
+    let only = std::env::var("CASE").unwrap_or_default();
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(&cases).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders.retain(|folder| folder.to_string_lossy().contains(&only));
+    assert!(!folders.is_empty());
+    let failures: Vec<String> = folders.iter().filter_map(|folder| run(folder).err()).collect();
+    assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), folders.len(), failures.join("\n"));
+}
+
+fn run(case: &Path) -> Result<(), String> {
+    let name = case.file_name().unwrap().to_string_lossy().into_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    copy(case, &root, true);
+
+    let (mut stdout, mut stderr, mut status) = (String::new(), String::new(), Some(0));
+    let commands = fs::read_to_string(case.join("cmd")).map_err(|error| format!("{name}: cmd: {error}"))?;
+    for line in commands.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let output = Command::new(env!("CARGO_BIN_EXE_opcell"))
+            .args(words(line))
+            .current_dir(&root)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .env("HOME", &root)
+            .output()
+            .unwrap();
+        stdout.push_str(&String::from_utf8_lossy(&output.stdout));
+        stderr.push_str(&String::from_utf8_lossy(&output.stderr));
+        status = output.status.code();
+    }
+
+    let mut problems = Vec::new();
+    for (file, actual) in [
+        ("stdout", stdout),
+        ("stderr", stderr),
+        ("status", status.map_or("killed".to_owned(), |code| format!("{code}\n"))),
+    ] {
+        let default = if file == "status" { "0\n" } else { "" };
+        if let Err(error) = compare(&case.join(file), &actual, default, &root) {
+            problems.push(format!("--- {name}/{file}\n{error}"));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+}
+
+fn compare(expected: &Path, actual: &str, default: &str, root: &Path) -> Result<(), String> {
+    let mut redactions = Redactions::new();
+    redactions.insert("[ROOT]", root.to_owned()).unwrap();
+    let assert = Assert::new().action(Action::Verify).redact_with(redactions.clone());
+    let overwrite = std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite");
+    let wanted = match fs::read_to_string(expected) {
+        Ok(text) => text,
+        Err(_) => default.to_owned(),
+    };
+    let result = assert
+        .try_eq(
+            Some(&expected.display()),
+            Data::text(actual.to_owned()).coerce_to(DataFormat::Text),
+            Data::text(wanted),
+        )
+        .map_err(|error| error.to_string());
+    if result.is_err() && overwrite {
+        let text = redactions.redact(actual);
+        if text == default {
+            fs::remove_file(expected).unwrap_or_default()
+        } else {
+            fs::write(expected, text).unwrap()
+        }
+        return Ok(());
+    }
+    result
+}
+
+fn copy(from: &Path, to: &Path, top: bool) {
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let path = entry.path();
+        if top && EXPECTATIONS.contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
+            fs::create_dir(to.join(&name)).unwrap();
+            copy(&path, &to.join(&name), false);
+        } else if let Some(stem) = name.strip_suffix(".guest.wat") {
+            fs::write(to.join(format!("{stem}.wasm")), component(&path)).unwrap();
+        } else if let Some(stem) = name.strip_suffix(".wat") {
+            fs::write(to.join(format!("{stem}.wasm")), wat::parse_file(&path).unwrap()).unwrap();
+        } else if let Some(stem) = name.strip_suffix(".repeat") {
+            let text = fs::read_to_string(&path).unwrap();
+            let (count, unit) = text.trim().split_once(' ').unwrap();
+            fs::write(to.join(stem), unit.repeat(count.parse().unwrap())).unwrap();
+        } else {
+            fs::copy(&path, to.join(&name)).unwrap();
+        }
+    }
+}
+
+/// A core module in text, made a component of its world.
+fn component(path: &Path) -> Vec<u8> {
+    let text = fs::read_to_string(path).unwrap();
+    let world = text.lines().next().unwrap().strip_prefix(";; world ").unwrap();
+    let mut module = wat::parse_str(&text).unwrap();
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap();
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+}
+
+/// Splits at white space outside of quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
