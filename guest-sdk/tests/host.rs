@@ -9,7 +9,9 @@ use std::io::{Read, Write};
 
 #[test]
 fn a_tool_call_is_typed_on_both_sides() {
-    let host = Host::new().tool("math.add", |terms| Ok(json!(terms[0].as_i64().unwrap() + terms[1].as_i64().unwrap()))).install();
+    let host = Host::new()
+        .tool("math.add", |terms| Ok(json!(terms[0].as_i64().unwrap() + terms[1].as_i64().unwrap())))
+        .install();
 
     assert_eq!(tools::call::<_, i64>("math.add", &(2, 3)), Ok(5));
     let mismatch = tools::call::<_, String>("math.add", &(2, 3)).unwrap_err();
@@ -20,7 +22,8 @@ fn a_tool_call_is_typed_on_both_sides() {
 
 #[test]
 fn a_failing_tool_keeps_its_reason_and_details() {
-    let _host = Host::new().tool("t", |_| Err(Failure::new("too-late", "closed").with_details(json!({ "hour": 9 })))).install();
+    let _host =
+        Host::new().tool("t", |_| Err(Failure::new("too-late", "closed").with_details(json!({ "hour": 9 })))).install();
 
     let failure = Failure::from(tools::call::<_, Value>("t", &()).unwrap_err());
 
@@ -62,7 +65,10 @@ fn a_call_without_a_host_fails_the_test() {
 
 #[test]
 fn skills_are_read_with_their_resources() {
-    let _host = Host::new().skill("manners", "how to greet", "Say hello.").skill_resource("manners", "a/b.txt", b"hi").install();
+    let _host = Host::new()
+        .skill("manners", "how to greet", "Say hello.")
+        .skill_resource("manners", "a/b.txt", b"hi")
+        .install();
 
     assert_eq!(skills::list().first().map(|skill| skill.description.as_str()), Some("how to greet"));
     assert_eq!(skills::read("manners").unwrap(), "Say hello.");
@@ -71,7 +77,9 @@ fn skills_are_read_with_their_resources() {
 }
 
 fn tree() -> Host {
-    Host::new().strict().files("src", [("b/two.txt", "2"), ("a.txt", "one\nmore"), ("b/c/three.txt", "3"), ("bin", "\u{0}")])
+    Host::new()
+        .strict()
+        .files("src", [("b/two.txt", "2"), ("a.txt", "one\nmore"), ("b/c/three.txt", "3"), ("bin", "\u{0}")])
 }
 
 #[test]
@@ -109,7 +117,10 @@ fn a_file_is_read_whole_in_part_and_as_a_stream() {
     assert_eq!(root.read_to_string("long").unwrap(), text);
     assert_eq!(root.open("long").unwrap().read_up_to(12).unwrap(), b"012345678901");
     let mut file = root.open("long").unwrap();
-    assert_eq!((file.size().unwrap(), file.read_at(99_998, 10).unwrap(), file.read_at(200_000, 1).unwrap()), (100_000, b"89".to_vec(), vec![]));
+    assert_eq!(
+        (file.size().unwrap(), file.read_at(99_998, 10).unwrap(), file.read_at(200_000, 1).unwrap()),
+        (100_000, b"89".to_vec(), vec![])
+    );
     let mut streamed = String::new();
     file.read_to_string(&mut streamed).unwrap();
     assert_eq!(streamed, text);

@@ -39,6 +39,12 @@ fn parts(
     }
 }
 
+/// Echoes one key.
+#[operation("greet/one", effects = pure)]
+fn one(text: String) -> String {
+    text
+}
+
 /// Takes nothing and returns nothing.
 #[operation("greet/nobody", effects = once)]
 fn nobody() {}
@@ -83,7 +89,7 @@ plugin! {
         files "book" read-write: "writes them down",
     },
     limits: { wall-time: 500, host-calls: 10 },
-    operations: [whole, parts, nobody, own_error],
+    operations: [whole, parts, one, nobody, own_error],
     judges: [gate, open],
 }
 
@@ -112,7 +118,7 @@ fn schemas_are_derived_and_self_contained() {
 }
 
 #[test]
-fn one_parameter_is_the_arguments_and_the_context_goes_beside() {
+fn arguments_can_be_taken_as_a_whole_with_the_context_beside() {
     let success = invoke::<whole>(&json!({ "name": "Ada" })).unwrap();
 
     assert_eq!(success.data, json!({ "text": "hello Ada", "times": 1 }));
@@ -121,7 +127,8 @@ fn one_parameter_is_the_arguments_and_the_context_goes_beside() {
 }
 
 #[test]
-fn several_parameters_are_the_keys_of_the_arguments() {
+fn parameters_are_the_keys_of_the_arguments() {
+    assert_eq!(invoke::<one>(&json!({ "text": "hi" })).unwrap().data, "hi");
     assert_eq!(invoke::<parts>(&json!({ "full-name": "Ada", "exclamation-marks": 2 })).unwrap().data, "Ada!!");
     assert_eq!(invoke::<parts>(&json!({ "full-name": "Ada" })).unwrap().data, "Ada");
     assert_eq!(parts("Ada".to_owned(), Some(1)).unwrap(), "Ada!", "the function itself stays as it was");
@@ -147,7 +154,10 @@ fn failures_come_as_they_are_and_other_errors_convert() {
 #[test]
 fn a_judge_decides_by_text_or_keyword() {
     let decided = ask::<gate>(&json!({ "mood": "sunny" })).unwrap();
-    assert_eq!((decided.outcome, decided.rationale.as_deref()), (Outcome::Text("good".to_owned()), Some("the sun shines")));
+    assert_eq!(
+        (decided.outcome, decided.rationale.as_deref()),
+        (Outcome::Text("good".to_owned()), Some("the sun shines"))
+    );
     assert_eq!(ask::<gate>(&json!({ "mood": "rain" })).unwrap().outcome, Outcome::Keyword("bad".to_owned()));
     assert_eq!(ask::<gate>(&json!({ "mood": "odd", "strict": true })).unwrap_err().reason, "unknown-mood");
     assert_eq!(ask::<open>(&json!({ "name": "any" })).unwrap().outcome, Outcome::Keyword("any".to_owned()));
@@ -159,7 +169,11 @@ fn a_verdict_outside_of_the_declared_outcomes_is_a_failure() {
 
     assert!(decide(r#"{ "mood": "sunny" }"#).is_ok());
     for undeclared in [r#"{ "mood": "odd" }"#, "{}"] {
-        assert_eq!(decide(undeclared).unwrap_err().reason, "undeclared-outcome", "a text is not the keyword of its name");
+        assert_eq!(
+            decide(undeclared).unwrap_err().reason,
+            "undeclared-outcome",
+            "a text is not the keyword of its name"
+        );
     }
 }
 
@@ -169,5 +183,8 @@ const TABLE: &[opcell_sdk::plugin::JudgeEntry] = &[opcell_sdk::plugin::JudgeEntr
 fn an_unknown_id_lists_the_known_ones() {
     let failure = opcell_sdk::plugin::judge(TABLE, "mood/gat", "{}", &context()).unwrap_err();
 
-    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("unknown-judge", "no judge mood/gat; this plugin has mood/gate"));
+    assert_eq!(
+        (failure.reason.as_str(), failure.message.as_str()),
+        ("unknown-judge", "no judge mood/gat; this plugin has mood/gate")
+    );
 }

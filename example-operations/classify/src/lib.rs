@@ -19,8 +19,19 @@ const OK: &str = "OK";
 const FAILED: &str = "FAILED";
 const EMPTY: &str = "EMPTY";
 
-const GOOD_WORDS: [&str; 11] =
-    ["ok", "pass", "passed", "success", "successful", "succeeded", "done", "complete", "completed", "approved", "green"];
+const GOOD_WORDS: [&str; 11] = [
+    "ok",
+    "pass",
+    "passed",
+    "success",
+    "successful",
+    "succeeded",
+    "done",
+    "complete",
+    "completed",
+    "approved",
+    "green",
+];
 const BAD_WORDS: [&str; 11] =
     ["error", "errors", "fail", "failed", "failure", "broken", "rejected", "cancelled", "timeout", "aborted", "red"];
 
@@ -36,8 +47,11 @@ struct ClassifyArguments {
 #[judge("workflow/classify-result", outcomes = ["OK", "FAILED", "EMPTY"])]
 fn classify_result(arguments: ClassifyArguments) -> Result<Verdict, Failure> {
     classify(&arguments.result).ok_or_else(|| {
-        Failure::new("unclassifiable-result", "the result does not say whether it went well; see the plugin's README for what does")
-            .with_details(json!({ "type": type_of(&arguments.result) }))
+        Failure::new(
+            "unclassifiable-result",
+            "the result does not say whether it went well; see the plugin's README for what does",
+        )
+        .with_details(json!({ "type": type_of(&arguments.result) }))
     })
 }
 
@@ -154,7 +168,13 @@ mod tests {
 
     #[test]
     fn a_result_that_says_nothing_is_no_outcome() {
-        for silent in [json!(3), json!([1]), json!("it was failed once, and then passed somehow"), json!({ "files": 3 }), json!({ "status": "odd" })] {
+        for silent in [
+            json!(3),
+            json!([1]),
+            json!("it was failed once, and then passed somehow"),
+            json!({ "files": 3 }),
+            json!({ "status": "odd" }),
+        ] {
             assert_eq!(outcome(silent.clone()), Err("unclassifiable-result".to_owned()), "{silent}");
         }
     }

@@ -95,7 +95,10 @@ impl Api {
             return Err(self.refused("GET", path, &response));
         }
         let parsed = serde_json::from_str(response.body.as_deref().unwrap_or_default()).map_err(|error| {
-            Failure::new("github/malformed-response", format!("GET {}{path} answered something unexpected: {error}", self.base))
+            Failure::new(
+                "github/malformed-response",
+                format!("GET {}{path} answered something unexpected: {error}", self.base),
+            )
         })?;
         Ok((parsed, response))
     }

@@ -201,7 +201,8 @@ fn listed(entry: Entry) -> ListedIssue {
 /// Words of a-z and 0-9 joined by dashes, at most 40 characters, no dash at the end.
 fn slug(text: &str) -> String {
     let lower = text.to_lowercase();
-    let words = lower.split(|character: char| !matches!(character, 'a'..='z' | '0'..='9')).filter(|word| !word.is_empty());
+    let words =
+        lower.split(|character: char| !matches!(character, 'a'..='z' | '0'..='9')).filter(|word| !word.is_empty());
     let joined = words.collect::<Vec<_>>().join("-");
     joined.chars().take(40).collect::<String>().trim_end_matches('-').to_owned()
 }
@@ -253,12 +254,9 @@ mod tests {
     #[test]
     fn the_input_narrows_by_number_url_or_title() {
         let _host = server().install();
-        for (input, expected) in [
-            ("9", 9),
-            ("https://github.com/acme/rocket/issues/9#issuecomment-1", 9),
-            ("TOO LOUD", 9),
-            ("leak", 3),
-        ] {
+        for (input, expected) in
+            [("9", 9), ("https://github.com/acme/rocket/issues/9#issuecomment-1", 9), ("TOO LOUD", 9), ("leak", 3)]
+        {
             let found = invoke::<find_issue>(&arguments(json!({ "labels": ["bug"], "input": input }))).unwrap();
             assert_eq!(found.data["issue-number"], expected, "{input}");
         }
@@ -281,7 +279,9 @@ mod tests {
     fn a_pull_request_comes_with_its_branches() {
         let _host = server().install();
 
-        let found = invoke::<find_pr>(&arguments(json!({ "labels": [], "input": "https://github.com/acme/rocket/pull/5" }))).unwrap();
+        let found =
+            invoke::<find_pr>(&arguments(json!({ "labels": [], "input": "https://github.com/acme/rocket/pull/5" })))
+                .unwrap();
 
         assert_eq!(
             found.data,
@@ -300,8 +300,14 @@ mod tests {
     fn an_issue_is_not_a_pull_request() {
         let _host = server().install();
 
-        assert_eq!(invoke::<find_pr>(&arguments(json!({ "input": "7" }))).unwrap_err().reason, "psi.github/no-matching-pr");
-        assert_eq!(invoke::<find_issue>(&arguments(json!({ "input": "5" }))).unwrap_err().reason, "psi.github/no-matching-issue");
+        assert_eq!(
+            invoke::<find_pr>(&arguments(json!({ "input": "7" }))).unwrap_err().reason,
+            "psi.github/no-matching-pr"
+        );
+        assert_eq!(
+            invoke::<find_issue>(&arguments(json!({ "input": "5" }))).unwrap_err().reason,
+            "psi.github/no-matching-issue"
+        );
     }
 
     #[test]
@@ -310,7 +316,8 @@ mod tests {
 
         let found = invoke::<search_issues_by_label>(&arguments(json!({ "labels": ["triage"] }))).unwrap();
 
-        let numbers: Vec<_> = found.data["issues"].as_array().unwrap().iter().map(|issue| issue["issue-number"].clone()).collect();
+        let numbers: Vec<_> =
+            found.data["issues"].as_array().unwrap().iter().map(|issue| issue["issue-number"].clone()).collect();
         assert_eq!(numbers, [7, 9]);
         assert_eq!(found.data["issues"][0]["labels"], json!(["bug", "triage"]));
         assert_eq!(found.data["truncated"], false);

@@ -70,14 +70,14 @@ enum State {
 
 /// Finds the lowest-numbered issue that has all labels and fits the input.
 #[operation("github/find-issue", effects = idempotent)]
-fn find_issue(search: Search) -> Result<Success<FoundIssue>, Failure> {
-    find::issue(&search)
+fn find_issue(arguments: Search) -> Result<Success<FoundIssue>, Failure> {
+    find::issue(&arguments)
 }
 
 /// Finds the lowest-numbered pull request that has all labels and fits the input.
 #[operation("github/find-pr", effects = idempotent)]
-fn find_pr(search: Search) -> Result<Success<FoundPullRequest>, Failure> {
-    find::pull_request(&search)
+fn find_pr(arguments: Search) -> Result<Success<FoundPullRequest>, Failure> {
+    find::pull_request(&arguments)
 }
 
 /// The issues that were found.
@@ -102,8 +102,8 @@ struct ListedIssue {
 
 /// Lists the issues that have all labels, by number.
 #[operation("github/search-issues-by-label", effects = idempotent)]
-fn search_issues_by_label(search: Search) -> Result<Success<FoundIssues>, Failure> {
-    find::issues(&search)
+fn search_issues_by_label(arguments: Search) -> Result<Success<FoundIssues>, Failure> {
+    find::issues(&arguments)
 }
 
 /// What `github/edit-labels` takes.
@@ -159,8 +159,8 @@ struct EditedLabels {
 
 /// Adds and removes labels of an issue or a pull request.
 #[operation("github/edit-labels", effects = idempotent)]
-fn edit_labels(edit: LabelEdit) -> Result<Success<EditedLabels>, Failure> {
-    labels::edit(edit)
+fn edit_labels(arguments: LabelEdit) -> Result<Success<EditedLabels>, Failure> {
+    labels::edit(arguments)
 }
 
 plugin! {

@@ -65,7 +65,9 @@ mod tests {
             "git@github.com:acme/rocket.git",
             "ssh://git@github.com/acme/rocket",
         ] {
-            let config = format!("[core]\n\tbare = false\n[remote \"fork\"]\n\turl = git@x:a/b\n[remote \"origin\"]\n\tfetch = x\n\turl = {url}\n");
+            let config = format!(
+                "[core]\n\tbare = false\n[remote \"fork\"]\n\turl = git@x:a/b\n[remote \"origin\"]\n\tfetch = x\n\turl = {url}\n"
+            );
             let _host = Host::new().strict().files("workspace", [(".git/config", config)]).install();
 
             let found = Repository::find(None).unwrap();

@@ -27,7 +27,8 @@ impl Server {
 
     pub fn issue(mut self, number: u64, title: &str, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
-        self.issues.insert(number, Issue { title: title.to_owned(), labels: Rc::new(RefCell::new(labels)), branch: None });
+        self.issues
+            .insert(number, Issue { title: title.to_owned(), labels: Rc::new(RefCell::new(labels)), branch: None });
         self
     }
 
@@ -80,7 +81,8 @@ impl Server {
     fn list(&self, query: &str) -> Value {
         let query: BTreeMap<&str, &str> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
         assert_eq!(query["state"], "open");
-        let wanted: Vec<String> = query.get("labels").map(|labels| labels.split(',').map(decode).collect()).unwrap_or_default();
+        let wanted: Vec<String> =
+            query.get("labels").map(|labels| labels.split(',').map(decode).collect()).unwrap_or_default();
         let page: usize = query["page"].parse().unwrap();
         let per_page: usize = query["per_page"].parse().unwrap();
         let fits = |issue: &Issue| wanted.iter().all(|label| issue.labels.borrow().contains(label));

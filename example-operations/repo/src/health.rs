@@ -36,12 +36,14 @@ pub fn decide(arguments: &HealthArguments) -> Verdict {
     if let (Some(largest), Some(limit)) = (largest, arguments.max_file_bytes)
         && largest.bytes > limit
     {
-        return Verdict::text("UNHEALTHY").because(format!("{} has {} bytes, {limit} allowed", largest.path, largest.bytes));
+        return Verdict::text("UNHEALTHY")
+            .because(format!("{} has {} bytes, {limit} allowed", largest.path, largest.bytes));
     }
     if markers.files_left > 0 {
         return Verdict::text("DEEPER").because(format!("{} files are not read yet", markers.files_left));
     }
-    Verdict::text("HEALTHY").because(format!("{} markers in {} files, {allowed} allowed", markers.total, markers.files_read))
+    Verdict::text("HEALTHY")
+        .because(format!("{} markers in {} files, {allowed} allowed", markers.total, markers.files_read))
 }
 
 #[cfg(test)]
@@ -52,7 +54,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn decide(total: u64, files_left: u64, more: Value) -> String {
-        let markers = json!({ "matches": [], "counts": {}, "total": total, "files-read": 10, "files-left": files_left });
+        let markers =
+            json!({ "matches": [], "counts": {}, "total": total, "files-read": 10, "files-left": files_left });
         let mut arguments = json!({ "markers": markers });
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         match judge::<health_gate>(&arguments).unwrap().outcome {

@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn files_are_counted_by_extension_the_heaviest_first() {
-        let files = [("Makefile", "12"), ("a/one.rs", "123"), ("a/two.RS", "1234"), ("b/.hidden", ""), ("read.me.md", "1")];
+        let files =
+            [("Makefile", "12"), ("a/one.rs", "123"), ("a/two.RS", "1234"), ("b/.hidden", ""), ("read.me.md", "1")];
         let _host = Host::new().strict().files("workspace", files).install();
 
         let inventory = invoke::<take_inventory>(&json!({})).unwrap();

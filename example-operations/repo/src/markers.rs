@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 const MARKERS: [&str; 4] = ["TODO", "FIXME", "HACK", "XXX"];
 
 const EXTENSIONS: [&str; 20] = [
-    "c", "clj", "cpp", "cs", "edn", "go", "h", "java", "js", "kt", "md", "py", "rb", "rs", "sh", "swift", "toml", "ts", "wit", "yml",
+    "c", "clj", "cpp", "cs", "edn", "go", "h", "java", "js", "kt", "md", "py", "rb", "rs", "sh", "swift", "toml", "ts",
+    "wit", "yml",
 ];
 
 const MAX_FILES: u32 = 100;
@@ -137,7 +138,8 @@ mod tests {
         let text = "fn a() {} // TODO: b\n\nlet TODOS = 1; // my_TODO\n  # FIXME, TODO";
         let found = find_in(&[("src/a.rs", text), ("b.bin", "TODO")], MarkerArguments::default(), 1);
 
-        let places: Vec<_> = found.matches.iter().map(|found| (found.line, found.marker.as_str(), found.text.as_str())).collect();
+        let places: Vec<_> =
+            found.matches.iter().map(|found| (found.line, found.marker.as_str(), found.text.as_str())).collect();
         assert_eq!(
             places,
             [(1, "TODO", "fn a() {} // TODO: b"), (4, "TODO", "# FIXME, TODO"), (4, "FIXME", "# FIXME, TODO")]
@@ -159,7 +161,11 @@ mod tests {
 
     #[test]
     fn matches_are_listed_up_to_a_bound_and_counted_beyond() {
-        let found = find_in(&[("a.rs", "XXX\nXXX\nXXX")], MarkerArguments { max_matches: Some(1), ..MarkerArguments::default() }, 1);
+        let found = find_in(
+            &[("a.rs", "XXX\nXXX\nXXX")],
+            MarkerArguments { max_matches: Some(1), ..MarkerArguments::default() },
+            1,
+        );
 
         assert_eq!((found.matches.len(), found.total), (1, 3));
     }

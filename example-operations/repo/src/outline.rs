@@ -79,7 +79,11 @@ const LANGUAGES: [Language; 6] = [
         modifiers: &["public", "abstract", "final", "sealed"],
         kinds: &["class", "interface", "enum", "record"],
     },
-    Language { extensions: &["clj"], modifiers: &[], kinds: &["(ns", "(def", "(defn", "(defn-", "(defmacro", "(deftest"] },
+    Language {
+        extensions: &["clj"],
+        modifiers: &[],
+        kinds: &["(ns", "(def", "(defn", "(defn-", "(defmacro", "(deftest"],
+    },
 ];
 
 pub fn draw(arguments: &OutlineArguments) -> Result<Success<Outline>, Failure> {
@@ -116,7 +120,9 @@ fn items(extension: &str, text: &str) -> Vec<Item> {
     if extension == "md" {
         return headings(text);
     }
-    let Some(language) = LANGUAGES.iter().find(|language| language.extensions.contains(&extension)) else { return Vec::new() };
+    let Some(language) = LANGUAGES.iter().find(|language| language.extensions.contains(&extension)) else {
+        return Vec::new();
+    };
     let lines = text.lines().enumerate();
     lines.filter_map(|(number, line)| item(language, line).map(|(kind, name)| named(number, kind, name))).collect()
 }
@@ -185,9 +191,15 @@ mod tests {
     #[test]
     fn top_level_items_are_listed_by_their_language() {
         let rust = "pub(crate) async fn go<T>() {}\n  fn inner() {}\npub struct Point;\nmacro_rules! twice {\nuse x::fn_;\nlet x = 1;";
-        assert_eq!(listed("rs", rust), ["1 fn go", "3 struct Point", "5 macro_rules twice"].map(|line| line.replace("5 ", "4 ")));
+        assert_eq!(
+            listed("rs", rust),
+            ["1 fn go", "3 struct Point", "5 macro_rules twice"].map(|line| line.replace("5 ", "4 "))
+        );
         assert_eq!(listed("py", "class A:\n    def b(self): ...\nasync def c(): ..."), ["1 class A", "3 def c"]);
-        assert_eq!(listed("ts", "export default async function main() {}\nexport type Id = string"), ["1 function main", "2 type Id"]);
+        assert_eq!(
+            listed("ts", "export default async function main() {}\nexport type Id = string"),
+            ["1 function main", "2 type Id"]
+        );
         assert_eq!(listed("go", "func Run() {}\nfunc (s *S) Method() {}"), ["1 func Run"]);
         assert_eq!(listed("clj", "(ns a.b)\n(defn- run [x]"), ["1 ns a", "2 defn- run"]);
         assert_eq!(listed("txt", "# no"), Vec::<String>::new());
@@ -195,15 +207,25 @@ mod tests {
 
     #[test]
     fn an_outline_is_bounded_by_files_and_by_items() {
-        let _host = Host::new().strict().files("workspace", [("a.md", "# 1\n# 2\n# 3"), ("b.md", "# 4"), ("c.rs", "fn c() {}")]).install();
+        let _host = Host::new()
+            .strict()
+            .files("workspace", [("a.md", "# 1\n# 2\n# 3"), ("b.md", "# 4"), ("c.rs", "fn c() {}")])
+            .install();
         let outline = |more| invoke::<draw_outline>(&more).unwrap().data;
 
         assert_eq!(outline(json!({}))["files"].as_array().unwrap().len(), 2);
         assert_eq!(outline(json!({}))["truncated"], false);
-        assert_eq!(outline(json!({ "extensions": ["rs"] }))["files"][0]["items"][0], json!({ "line": 1, "kind": "fn", "name": "c" }));
+        assert_eq!(
+            outline(json!({ "extensions": ["rs"] }))["files"][0]["items"][0],
+            json!({ "line": 1, "kind": "fn", "name": "c" })
+        );
         for bounded in [json!({ "max-files": 1 }), json!({ "max-items": 3 }), json!({ "max-items": 2 })] {
             let outline = outline(bounded.clone());
-            assert_eq!((outline["files"].as_array().unwrap().len(), &outline["truncated"]), (1, &json!(true)), "{bounded}");
+            assert_eq!(
+                (outline["files"].as_array().unwrap().len(), &outline["truncated"]),
+                (1, &json!(true)),
+                "{bounded}"
+            );
         }
     }
 }

@@ -90,7 +90,10 @@ fn render_outline(report: &mut String, outline: &Outline) {
             // Headings nest as deep as they are; items of sources are all at the top.
             let depth = item.kind.strip_prefix('h').and_then(|level| level.parse::<usize>().ok());
             let kind = if depth.is_some() { String::new() } else { format!("{} ", item.kind) };
-            line(report, format_args!("{}- {kind}{}", "  ".repeat(depth.unwrap_or(1).saturating_sub(1)), one_line(&item.name)));
+            line(
+                report,
+                format_args!("{}- {kind}{}", "  ".repeat(depth.unwrap_or(1).saturating_sub(1)), one_line(&item.name)),
+            );
         }
     }
     if outline.truncated {

@@ -2,8 +2,8 @@
 
 use crate::block::Shape;
 use crate::{Routed, route, text};
-use opcell_sdk::files::{self, FileErrorKind};
 use opcell_sdk::Failure;
+use opcell_sdk::files::{self, FileErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -186,7 +186,8 @@ impl BlockRequest {
             self.prefixes.iter().cloned().zip(values.iter().map(|value| Value::from(*value))).collect();
         let mut details = json!({ "record": record });
         if let (Some(labels), Value::Object(details)) = (&self.labels, &mut details) {
-            let lines: Vec<String> = labels.iter().zip(values).map(|(label, value)| format!("{label}: {value}")).collect();
+            let lines: Vec<String> =
+                labels.iter().zip(values).map(|(label, value)| format!("{label}: {value}")).collect();
             details.insert("required-fields-text".to_owned(), lines.join("\n").into());
         }
         Ok(route(&self.route).with_details(details))
@@ -273,10 +274,12 @@ mod tests {
 
     #[test]
     fn a_gate_lists_every_argument_that_is_no_string() {
-        let failure = invoke::<scope_question_gate_routing>(&json!({ "task-path": 1, "artifact": "steps.md" })).unwrap_err();
+        let failure =
+            invoke::<scope_question_gate_routing>(&json!({ "task-path": 1, "artifact": "steps.md" })).unwrap_err();
 
         assert_eq!(failure.reason, "invalid-scope-question-gate-args");
-        let fields: Vec<_> = failure.details.unwrap()["errors"].as_array().unwrap().iter().map(|e| e["field"].clone()).collect();
+        let fields: Vec<_> =
+            failure.details.unwrap()["errors"].as_array().unwrap().iter().map(|e| e["field"].clone()).collect();
         assert_eq!(fields, ["task-path", "marker", "proceed-route", "open-route"]);
     }
 
@@ -379,7 +382,9 @@ mod tests {
 
         let host = workspace(&format!("{ONE}{TWO}"));
         assert_eq!(fresh(ONE).unwrap().details.unwrap()["record"]["- why: "], "snow");
-        for (before, why) in [("", "two were appended"), (TWO, "not what was there"), (&*format!("{ONE}{TWO}"), "none was appended")] {
+        for (before, why) in
+            [("", "two were appended"), (TWO, "not what was there"), (&*format!("{ONE}{TWO}"), "none was appended")]
+        {
             assert_eq!(fresh(before).unwrap_err().reason, "missing-fresh-final-complete-block", "{why}");
         }
         drop(host);

@@ -23,7 +23,9 @@ impl Shape<'_> {
         if rest.first() != Some(&self.end) {
             return None;
         }
-        let value = |(prefix, line): (&String, &&'t str)| line.strip_prefix(prefix.as_str()).filter(|value| !text::is_blank(value));
+        let value = |(prefix, line): (&String, &&'t str)| {
+            line.strip_prefix(prefix.as_str()).filter(|value| !text::is_blank(value))
+        };
         self.prefixes.iter().zip(fields).map(value).collect()
     }
 }

@@ -62,8 +62,8 @@ fn pass_status_routing(arguments: PassStatusArguments) -> Result<Routed, Failure
 
 /// Routes to REPEAT when any of the named review replies asks for work, and to DONE when none does.
 #[operation("workflow/pass-feedback-routing", effects = pure)]
-fn pass_feedback_routing(replies: Map<String, Value>) -> Result<Routed, Failure> {
-    pass_status::parse_replies(&replies)
+fn pass_feedback_routing(arguments: Map<String, Value>) -> Result<Routed, Failure> {
+    pass_status::parse_replies(&arguments)
 }
 
 /// Routes by the one `LABEL: TOKEN` line of a text, and checks the fields that the route requires or forbids.
@@ -148,7 +148,10 @@ mod tests {
     fn a_route_that_is_no_string_is_refused() {
         for arguments in [json!({}), json!({ "route": null }), json!({ "route": 1 })] {
             let failure = invoke::<constant_routing>(&arguments).unwrap_err();
-            assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("invalid-route", "route must be a string"));
+            assert_eq!(
+                (failure.reason.as_str(), failure.message.as_str()),
+                ("invalid-route", "route must be a string")
+            );
         }
     }
 
@@ -165,7 +168,11 @@ mod tests {
             (json!("012-tidy"), "REPEAT"),
             (json!(null), "REPEAT"),
         ] {
-            assert_eq!(invoke::<munera_open_task_path_routing>(&json!({ "text": text })).unwrap().data, expected, "{text}");
+            assert_eq!(
+                invoke::<munera_open_task_path_routing>(&json!({ "text": text })).unwrap().data,
+                expected,
+                "{text}"
+            );
         }
     }
 }

@@ -180,7 +180,9 @@ mod tests {
     use serde_json::{Value, json};
 
     fn routed(text: &str) -> Result<Success<Value>, Failure> {
-        invoke::<exact_marker_routing>(&json!({ "text": text, "marker-label": "ROUTE", "allowed-routes": ["FIXED", "CHANGED"] }))
+        invoke::<exact_marker_routing>(
+            &json!({ "text": text, "marker-label": "ROUTE", "allowed-routes": ["FIXED", "CHANGED"] }),
+        )
     }
 
     /// The arguments with the fields of two routes.
@@ -206,7 +208,10 @@ mod tests {
     #[test]
     fn no_marker_and_several_markers_are_different_failures() {
         let missing = routed("nothing").unwrap_err();
-        assert_eq!((missing.reason.as_str(), missing.message.as_str()), ("missing-route-marker", "ROUTE marker missing"));
+        assert_eq!(
+            (missing.reason.as_str(), missing.message.as_str()),
+            ("missing-route-marker", "ROUTE marker missing")
+        );
 
         let several = routed("ROUTE: FIXED\n ROUTE: CHANGED\nROUTE: OTHER").unwrap_err();
         assert_eq!(several.reason, "ambiguous-route-marker");
@@ -235,7 +240,11 @@ mod tests {
         ] {
             let failure = routed(line).unwrap_err();
             let details = failure.details.unwrap();
-            assert_eq!((failure.reason.as_str(), details["reason"].as_str()), ("malformed-route-marker", Some(reason)), "{line}");
+            assert_eq!(
+                (failure.reason.as_str(), details["reason"].as_str()),
+                ("malformed-route-marker", Some(reason)),
+                "{line}"
+            );
             assert_eq!(details.get("value").and_then(Value::as_str), value, "{line}");
         }
     }

@@ -22,7 +22,9 @@ pub fn parse<S: AsRef<str>>(text: &str, allowed: &[S]) -> Result<&'static str, F
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(PREFIX)).collect();
     let line = match lines.as_slice() {
         [] => {
-            return Err(Failure::new("missing-pass-status", "PASS_STATUS missing").with_details(json!({ "text": text })));
+            return Err(
+                Failure::new("missing-pass-status", "PASS_STATUS missing").with_details(json!({ "text": text }))
+            );
         }
         [only] => only,
         several => {
@@ -143,12 +145,16 @@ mod tests {
         let one_left = invoke::<pass_feedback_routing>(&json!({ "a": done, "b": work, "c": work })).unwrap();
 
         assert_eq!((all_done.data, all_done.details), (json!("DONE"), Some(json!({ "actionable-keys": [] }))));
-        assert_eq!((one_left.data, one_left.details), (json!("REPEAT"), Some(json!({ "actionable-keys": ["b", "c"] }))));
+        assert_eq!(
+            (one_left.data, one_left.details),
+            (json!("REPEAT"), Some(json!({ "actionable-keys": ["b", "c"] })))
+        );
     }
 
     #[test]
     fn one_unreadable_review_fails_them_all_by_name() {
-        let arguments = json!({ "a": "PASS_STATUS: REVIEW_COMPLETE", "b": "fine", "c": 3, "d": "PASS_STATUS: MORE_WORK_REMAINS" });
+        let arguments =
+            json!({ "a": "PASS_STATUS: REVIEW_COMPLETE", "b": "fine", "c": 3, "d": "PASS_STATUS: MORE_WORK_REMAINS" });
 
         let failure = invoke::<pass_feedback_routing>(&arguments).unwrap_err();
 

@@ -48,9 +48,8 @@ pub fn is_open_task_path(text: &str) -> bool {
 /// `NNN-slug`: at least three digits, then words of a-z and 0-9 joined by single dashes.
 fn is_task_name(text: &str) -> bool {
     let Some((number, slug)) = text.split_once('-') else { return false };
-    let word = |word: &str| {
-        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
+    let word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit()) && slug.split('-').all(word)
 }
 
@@ -71,7 +70,9 @@ mod tests {
     fn a_task_is_named_by_its_path_or_its_bare_name() {
         assert_eq!(open_task_folder(" munera/open/230-x "), Some("munera/open/230-x".to_owned()));
         assert_eq!(open_task_folder("1230-two-words"), Some("munera/open/1230-two-words".to_owned()));
-        for other in ["", "23-x", "230", "230-", "230--x", "munera/closed/230-x", "munera/open/230-x/..", "work on 230-x"] {
+        for other in
+            ["", "23-x", "230", "230-", "230--x", "munera/closed/230-x", "munera/open/230-x/..", "work on 230-x"]
+        {
             assert_eq!(open_task_folder(other), None, "{other}");
         }
     }

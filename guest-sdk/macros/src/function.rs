@@ -2,9 +2,12 @@
 
 use crate::attribute::{JudgeAttribute, OperationAttribute, Outcome};
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, FnArg, GenericArgument, ItemFn, Lit, LitStr, Meta, Pat, PathArguments, ReturnType, Type};
+
+/// The name of a parameter that takes the arguments as a whole.
+const WHOLE: &str = "arguments";
 
 pub fn operation(attribute: &OperationAttribute, mut item: ItemFn) -> syn::Result<TokenStream> {
     let function = Function::of(&mut item)?;
@@ -93,7 +96,7 @@ struct Function {
     name: syn::Ident,
     visibility: syn::Visibility,
     arguments_type: TokenStream,
-    /// The arguments type itself, where several parameters stand for its fields.
+    /// The arguments type itself, where the parameters stand for its fields.
     declarations: TokenStream,
     /// The call, with a `?` where the function returns a `Result`.
     call: TokenStream,
@@ -146,14 +149,13 @@ impl Function {
         }
 
         let name = signature.ident.clone();
-        let whole = parameters.len() == 1;
-        let arguments_type = match parameters.as_slice() {
-            [only] => {
-                let of_type = &only.of_type;
-                quote!(#of_type)
-            }
-            _ => quote!(Arguments),
-        };
+        let whole = parameters.iter().find(|parameter| parameter.name == WHOLE);
+        if let (Some(whole), true) = (whole, parameters.len() > 1) {
+            let message = "`arguments` is the arguments as a whole, and leaves none for other parameters";
+            return Err(syn::Error::new(whole.name.span(), message));
+        }
+        let arguments_type = whole.map_or_else(|| quote!(Arguments), |whole| whole.of_type.to_token_stream());
+        let whole = whole.is_some();
         let declarations = if whole { TokenStream::new() } else { declare(&parameters) };
         let passed = passed.iter().map(|parameter| match parameter {
             None => quote!(context),

@@ -14,9 +14,9 @@ use syn::parse_macro_input;
 ///
 /// - `effects` is `pure`, `idempotent` or `once`, and says what happens when the same call is made twice.
 /// - `summary = "…"` is one sentence; without it, the first paragraph of the doc comment.
-/// - One parameter is the arguments as a whole, of a type that derives `Deserialize` and `JsonSchema`; no parameter means
-///   no arguments. Several parameters are the keys of the arguments: `task_path` is the key `task-path`; one of type `Option` may
-///   be left out, a key that is no parameter is an error, and doc comments on parameters reach the schema.
+/// - A parameter called `arguments` takes them as a whole, in a type that derives `Deserialize` and `JsonSchema`. Otherwise every
+///   parameter is a key: `task_path` is the key `task-path`; one of type `Option` may be left out, a key that is no parameter is
+///   an error, and doc comments on parameters reach the schema.
 /// - A parameter of type `&Context` beside them receives where in a run the call happens.
 /// - The result is any type that implements `Serialize` and `JsonSchema`, or a `Success` of one, or a `Result` of either
 ///   whose error converts into `Failure`. The macro sees `Result` by its name: an alias of another name is taken for data.

@@ -106,8 +106,10 @@ impl MarkerArguments {
             allowed_routes: serde_json::from_value(self.0.get(ROUTES)?.clone()).ok()?,
             source_text: self.0.get(SOURCE).and_then(Value::as_str).map(str::to_owned),
             fields: read(FIELDS).map_or_else(|| Some(BTreeMap::new()), |value| serde_json::from_value(value).ok())?,
-            field_labels: read(FIELD_LABELS).map_or_else(|| Some(BTreeMap::new()), |value| serde_json::from_value(value).ok())?,
-            forbidden: read(FORBIDDEN).map_or_else(|| Some(BTreeMap::new()), |value| serde_json::from_value(value).ok())?,
+            field_labels: read(FIELD_LABELS)
+                .map_or_else(|| Some(BTreeMap::new()), |value| serde_json::from_value(value).ok())?,
+            forbidden: read(FORBIDDEN)
+                .map_or_else(|| Some(BTreeMap::new()), |value| serde_json::from_value(value).ok())?,
         })
     }
 
@@ -159,15 +161,19 @@ impl MarkerArguments {
             errors.push(json!({ "field": ROUTES, "reason": "invalid-allowed-route", "index": index, "value": route }));
         }
         for (route, indices) in repeated(routes).into_iter().filter(|(route, _)| is_token(route)) {
-            errors.push(json!({ "field": ROUTES, "reason": "duplicate-allowed-route", "value": route, "indices": indices }));
+            errors.push(
+                json!({ "field": ROUTES, "reason": "duplicate-allowed-route", "value": route, "indices": indices }),
+            );
         }
     }
 
     fn check_field_labels(&self, errors: &mut Vec<Value>) {
-        let requested = self.by_route(FIELD_LABELS).any(|(_, labels)| labels.as_array().is_some_and(|labels| !labels.is_empty()));
+        let requested =
+            self.by_route(FIELD_LABELS).any(|(_, labels)| labels.as_array().is_some_and(|labels| !labels.is_empty()));
         let source = self.0.get(SOURCE);
         if requested && !source.is_some_and(Value::is_string) {
-            return errors.push(json!({ "field": SOURCE, "reason": "non-string-required-fields-source-text", "value": source }));
+            return errors
+                .push(json!({ "field": SOURCE, "reason": "non-string-required-fields-source-text", "value": source }));
         }
         let reasons = LabelReasons {
             not_a_map: "non-map-required-field-labels-by-route",
@@ -204,7 +210,9 @@ impl MarkerArguments {
             }
             for (label, indices) in list.map(|labels| repeated(labels)).unwrap_or_default() {
                 let reason = reasons.duplicate;
-                errors.push(json!({ "field": key, "reason": reason, "route": route, "value": label, "indices": indices }));
+                errors.push(
+                    json!({ "field": key, "reason": reason, "route": route, "value": label, "indices": indices }),
+                );
             }
         }
     }
@@ -213,14 +221,17 @@ impl MarkerArguments {
         if let Some(value) = self.given(FIELDS)
             && !value.is_object()
         {
-            return errors.push(json!({ "field": FIELDS, "reason": "non-map-required-fields-by-route", "value": value }));
+            return errors
+                .push(json!({ "field": FIELDS, "reason": "non-map-required-fields-by-route", "value": value }));
         }
         for (route, fields) in self.by_route(FIELDS) {
             if self.is_unsupported(route) {
                 errors.push(json!({ "field": FIELDS, "reason": "unsupported-required-fields-route", "value": route }));
             }
             let Some(fields) = fields.as_object() else {
-                errors.push(json!({ "field": FIELDS, "reason": "non-map-required-fields", "route": route, "value": fields }));
+                errors.push(
+                    json!({ "field": FIELDS, "reason": "non-map-required-fields", "route": route, "value": fields }),
+                );
                 continue;
             };
             for (label, value) in fields {
@@ -230,7 +241,9 @@ impl MarkerArguments {
                 }
                 if !value.as_str().is_some_and(|value| !text::is_blank(value)) {
                     let reason = "invalid-required-field-value";
-                    errors.push(json!({ "field": FIELDS, "reason": reason, "route": route, "label": label, "value": value }));
+                    errors.push(
+                        json!({ "field": FIELDS, "reason": reason, "route": route, "label": label, "value": value }),
+                    );
                 }
             }
         }
@@ -241,7 +254,9 @@ impl MarkerArguments {
         let Some(source_text) = self.0.get(SOURCE).and_then(Value::as_str) else { return };
         for (route, labels) in self.by_route(FIELD_LABELS) {
             for label in strings(labels).filter(|label| text::is_token(label)) {
-                let Some(direct) = self.direct_field(route, label).filter(|value| !text::is_blank(value)) else { continue };
+                let Some(direct) = self.direct_field(route, label).filter(|value| !text::is_blank(value)) else {
+                    continue;
+                };
                 let Some(source) = exact_field(source_text, label).filter(|source| *source != direct) else { continue };
                 errors.push(json!({
                     "field": FIELDS, "reason": "conflicting-required-field-sources", "route": route, "label": label,
@@ -337,7 +352,12 @@ mod tests {
         assert_eq!(failure.message, "workflow/exact-marker-routing args are invalid");
         let text = |error: &Value, key: &str| error[key].as_str().unwrap().to_owned();
         let details = failure.details.unwrap();
-        details["errors"].as_array().unwrap().iter().map(|error| (text(error, "field"), text(error, "reason"))).collect()
+        details["errors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|error| (text(error, "field"), text(error, "reason")))
+            .collect()
     }
 
     #[test]
@@ -355,14 +375,46 @@ mod tests {
             (json!({ "allowed-routes": ["A", "A"] }), "allowed-routes", "duplicate-allowed-route"),
             (json!({ "required-fields-by-route": [] }), "required-fields-by-route", "non-map-required-fields-by-route"),
             (json!({ "required-fields-by-route": { "A": [] } }), "required-fields-by-route", "non-map-required-fields"),
-            (json!({ "required-fields-by-route": { "C": {} } }), "required-fields-by-route", "unsupported-required-fields-route"),
-            (json!({ "required-fields-by-route": { "A": { "x": "1" } } }), "required-fields-by-route", "invalid-required-field-label"),
-            (json!({ "required-fields-by-route": { "A": { "X": " " } } }), "required-fields-by-route", "invalid-required-field-value"),
-            (json!({ "required-fields-by-route": { "A": { "ROUTE": "1" } } }), "required-fields-by-route", "marker-label-route-field"),
-            (json!({ "forbidden-field-labels-by-route": 1 }), "forbidden-field-labels-by-route", "non-map-field-labels-by-route"),
-            (json!({ "forbidden-field-labels-by-route": { "C": [] } }), "forbidden-field-labels-by-route", "unsupported-field-labels-route"),
-            (json!({ "forbidden-field-labels-by-route": { "A": ["x"] } }), "forbidden-field-labels-by-route", "invalid-field-labels"),
-            (json!({ "forbidden-field-labels-by-route": { "A": ["X", "X"] } }), "forbidden-field-labels-by-route", "duplicate-field-label"),
+            (
+                json!({ "required-fields-by-route": { "C": {} } }),
+                "required-fields-by-route",
+                "unsupported-required-fields-route",
+            ),
+            (
+                json!({ "required-fields-by-route": { "A": { "x": "1" } } }),
+                "required-fields-by-route",
+                "invalid-required-field-label",
+            ),
+            (
+                json!({ "required-fields-by-route": { "A": { "X": " " } } }),
+                "required-fields-by-route",
+                "invalid-required-field-value",
+            ),
+            (
+                json!({ "required-fields-by-route": { "A": { "ROUTE": "1" } } }),
+                "required-fields-by-route",
+                "marker-label-route-field",
+            ),
+            (
+                json!({ "forbidden-field-labels-by-route": 1 }),
+                "forbidden-field-labels-by-route",
+                "non-map-field-labels-by-route",
+            ),
+            (
+                json!({ "forbidden-field-labels-by-route": { "C": [] } }),
+                "forbidden-field-labels-by-route",
+                "unsupported-field-labels-route",
+            ),
+            (
+                json!({ "forbidden-field-labels-by-route": { "A": ["x"] } }),
+                "forbidden-field-labels-by-route",
+                "invalid-field-labels",
+            ),
+            (
+                json!({ "forbidden-field-labels-by-route": { "A": ["X", "X"] } }),
+                "forbidden-field-labels-by-route",
+                "duplicate-field-label",
+            ),
         ] {
             assert_eq!(mistakes(change.clone()), [(field.to_owned(), reason.to_owned())], "{change}");
         }
