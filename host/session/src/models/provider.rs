@@ -184,7 +184,9 @@ impl Provider {
                 Ok(Err(error)) => self.trouble(&error, &secrets),
                 Err(_) => {
                     let message = format!("provider `{}` did not answer within {} s", self.name, limit.as_secs());
-                    Trouble { failure: failure("timeout", message), repeat: false, asked_wait: None }
+                    // Not asked again, but another model may be.
+                    let failure = Failure { retriable: true, ..failure("timeout", message) };
+                    Trouble { failure, repeat: false, asked_wait: None }
                 }
             };
             // A repetition would show the beginning of the answer twice.

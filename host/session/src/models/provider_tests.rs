@@ -275,6 +275,47 @@ async fn every_provider_calls_tools_under_names_it_accepts_and_takes_the_answers
 }
 
 #[tokio::test]
+async fn answers_to_the_calls_of_one_message_go_back_in_one_message() {
+    let key = key();
+    let calls = json!([
+        {"type": "text", "text": "Two files."},
+        {"type": "tool_use", "id": "c-1", "name": "disk_read", "input": {"path": "a"}},
+        {"type": "tool_use", "id": "c-2", "name": "disk_read", "input": {"path": "b"}}
+    ]);
+    let server =
+        Server::start(vec![Canned::json(anthropic(calls, "tool_use")), Canned::json(anthropic_text("done"))]).await;
+    let models = models(&server, Api::AnthropicMessages, &key, |_| {});
+    let mut asked = with_tool(ask("read them"), "disk/read");
+    let reply = models.complete(&asked, None).await.unwrap().message;
+    assert_eq!((reply.content.as_str(), reply.tool_calls.len()), ("Two files.", 2));
+    asked.messages.push(reply);
+    asked.messages.extend(["c-1", "c-2"].map(|id| Message::tool(id, format!("text of {id}"), false)));
+    models.complete(&asked, None).await.unwrap();
+    let messages = server.asked()[1].body["messages"].as_array().unwrap().clone();
+    assert_eq!(messages.len(), 3, "{messages:?}");
+    let results = messages[2]["content"].as_array().unwrap();
+    assert_eq!(results.iter().map(|result| &result["tool_use_id"]).collect::<Vec<_>>(), [&json!("c-1"), &json!("c-2")]);
+}
+
+#[tokio::test]
+async fn tools_whose_names_become_the_same_on_the_wire_stay_apart() {
+    let key = key();
+    let server = Server::start(vec![Canned::json(openai_call("a_b_2", json!({"path": "x"})))]).await;
+    let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+    let mut asked = ask("go");
+    let tool = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: Value::from(json!({"type": "object"})),
+    };
+    asked.session = std::sync::Arc::new(OpenedSession { tools: vec![tool("a/b"), tool("a.b")], ..session("") });
+    let reply = models.complete(&asked, None).await.unwrap();
+    assert_eq!(reply.message.tool_calls[0].name, "a.b");
+    let sent = server.asked()[0].body["tools"].clone();
+    assert_eq!((&sent[0]["function"]["name"], &sent[1]["function"]["name"]), (&json!("a_b"), &json!("a_b_2")));
+}
+
+#[tokio::test]
 async fn what_a_provider_signed_goes_back_to_the_same_model_only() {
     let key = key();
     let call = Canned::json(gemini_call("read", json!({"path": "a"})));
@@ -404,7 +445,7 @@ async fn a_provider_that_hangs_ends_at_the_deadline_and_when_the_run_is_cancelle
     let server = Server::start(vec![]).await;
     let models = models(&server, Api::OpenaiCompletions, &key, |provider| provider.timeout_seconds = 1);
     let failed = models.complete(&ask("go"), None).await.unwrap_err();
-    assert_eq!(failed.reason.as_ref(), "timeout");
+    assert_eq!((failed.reason.as_ref(), failed.retriable), ("timeout", true), "another model may answer");
     let asked = ask("go");
     let cancel = asked.cancel.clone();
     tokio::spawn(async move {

@@ -3,12 +3,14 @@
 
 mod delegate;
 mod files;
+mod operation;
 mod roots;
 mod search;
 mod shell;
 mod toolbox;
 
 pub use delegate::{DELEGATE_TOOL, DelegateTool, Delegation};
+pub use operation::OperationTool;
 pub use roots::{FileRoot, FileRoots, RootError};
 pub use shell::{Shell, ShellTool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};

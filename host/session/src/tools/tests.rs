@@ -245,6 +245,36 @@ async fn bash_does_not_wait_for_what_it_leaves_behind_and_keeps_outputs_bounded(
     assert!(shown.len() < RESULT_LIMIT + 100 && shown.contains("[truncated:"), "{}", shown.len());
 }
 
+struct Adds;
+
+#[async_trait]
+impl opcell_engine::ports::Operations for Adds {
+    fn effects(&self, _: &str) -> Option<Effects> {
+        Some(Effects::Pure)
+    }
+
+    async fn invoke(&self, call: opcell_engine::ports::Call) -> Reply<opcell_engine::ports::Success> {
+        assert_eq!(call.id.as_ref(), "sum/add");
+        let summary = (call.arguments.get("say") == Some(&Value::from(true))).then(|| "Added.".to_owned());
+        let success = opcell_engine::ports::Success { data: call.arguments, summary, details: None };
+        Reply { result: Ok(success), receipt: Some(Value::from("a cell")) }
+    }
+}
+
+#[tokio::test]
+async fn an_operation_is_a_tool_that_keeps_its_receipt() {
+    let mut world = world();
+    let mut description = describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object", "required": ["n"]}));
+    description.extension = Some("sum".to_owned());
+    let tool: Arc<dyn HostTool> = Arc::new(OperationTool::new(Arc::new(Adds), description));
+    world.toolbox = Toolbox::new([tool], RESULT_LIMIT).unwrap();
+    assert_eq!(call(&world, "sum/add", json!({"n": 1})).await.unwrap(), Value::from(json!({"n": 1})));
+    let reply = world.toolbox.call(&prepare(&world, "sum/add", json!({"n": 1, "say": true}))).await;
+    assert_eq!(reply.result.unwrap(), Value::from(json!({"summary": "Added.", "data": {"n": 1, "say": true}})));
+    assert_eq!(reply.receipt.unwrap().get("receipt"), Some(&Value::from("a cell")));
+    assert_eq!(reason(&world, "sum/add", json!({})).await, "invalid-arguments");
+}
+
 #[test]
 fn roots_have_plain_names_once_and_must_exist() {
     let folder = TempDir::new().unwrap();
