@@ -264,7 +264,8 @@ impl opcell_engine::ports::Operations for Adds {
 #[tokio::test]
 async fn an_operation_is_a_tool_that_keeps_its_receipt() {
     let mut world = world();
-    let mut description = describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object", "required": ["n"]}));
+    let mut description =
+        describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object", "required": ["n"]}));
     description.extension = Some("sum".to_owned());
     let tool: Arc<dyn HostTool> = Arc::new(OperationTool::new(Arc::new(Adds), description));
     world.toolbox = Toolbox::new([tool], RESULT_LIMIT).unwrap();
