@@ -44,6 +44,9 @@ pub struct WorkflowIr {
     /// The typed interface: what a run returns. Empty: the yielded value of the step that reached the end.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<Arc<str>, OutputSpec>,
+    /// The step whose yielded value is the run's result; absent: the step that reached the end (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<StepName>,
     /// Where a run starts; absent: the first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<StepName>,
@@ -737,8 +740,7 @@ pub enum TransformOperation {
     },
 }
 
-/// Runs one of two groups of steps, in the listed order. A step that is not `grouped` stays in its own place: choosing it lets the
-/// main sequence run it there, and not choosing it skips it there (PromptPack RFC 0010).
+/// Runs one of two groups of steps, in the listed order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Branch {
@@ -752,6 +754,10 @@ pub struct Branch {
     /// Runs when it does not.
     #[serde(default, rename = "else", skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<StepName>,
+    /// The steps stay where they are, in the sequence that the branch is in: it runs the chosen ones when it comes to them, and skips
+    /// the others (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_place: bool,
 }
 
 /// What a branch asks.

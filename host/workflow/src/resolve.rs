@@ -13,7 +13,9 @@ use crate::{
     ir::{
         Contribution, DelegateTarget, PathSegment, Projection, PromptString, SourceRef, SourceSpec, Template, ValueSpec,
     },
-    print, template,
+    print,
+    promptpack::composition::ReferenceError,
+    template,
     value::{Map, Number, Value},
 };
 use indexmap::IndexMap;
@@ -102,6 +104,9 @@ pub enum ResolveError {
         /// What it is instead.
         found: &'static str,
     },
+    /// References of a composition that give nothing.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
     /// An expression that has no value.
     #[error("{problem}, in `{text}`")]
     Expression {
@@ -122,6 +127,7 @@ impl ResolveError {
             Self::NotAWorkflowRef { .. } => "not-a-workflow-ref",
             Self::UnboundToken { .. } => "unbound-token",
             Self::NotATranscript { .. } => "not-a-transcript",
+            Self::Reference(_) => "unresolved-reference",
             Self::Expression { .. } => "expression-failed",
         }
     }

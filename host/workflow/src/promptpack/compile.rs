@@ -138,6 +138,7 @@ impl Compiler<'_> {
             outputs: IndexMap::new(),
             entry: Some(states.entry.as_str().into()),
             steps: Vec::new(),
+            result: None,
             terminal_contract: None,
             limits: pack.workflow.as_ref().map(super::Spec::limits).unwrap_or_default(),
             artifacts: artifacts(pack),

@@ -29,6 +29,7 @@ pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack) -
         outputs: IndexMap::new(),
         entry: None,
         steps: steps("", composition, pack),
+        result: Some(composition.output.as_str().into()).filter(|name: &Arc<str>| !name.is_empty()),
         terminal_contract: None,
         limits: RunLimits::default(),
         artifacts: IndexMap::new(),
@@ -48,6 +49,7 @@ pub(super) fn state(name: &str, state: &State, composition: &Composition, pack: 
             inputs: IndexMap::new(),
             then: group,
             otherwise: Vec::new(),
+            in_place: false,
         },
     };
     let mut step = Step::new(name, form);
@@ -91,6 +93,7 @@ fn step(prefix: &str, node: &Node, pack: &Pack) -> Step {
                 inputs: IndexMap::new(),
                 then: Some(&node.then).filter(|id| !id.is_empty()).map(named).into_iter().collect(),
                 otherwise: Some(&node.otherwise).filter(|id| !id.is_empty()).map(named).into_iter().collect(),
+                in_place: true,
             },
         },
         "parallel" => Form::Parallel {

@@ -42,6 +42,7 @@ pub(super) fn compile(definition: &Definition, info: &SkillInfo) -> (ir::Workflo
         outputs: outputs(&definition.outputs),
         entry: None,
         steps,
+        result: None,
         terminal_contract: None,
         limits: ir::RunLimits::default(),
         artifacts: IndexMap::new(),
@@ -171,6 +172,7 @@ fn form(step: &StepDefinition) -> ir::Form {
                     inputs,
                     then: names(then),
                     otherwise: names(otherwise.as_deref().unwrap_or_default()),
+                    in_place: false,
                 },
             }
         }

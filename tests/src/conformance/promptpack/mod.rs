@@ -2,6 +2,7 @@
 //!
 //! Each kind drives the part of the library that is the counterpart of the reference's, and compares everything the case states.
 
+mod composition;
 mod machine;
 
 use super::{Adapter, Failure, Outcome};
@@ -27,6 +28,7 @@ fn outcome(case: &Json, run: fn(&Json) -> Result<(), Failure>) -> Outcome {
 fn run(case: &Json) -> Result<(), Failure> {
     let observed = match case["kind"].as_str().unwrap_or_default() {
         "machine" | "descriptors" => return machine::run(case),
+        "composition_run" => return composition::run(case),
         "validate" => observe_validate(case)?,
         "parse" => observe_parse(case),
         "template" => observe_template(case),

@@ -31,7 +31,7 @@ pub enum PredicateError {
 ///
 /// # Errors
 /// When values cannot be compared in this way.
-pub fn evaluate(predicate: &Predicate, scope: &Scope) -> Result<bool, PredicateError> {
+pub fn evaluate(predicate: &Predicate, scope: Scope<'_>) -> Result<bool, PredicateError> {
     match predicate {
         Predicate::All { all_of } => {
             for one in all_of {

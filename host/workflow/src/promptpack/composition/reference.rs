@@ -1,12 +1,18 @@
 //! `${input.x}` and `${step.output.x}`.
 
 use crate::promptpack::go;
-use crate::value::{Map, Value};
+use crate::value::Value;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// What references see: `input`, and each step that ran as `{"output": …}`.
-pub type Scope = Map;
+/// What references see.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// `${input…}`.
+    pub input: &'a Value,
+    /// `${step…}`: each step that ran, by name, as `{"output": …}`.
+    pub steps: &'a Value,
+}
 
 /// References that give nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,36 +48,24 @@ pub(super) fn embedded(text: &str) -> impl Iterator<Item = (std::ops::Range<usiz
 
 /// What a dotted path gives. Only objects are entered: there is no index into an array.
 #[must_use]
-pub fn resolve_path<'s>(path: &str, scope: &'s Scope) -> Option<&'s Value> {
+pub fn resolve_path<'s>(path: &str, scope: Scope<'s>) -> Option<&'s Value> {
     let mut segments = path.split('.');
-    let mut value = scope.get(segments.next()?)?;
+    let mut value = match segments.next()? {
+        "input" => scope.input,
+        step => scope.steps.get(step)?,
+    };
     for segment in segments {
         value = value.get(segment)?;
     }
     Some(value)
 }
 
-/// A value with its references replaced: a text that is exactly one keeps the type of what it refers to, others are printed into
-/// their text. Recursion is bounded by the depth that JSON parsing admits.
+/// A text with its references replaced: one that is exactly a reference keeps the type of what it refers to, others are printed into
+/// the text.
 ///
 /// # Errors
 /// When references give nothing.
-pub fn resolve(value: &Value, scope: &Scope) -> Result<Value, ReferenceError> {
-    match value {
-        Value::String(text) => resolve_text(text, scope),
-        Value::Array(items) => {
-            Ok(Value::array(items.iter().map(|item| resolve(item, scope)).collect::<Result<Vec<_>, _>>()?))
-        }
-        Value::Object(entries) => {
-            let entries: Result<Vec<_>, _> =
-                entries.iter().map(|(key, item)| Ok((key.clone(), resolve(item, scope)?))).collect();
-            Ok(Value::object(entries?))
-        }
-        other => Ok(other.clone()),
-    }
-}
-
-fn resolve_text(text: &str, scope: &Scope) -> Result<Value, ReferenceError> {
+pub fn resolve(text: &str, scope: Scope<'_>) -> Result<Value, ReferenceError> {
     if let Some(path) = strip(text) {
         return resolve_path(path, scope).cloned().ok_or_else(|| ReferenceError(vec![text.to_owned()]));
     }
