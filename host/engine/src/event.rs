@@ -159,6 +159,13 @@ pub enum Event {
         /// A branch: 0 `then`, 1 `else`. A parallel step: position among its branches.
         group: u32,
     },
+    /// A branch chose among steps that stay where they are; the others will be skipped.
+    Chosen {
+        /// The branch.
+        frame: FrameId,
+        /// 0 `then`, 1 `else`.
+        group: u32,
+    },
     /// A group of steps ended.
     GroupFinished {
         /// The group's.
@@ -568,6 +575,7 @@ impl Event {
             Self::ElementEntered { .. } => "element-entered",
             Self::ElementFinished { .. } => "element-finished",
             Self::GroupEntered { .. } => "group-entered",
+            Self::Chosen { .. } => "chosen",
             Self::GroupFinished { .. } => "group-finished",
             Self::Requested { .. } => "requested",
             Self::Replied { .. } => "replied",

@@ -19,7 +19,6 @@ mod wire;
 
 pub mod state;
 
-mod predicate;
 mod scope;
 mod structured;
 

@@ -64,6 +64,7 @@ impl Program {
             .steps
             .iter()
             .map(|step| match &step.form {
+                Form::Branch { branch } if branch.in_place => Ok(Vec::new()),
                 Form::Branch { branch } => Ok(vec![group(step, &branch.then)?, group(step, &branch.otherwise)?]),
                 Form::Parallel { parallel } => parallel.branches.iter().map(|names| group(step, names)).collect(),
                 _ => Ok(Vec::new()),

@@ -7,6 +7,7 @@ use opcell_workflow::{
     interpolate::{self, Interpolation},
     ir::{Printing, ValueSpec},
     print,
+    promptpack::{composition, go},
     resolve::{self, ResolveError, Scope},
     value::Map,
 };
@@ -39,6 +40,11 @@ impl<'a> View<'a> {
             Some((item, index)) => context.with_item(item, index),
             None => context,
         }
+    }
+
+    /// What a composition's references see.
+    pub fn composition(&self) -> composition::Scope<'a> {
+        composition::Scope { input: &self.instance.input, steps: &self.instance.outputs }
     }
 
     /// A single value; a failure as the sequential lifecycle words it, without its place.
@@ -86,7 +92,8 @@ impl Scope for View<'_> {
     fn print(&self, value: &Value) -> String {
         match self.instance.program.ir().dialect.printing {
             Printing::Edn => print::edn(value),
-            Printing::Javascript | Printing::Go => interpolate::stringify(value).into_owned(),
+            Printing::Javascript => interpolate::stringify(value).into_owned(),
+            Printing::Go => go::sprint(value),
         }
     }
 
@@ -95,6 +102,9 @@ impl Scope for View<'_> {
     }
 
     fn interpolation(&self, text: &Interpolation) -> Result<Value, ResolveError> {
+        if self.instance.program.ir().dialect.printing == Printing::Go {
+            return Ok(composition::resolve(text.text(), self.composition())?);
+        }
         text.resolve(&self.context()).map_err(|error| failed(text.text(), error))
     }
 }

@@ -4,12 +4,12 @@ use super::{At, failure, step};
 use crate::{
     event::{Event, Settled, StepResult},
     ports::Failure,
-    predicate,
     state::{Groups, StepFrame},
 };
 use opcell_workflow::{
     Value,
     ir::{Branch, Condition, Form, Reduce, Step},
+    promptpack::composition,
     value::Map,
 };
 use std::sync::Arc;
@@ -25,19 +25,23 @@ pub(super) fn begin_branch(at: &At<'_>, entry: &StepFrame, step: &Step, branch: 
             .evaluate_cow(&at.view(None).context())
             .map(|value| step::holds(&value))
             .map_err(|error| failure("expression-failed", error.message)),
-        Condition::Predicate(predicate) => {
-            predicate::holds(predicate, at.instance).map_err(|message| failure("predicate-failed", message))
-        }
+        Condition::Predicate(predicate) => composition::evaluate(predicate, at.view(None).composition())
+            .map_err(|error| failure("predicate-failed", error.to_string())),
     };
-    events.push(match holds {
+    let settled = match holds {
         Err(failure) => step::failed(at, step, failure),
+        Ok(holds) if branch.in_place => {
+            events.push(Event::Chosen { frame: at.id, group: u32::from(!holds) });
+            finished(at, Value::Null)
+        }
         Ok(holds) => {
             let group = u32::from(!holds);
             let is_empty =
                 at.instance.program.groups(entry.step).get(group as usize).is_none_or(|steps| steps.is_empty());
             if is_empty { finished(at, Value::Null) } else { enter(at, group) }
         }
-    });
+    };
+    events.push(settled);
     events
 }
 
@@ -64,7 +68,7 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, groups: &Group
     if let Form::Parallel { parallel } = &step.form
         && groups.halted.is_none()
     {
-        return vec![match outputs(groups) {
+        return vec![match outputs(at, entry, groups) {
             Ok(outputs) => {
                 let reduced = reduce(at, entry, parallel.reduce, outputs);
                 finished(at, Value::object([(parallel.into.clone(), reduced)]))
@@ -90,13 +94,17 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, groups: &Group
 }
 
 /// Every group's output, or all that went wrong.
-fn outputs(groups: &Groups) -> Result<Vec<Value>, Failure> {
+fn outputs(at: &At<'_>, entry: &StepFrame, groups: &Groups) -> Result<Vec<Value>, Failure> {
     let mut outputs = Vec::with_capacity(groups.results.len());
     let mut failures = Vec::new();
-    for result in groups.results.iter().flatten() {
+    for (result, name) in groups.results.iter().zip(last_names(at, entry)) {
         match result {
-            Settled::Ok(value) => outputs.push(value.clone()),
-            Settled::Failed(failure) => failures.push(failure.clone()),
+            Some(Settled::Ok(value)) => outputs.push(value.clone()),
+            Some(Settled::Failed(failure)) => {
+                let message = format!("branch \"{name}\": {}", failure.message);
+                failures.push(Failure { message, ..failure.clone() });
+            }
+            None => {}
         }
     }
     match failures.as_slice() {
@@ -105,9 +113,18 @@ fn outputs(groups: &Groups) -> Result<Vec<Value>, Failure> {
         [first, ..] => {
             let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
             let details = Value::array(failures.iter().map(|failure| Value::String(failure.reason.clone())));
-            Err(Failure { message: messages.join("; "), details: Some(details), ..first.clone() })
+            Err(Failure { message: messages.join("\n"), details: Some(details), ..first.clone() })
         }
     }
+}
+
+/// What the groups of a parallel step go by: the names of their last steps.
+fn last_names(at: &At<'_>, entry: &StepFrame) -> impl Iterator<Item = Arc<str>> {
+    let program = at.instance.program.clone();
+    program.clone().groups(entry.step).to_vec().into_iter().map(move |steps| {
+        let last = steps.last().and_then(|index| program.step(*index));
+        last.map_or_else(|| Arc::from(""), |step| step.name.clone())
+    })
 }
 
 fn reduce(at: &At<'_>, entry: &StepFrame, how: Reduce, outputs: Vec<Value>) -> Value {
@@ -115,12 +132,7 @@ fn reduce(at: &At<'_>, entry: &StepFrame, how: Reduce, outputs: Vec<Value>) -> V
         Reduce::Append => Value::array(outputs),
         Reduce::Replace => outputs.into_iter().last().unwrap_or_default(),
         Reduce::Barrier => {
-            let program = &at.instance.program;
-            let last_names = program.groups(entry.step).iter().map(|steps| {
-                let last = steps.last().and_then(|index| program.step(*index));
-                last.map_or_else(|| Arc::from(""), |step| step.name.clone())
-            });
-            let entries: Map = last_names.zip(outputs).collect();
+            let entries: Map = last_names(at, entry).zip(outputs).collect();
             Value::Object(Arc::new(entries))
         }
     }

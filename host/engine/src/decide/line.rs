@@ -9,7 +9,7 @@ use crate::{
 };
 use opcell_workflow::{
     Value, handoff,
-    ir::{Exit, ExitStatus, Form, OutputSpec, Yields},
+    ir::{Exit, ExitStatus, Form, OutputSpec, Step, Yields},
     js,
     value::Map,
 };
@@ -65,6 +65,9 @@ fn group_output(at: &At<'_>, steps: &[u32]) -> Value {
 
 fn enter(at: &At<'_>, index: u32) -> Vec<Event> {
     let Some(step) = at.instance.program.step(index) else { return Vec::new() };
+    if at.instance.passes_by(index) {
+        return vec![Event::StepSkipped { parent: at.id, step: index, name: step.name.clone() }];
+    }
     if let Some(when) = &step.when {
         match when.evaluate_cow(&at.view(None).context()) {
             Err(error) => return give_up(at, index, failure("expression-failed", error.message)),
@@ -137,8 +140,20 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
         return sequential_end(at, None);
     }
     let program = &at.instance.program;
+    let step = match &program.ir().result {
+        Some(name) => program.index(name),
+        None => step,
+    };
     let found =
         step.and_then(|index| Some((program.step(index)?, at.instance.memory.get(index as usize)?.accepted.as_ref()?)));
+    if let Some(name) = &program.ir().result
+        && found.is_none_or(|(step, accepted)| is_control(step) || matches!(accepted.raw, Raw::Nothing))
+    {
+        let message = format!(
+            "output step \"{name}\" produced no bindable output (it did not complete, or is a branch/control step)"
+        );
+        return at.end(RunEnd { step: Some(name.clone()), ..ended(Status::Failed, "no-output", message) });
+    }
     let mut end = RunEnd {
         status: Status::Completed,
         reason: None,
@@ -174,6 +189,11 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
         end.handoff = handoff::parse(text).map(|items| Value::Object(Arc::new(items)));
     }
     at.end(end)
+}
+
+/// A branch among steps that stay where they are yields nothing of its own.
+fn is_control(step: &Step) -> bool {
+    matches!(&step.form, Form::Branch { branch } if branch.in_place)
 }
 
 /// Typed outputs of a routed workflow: computed, or by key from what the last step yielded.

@@ -89,6 +89,7 @@ impl State {
             Event::ElementEntered { frame, parent, index } => return self.enter_element(*frame, *parent, *index),
             Event::ElementFinished { frame, result } => return self.finish_element(*frame, result),
             Event::GroupEntered { frame, parent, group } => return self.enter_group(*frame, *parent, *group),
+            Event::Chosen { frame, group } => return self.choose(*frame, *group),
             Event::GroupFinished { frame, result, halted } => return self.finish_group(*frame, result, *halted),
             Event::Requested { effect, frame, request } => return self.request(*effect, *frame, request),
             Event::Replied { effect, reply } => {
@@ -301,11 +302,18 @@ impl State {
         self.refresh(parent);
         let instance = self.frame_mut(parent)?.instance;
         let memory = self.instance_mut(instance)?;
-        if is_main {
+        let yields = memory
+            .program
+            .step(step)
+            .is_none_or(|step| !matches!(&step.form, Form::Branch { branch } if branch.in_place));
+        if is_main && yields {
             memory.last = Some(step);
         }
         match memory.memory.get_mut(step as usize) {
-            Some(slot) => slot.visits = visit,
+            Some(slot) => {
+                slot.visits = visit;
+                slot.passed_by = false;
+            }
             None => return missing(format!("step {step}")),
         }
         self.used.visits += 1;
@@ -315,15 +323,47 @@ impl State {
     }
 
     fn skip_step(&mut self, parent: FrameId, step: u32) -> Change {
-        let instance = self.frame_mut(parent)?.instance;
+        let id = self.frame_mut(parent)?.instance;
         let line = self.line_mut(parent)?;
         let LineAt::Before(at) = line.at else { return missing(format!("a place to skip in frame {parent}")) };
         let is_main = line.group.is_none();
-        if is_main {
-            self.instance_mut(instance)?.last = Some(step);
+        let passes_by = self.instance(id).is_some_and(|instance| instance.passes_by(step));
+        self.remember(id, step, Accepted::nothing())?;
+        let instance = self.instance_mut(id)?;
+        if passes_by {
+            // A step that is passed by leaves nothing: no output, and no result of the workflow.
+            let name = instance.program.step(step).map(|step| step.name.clone());
+            if let (Value::Object(outputs), Some(name)) = (&mut instance.outputs, name) {
+                Arc::make_mut(outputs).shift_remove(&name);
+            }
+        } else if is_main {
+            instance.last = Some(step);
         }
-        self.remember(instance, step, Accepted::nothing())?;
+        if let Some(slot) = instance.memory.get_mut(step as usize) {
+            slot.passed_by = passes_by;
+        }
         self.move_on(parent, at)
+    }
+
+    fn choose(&mut self, frame: FrameId, group: u32) -> Change {
+        let Some((instance, Step { form: Form::Branch { branch }, .. })) = self.step_of(frame) else {
+            return missing(format!("the branch of frame {frame}"));
+        };
+        let (chosen, other) =
+            if group == 0 { (&branch.then, &branch.otherwise) } else { (&branch.otherwise, &branch.then) };
+        let places =
+            |names: &[Arc<str>]| names.iter().filter_map(|name| instance.program.index(name)).collect::<Vec<_>>();
+        let (chosen, other) = (places(chosen), places(other));
+        let id = self.frame_mut(frame)?.instance;
+        let instance = self.instance_mut(id)?;
+        for (steps, excluded) in [(other, true), (chosen, false)] {
+            for step in steps {
+                if let Some(slot) = instance.memory.get_mut(step as usize) {
+                    slot.excluded = excluded;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Moves a line behind the step at `at`.

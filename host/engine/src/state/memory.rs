@@ -15,6 +15,10 @@ pub(crate) struct StepMemory {
     pub visits: u32,
     /// Its latest result.
     pub accepted: Option<Accepted>,
+    /// A branch did not choose it.
+    pub excluded: bool,
+    /// It was passed by when its turn came last, because a branch did not choose it or all that it depends on was passed by.
+    pub passed_by: bool,
 }
 
 /// A step's result.
@@ -89,6 +93,11 @@ pub(crate) fn transcript(messages: &[Message]) -> Value {
     Value::array(values)
 }
 
+/// A text as JSON where it is JSON.
+fn json_or_text(text: Value) -> Value {
+    text.as_str().and_then(|json| Value::from_json(json).ok()).unwrap_or(text)
+}
+
 impl Accepted {
     pub(crate) fn nothing() -> Self {
         Self { raw: Raw::Nothing, mapped: None, receipt: None }
@@ -122,6 +131,7 @@ impl Accepted {
             (Raw::Invoke(success), "summary") => success.summary.clone().map_or(Value::Null, Value::from),
             (Raw::Invoke(success), "details") => success.details.clone().unwrap_or(Value::Null),
             (Raw::Session(record), "final-llm-reply" | "text") => record.text(),
+            (Raw::Session(record), "json-or-text") => json_or_text(record.text()),
             (Raw::Session(record), "transcript") => transcript(&record.messages),
             (Raw::Session(record), "structured-output") => record.structured.clone().unwrap_or(Value::Null),
             (Raw::Delegate(end), "handoff") => end.handoff.clone().unwrap_or(Value::Null),

@@ -163,6 +163,21 @@ pub(crate) struct Pending {
     pub in_doubt: bool,
 }
 
+impl Instance {
+    /// Whether a step's turn passes without it: a branch did not choose it, or all that it depends on was passed by.
+    pub(crate) fn passes_by(&self, step: u32) -> bool {
+        let memory = |step: u32| self.memory.get(step as usize);
+        if memory(step).is_some_and(|memory| memory.excluded) {
+            return true;
+        }
+        let depends_on = self.program.step(step).map_or(&[][..], |step| &step.depends_on);
+        !depends_on.is_empty()
+            && depends_on.iter().all(|name| {
+                self.program.index(name).and_then(memory).is_some_and(|memory| memory.passed_by || memory.excluded)
+            })
+    }
+}
+
 impl State {
     /// The run's name.
     #[must_use]

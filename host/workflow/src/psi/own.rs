@@ -207,6 +207,7 @@ fn branch(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option
         inputs: IndexMap::new(),
         then: then?,
         otherwise: transpose(otherwise)?.unwrap_or_default(),
+        in_place: false,
     })
 }
 

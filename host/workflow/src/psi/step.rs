@@ -63,6 +63,7 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
     let mut steps: Vec<Step> = steps.into_iter().collect::<Option<_>>()?;
     own::mark_grouped(&mut steps);
     Some(WorkflowIr {
+        result: None,
         version: Version::V1,
         name: name.clone(),
         description: description.and_then(Node::as_str).map(|text| text.as_ref().to_owned()),

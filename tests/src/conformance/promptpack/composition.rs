@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use opcell_engine::conversation::{Message, Usage};
 use opcell_engine::event::Event;
 use opcell_engine::ports::{
-    Call, Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply, Sessions,
-    Success, TextSink, ToolCall,
+    Call, Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
+    Sessions, Success, TextSink, ToolCall,
 };
 use opcell_engine::{Engine, Program, RunOptions, Status};
 use opcell_workflow::Value as Data;

@@ -70,8 +70,12 @@ fn any_of(alternatives: impl Iterator<Item = Result<(), Failure>>) -> Result<(),
 fn compare(place: &str, expected: &Json, observed: &Json) -> Result<(), Failure> {
     match expected {
         Json::Object(entries) => entries.iter().try_for_each(|(key, expected)| {
-            let observed = observed.get(key).unwrap_or(&Json::Null);
-            if same(expected, observed) { Ok(()) } else { Err(differ(&format!("{place}.{key}"), expected, observed)) }
+            let found = observed.get(key).unwrap_or(&Json::Null);
+            match (same(expected, found), observed.get("error")) {
+                (true, _) => Ok(()),
+                (false, Some(error)) if key != "error" => Err(differ(&format!("{place}.{key}"), expected, error)),
+                (false, _) => Err(differ(&format!("{place}.{key}"), expected, found)),
+            }
         }),
         _ if same(expected, observed) => Ok(()),
         _ => Err(differ(place, expected, observed)),
