@@ -79,7 +79,7 @@ impl PluginServices {
                 capability,
                 rule: format!("{rule} (plugin `{}`)", self.plugin),
                 remedy: match grant {
-                    Some(grant) => format!("to grant it: opcell plugin grant {} {grant}", self.plugin),
+                    Some(grant) => format!("opcell plugin grant {} {grant}", self.plugin),
                     None => "no setting allows it".to_owned(),
                 },
             }),

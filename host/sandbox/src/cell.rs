@@ -22,7 +22,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 use wasmtime::{
-    Store, Trap, UpdateDeadline,
+    PoolConcurrencyLimitError, Store, Trap, UpdateDeadline,
     component::{Instance, ResourceTable},
 };
 use wasmtime_wasi::I32Exit;
@@ -189,6 +189,9 @@ fn explain(end: End, state: &CellState) -> CellError {
             | Trap::CannotLeaveComponent => CellError::AbiViolation { message: trap.to_string() },
             other => CellError::Trap { code: other.to_string(), panic: state.panic.clone() },
         };
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return CellError::HostError { message: text };
     }
     if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
         return CellError::Trap { code: format!("the plugin exited with status {status}"), panic: state.panic.clone() };

@@ -141,7 +141,7 @@ impl Kind {
 
 /// A refusal: what was asked for, the rule that refused it, and what would grant it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{capability} is denied: {rule}; {remedy}")]
+#[error("{capability} is denied: {rule}; to grant it: {remedy}")]
 pub struct Denial {
     /// Such as `tool http.fetch`.
     pub capability: String,
@@ -200,7 +200,7 @@ impl Policy {
                 kind.word(),
                 name,
                 format!("the operator has not granted it to plugin `{}`", self.plugin),
-                format!("to grant it: opcell plugin grant {} {} {target}", self.plugin, kind.word()),
+                format!("opcell plugin grant {} {} {target}", self.plugin, kind.word()),
             ));
         }
         if !Self::is_left_by(kind, name, step) {
@@ -232,7 +232,7 @@ impl Policy {
         let (rule, remedy) = if requested {
             (
                 format!("the operator granted `{name}` to plugin `{}` for reading", self.plugin),
-                format!("to grant writing: opcell plugin grant {} files {name}=PATH --write", self.plugin),
+                format!("opcell plugin grant {} files {name}=PATH --write", self.plugin),
             )
         } else {
             (
@@ -343,7 +343,7 @@ mod tests {
     fn a_request_without_a_grant_is_denied_and_the_denial_names_the_command() {
         let denial = policy(&["http.fetch"], &[]).allows(Kind::Tool, "http.fetch", None).unwrap_err();
         assert_eq!(denial.capability, "tool http.fetch");
-        assert_eq!(denial.remedy, "to grant it: opcell plugin grant triage tool http.fetch");
+        assert_eq!(denial.remedy, "opcell plugin grant triage tool http.fetch");
     }
 
     #[test]
