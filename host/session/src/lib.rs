@@ -1,18 +1,22 @@
 //! Model conversations: what a model is told, which model is asked, and what it may call.
 //!
-//! Owns prompt assembly, skills, model providers (a scripted one among them) and host tools. It must not know workflows, runs,
-//! journals or plugins: the engine opens a session from what a step declares, then asks for single model rounds and single tool
-//! calls; plugins reach it only as injected tools.
+//! **Owns** prompt assembly, skills, models (a scripted one among them) and host tools.
+//!
+//! **Must not know** runs, journals, WebAssembly, configuration files or the command line. Plugins reach it only as injected tools.
+//!
+//! **In**: what an operator configures, through [`HostSessions::builder`]; then, from the engine, what a step declares, single model rounds
+//! and single tool calls. **Out**: [`HostSessions`], the engine's `Sessions`: opened sessions with their prompt in named sections, answers,
+//! results with receipts. Secrets are read when a request is sent and appear in nothing that goes out.
+//!
+//! The modules, in the order in which a session passes through them: [`context`] and [`skills`] find what there is to know, [`prompt`]
+//! makes it text, [`models`] answers, [`tools`] does what the answer asks for, [`sessions`] puts them together.
 
 mod confined;
-
 mod suggest;
-
 #[cfg(test)]
 mod testing;
 
 pub mod context;
-
 pub mod skills;
 
 pub mod prompt;

@@ -230,7 +230,7 @@ async fn what_is_declared_and_not_there_does_not_open() {
     let sessions = world.builder.build().unwrap();
     let cases = [
         (Session { tools: names(&["raed"]), ..Session::default() }, "unknown-tool", "did you mean `read`?"),
-        (Session { skills: names(&["tydi"]), ..Session::default() }, "unknown-skill", "did you mean `tidy`?"),
+        (Session { skills: names(&["tidi"]), ..Session::default() }, "unknown-skill", "did you mean `tidy`?"),
         (Session { workflows: names(&["shop"]), ..Session::default() }, "unknown-workflow", "did you mean `ship`?"),
         (
             Session { extensions: names(&["legder"]), ..Session::default() },
