@@ -12,6 +12,7 @@ pub mod conversation;
 pub mod ports;
 
 pub mod program;
+pub mod runlog;
 
 pub mod event;
 pub mod outcome;
