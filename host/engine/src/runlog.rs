@@ -9,6 +9,7 @@ use crate::{
     outcome::{RunEnd, Status},
     ports::Failure,
     program::Program,
+    state::{ApplyError, State},
 };
 use opcell_workflow::{
     Value,
@@ -280,14 +281,16 @@ impl RunLog {
         }
     }
 
-    /// The log of a finished run; nothing while it has not ended.
-    #[must_use]
-    pub fn of_events<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Option<Self> {
+    /// The log of a run from its events; nothing while it has not ended.
+    ///
+    /// # Errors
+    /// When the events make no sense.
+    pub fn of_events<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Result<Option<Self>, ApplyError> {
         let mut projection = Projection::default();
         for recorded in events {
-            projection.apply(recorded);
+            projection.apply(recorded)?;
         }
-        projection.into_log()
+        Ok(projection.into_log())
     }
 }
 
@@ -328,6 +331,8 @@ struct OpenStep {
 /// The fold of a run's events into its log.
 #[derive(Default)]
 pub struct Projection {
+    /// Holds what steps gave; events name results that other events brought.
+    state: State,
     run: Option<Run>,
     steps: HashMap<FrameId, OpenStep>,
     /// Elements and groups, by the step that they belong to.
@@ -355,7 +360,15 @@ impl Projection {
     }
 
     /// Takes the next event; gives what the reference tells at this moment.
-    pub fn apply(&mut self, recorded: &Recorded) -> Vec<LogEvent> {
+    ///
+    /// # Errors
+    /// When the event does not follow from those before.
+    pub fn apply(&mut self, recorded: &Recorded) -> Result<Vec<LogEvent>, ApplyError> {
+        self.state.apply(recorded)?;
+        Ok(self.tell(recorded))
+    }
+
+    fn tell(&mut self, recorded: &Recorded) -> Vec<LogEvent> {
         match &recorded.event {
             Event::RunStarted(started) => {
                 let workflow = started.program.name().clone();
@@ -507,7 +520,11 @@ impl Projection {
             duration_ms,
             inputs: open.inputs,
             iterations: open.elements,
-            output: Some(result.output.clone()).filter(|_| error.is_none() || open.elements.is_some()),
+            output: self
+                .state
+                .step_output(&step.name)
+                .cloned()
+                .filter(|_| error.is_none() || open.elements.is_some()),
             error: error.clone(),
             retries: (attempts > 0).then_some(Retries { attempts, errors: open.retries }),
         };

@@ -5,6 +5,7 @@
 mod encoding;
 mod promptpack;
 mod workflowskill_expressions;
+mod workflowskill_runs;
 mod workflowskill_validation;
 
 use opcell_workflow::Value;
@@ -26,6 +27,7 @@ pub const ADAPTERS: &[Adapter] = &[
     workflowskill_expressions::OPERATOR_MATRIX,
     workflowskill_expressions::FUZZ,
     workflowskill_validation::VALIDATION,
+    workflowskill_runs::RUNS,
     promptpack::CASES,
 ];
 
