@@ -72,7 +72,14 @@ impl Program {
             .collect::<Result<_, _>>()?;
         let entry = match &ir.entry {
             Some(name) => *index.get(name).ok_or_else(|| unknown("the entry".to_owned(), name))?,
-            None => *main.first().ok_or_else(|| ProgramError::NoSteps { workflow: ir.name.clone() })?,
+            None => match main.first() {
+                Some(step) => *step,
+                // A conditional in its own branch leaves nothing on the main line; WorkflowSkill then runs nothing and ends well.
+                None if ir.dialect.lifecycle == Lifecycle::Sequential && !ir.steps.is_empty() => {
+                    u32::try_from(ir.steps.len()).unwrap_or(u32::MAX)
+                }
+                None => return Err(ProgramError::NoSteps { workflow: ir.name.clone() }),
+            },
         };
         Ok(Arc::new(Self { ir, index, main, groups, entry }))
     }

@@ -8,7 +8,6 @@ use super::{
     workflowskill_validation::same_message,
 };
 use async_trait::async_trait;
-use futures_util::StreamExt;
 use opcell_engine::{
     Engine, Program, RunOptions,
     event::Timestamp,

@@ -209,6 +209,12 @@ impl State {
         self.used
     }
 
+    /// What `$steps.NAME.output` gives in the run's own workflow: nothing for a step that neither ran nor was skipped.
+    #[must_use]
+    pub fn step_output(&self, step: &str) -> Option<&Value> {
+        self.instances.get(&InstanceId(0))?.outputs.get(step)?.get("output")
+    }
+
     /// Named values as they were last set.
     #[must_use]
     pub fn artifacts(&self) -> &Map {
