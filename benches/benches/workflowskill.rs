@@ -60,7 +60,9 @@ fn expressions(c: &mut Criterion) {
                 .iter()
                 .enumerate()
                 .filter(|(index, item)| {
-                    expression.evaluate_cow(&context.with_item(item, *index)).is_ok_and(|value| matches!(*value, Value::Bool(true)))
+                    expression
+                        .evaluate_cow(&context.with_item(item, *index))
+                        .is_ok_and(|value| matches!(*value, Value::Bool(true)))
                 })
                 .count()
         });
@@ -72,8 +74,14 @@ fn transforms(c: &mut Criterion) {
     let items = rows(100_000);
     for (name, operation) in [
         ("filter", r#"{"operation":"filter","where":"$item.score >= $inputs.min"}"#),
-        ("filter-3-clauses", r#"{"operation":"filter","where":"$item.score >= $inputs.min && $item.title contains 'URGENT' && $index > 10"}"#),
-        ("map-4-fields", r#"{"operation":"map","expression":{"a":"$item.id","b":"$item.title","c":"$index","d":"$item.nested.rank"}}"#),
+        (
+            "filter-3-clauses",
+            r#"{"operation":"filter","where":"$item.score >= $inputs.min && $item.title contains 'URGENT' && $index > 10"}"#,
+        ),
+        (
+            "map-4-fields",
+            r#"{"operation":"map","expression":{"a":"$item.id","b":"$item.title","c":"$index","d":"$item.nested.rank"}}"#,
+        ),
         ("sort-number", r#"{"operation":"sort","field":"score"}"#),
         ("sort-text-descending", r#"{"operation":"sort","field":"title","descending":true}"#),
         ("sort-nested", r#"{"operation":"sort","field":"nested.rank"}"#),

@@ -295,7 +295,8 @@ impl RunLog {
 }
 
 fn iso(at: Timestamp) -> String {
-    jiff::Timestamp::from_microsecond(at.0).map_or_else(|_| String::new(), |at| at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+    jiff::Timestamp::from_microsecond(at.0)
+        .map_or_else(|_| String::new(), |at| at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a float to integer conversion saturates")]
@@ -480,7 +481,9 @@ impl Projection {
     }
 
     fn element_finished(&mut self, frame: FrameId) -> Vec<LogEvent> {
-        let Some(open) = self.parents.get(&frame).and_then(|parent| self.steps.get_mut(parent)) else { return Vec::new() };
+        let Some(open) = self.parents.get(&frame).and_then(|parent| self.steps.get_mut(parent)) else {
+            return Vec::new();
+        };
         open.elements_done += 1;
         let (index, current, total) = (open.step, open.elements_done, open.elements.unwrap_or(0));
         let Some(step) = self.step_of(index) else { return Vec::new() };
@@ -507,7 +510,9 @@ impl Projection {
         let duration_ms = ms_between(open.started, at);
         let error = result.failure.as_ref().map(|failure| match &step.form {
             // What a tool itself reports names the tool; what breaks around it does not.
-            Form::Invoke { invoke } if failure.retriable => format!("Tool \"{}\": {}", invoke.operation, failure.message),
+            Form::Invoke { invoke } if failure.retriable => {
+                format!("Tool \"{}\": {}", invoke.operation, failure.message)
+            }
             _ => failure.message.clone(),
         });
         let status = if error.is_some() { LogStatus::Failed } else { LogStatus::Success };
@@ -520,11 +525,7 @@ impl Projection {
             duration_ms,
             inputs: open.inputs,
             iterations: open.elements,
-            output: self
-                .state
-                .step_output(&step.name)
-                .cloned()
-                .filter(|_| error.is_none() || open.elements.is_some()),
+            output: self.state.step_output(&step.name).cloned().filter(|_| error.is_none() || open.elements.is_some()),
             error: error.clone(),
             retries: (attempts > 0).then_some(Retries { attempts, errors: open.retries }),
         };

@@ -149,7 +149,11 @@ async fn run(case: &Value) -> Result<Result<(), Failure>, String> {
 }
 
 /// What the reference's `runWorkflowSkill` and `runWorkflow` do.
-async fn perform(case: &Value, script: &Arc<Script>, time: &Arc<VirtualTime>) -> Result<(RunLog, Vec<LogEvent>), String> {
+async fn perform(
+    case: &Value,
+    script: &Arc<Script>,
+    time: &Arc<VirtualTime>,
+) -> Result<(RunLog, Vec<LogEvent>), String> {
     let given_name = case.get("workflow_name").and_then(Value::as_str);
     let is_skill = text(case, "api")? == "runWorkflowSkill";
     let name = given_name.unwrap_or(if is_skill { "inline" } else { "unnamed" });
@@ -211,7 +215,8 @@ fn same_log(expected: &Value, log: &RunLog) -> Result<(), Failure> {
         Value::array([id, without_times(step)])
     };
     let parts = |log: &Value| {
-        let steps: Vec<Value> = log.get("steps").and_then(Value::as_array).unwrap_or_default().iter().map(step).collect();
+        let steps: Vec<Value> =
+            log.get("steps").and_then(Value::as_array).unwrap_or_default().iter().map(step).collect();
         let rest = match without_times(log) {
             Value::Object(entries) => {
                 let rest = entries.iter().filter(|(key, _)| !matches!(key.as_ref(), "steps" | "error"));

@@ -36,7 +36,9 @@ pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
         (LineAt::Failed(step, failure), None) => vec![at.end_failed(*step, failure)],
         // Under the sequential lifecycle a failed step halts the run, whichever group it stands in.
         (LineAt::Failed(_, failure), Some(_)) => vec![leave(at, Settled::Failed(failure.clone()), at.is_sequential())],
-        (LineAt::Exited(_), Some(_)) => vec![leave(at, Settled::Ok(Value::Null), true)],
+        (LineAt::Exited(_), Some(group)) => {
+            vec![leave(at, Settled::Ok(group_output(at, &group_steps(at, group))), true)]
+        }
         (LineAt::Exited(_), None) if at.is_sequential() => vec![sequential_end(at, None)],
         (LineAt::Exited(_), None) => vec![routed_exit(at)],
         (LineAt::In(_), _) => Vec::new(),
