@@ -175,31 +175,45 @@ pub fn data_schema<R: IntoReply>() -> Value {
 
 /// Whether no id stands twice in a table; checked while compiling.
 #[must_use]
-pub const fn unique<const N: usize>(ids: [&str; N]) -> bool {
-    let mut left = 0;
-    while left < N {
-        let mut right = left + 1;
-        while right < N {
-            if same(ids[left].as_bytes(), ids[right].as_bytes()) {
-                return false;
-            }
-            right += 1;
+pub const fn unique(mut ids: &[&str]) -> bool {
+    while let [first, rest @ ..] = ids {
+        if contains(rest, first) {
+            return false;
         }
-        left += 1;
+        ids = rest;
     }
     true
 }
 
-const fn same(left: &[u8], right: &[u8]) -> bool {
-    if left.len() != right.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < left.len() {
-        if left[index] != right[index] {
-            return false;
+const fn contains(mut ids: &[&str], id: &str) -> bool {
+    while let [first, rest @ ..] = ids {
+        if same(first.as_bytes(), id.as_bytes()) {
+            return true;
         }
-        index += 1;
+        ids = rest;
     }
-    true
+    false
+}
+
+const fn same(mut left: &[u8], mut right: &[u8]) -> bool {
+    loop {
+        match (left, right) {
+            ([], []) => return true,
+            ([one, left_rest @ ..], [other, right_rest @ ..]) if *one == *other => {
+                (left, right) = (left_rest, right_rest)
+            }
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unique;
+
+    #[test]
+    fn an_id_that_stands_twice_is_noticed() {
+        assert!(unique(&[]) && unique(&["a/b", "a/bc", "b/a"]));
+        assert!(!unique(&["a/b", "b/a", "a/b"]));
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! After a change of the contract, `OPCELL_UPDATE_BINDINGS=1 cargo test -p opcell-sdk --test bindings` rewrites them.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator};

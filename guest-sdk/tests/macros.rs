@@ -1,5 +1,7 @@
 //! What the macros make of a function.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
 use opcell_sdk::testing::{context, invoke, judge as ask};
 use opcell_sdk::{Context, Effects, Failure, Judge, Operation, Outcome, Success, Verdict, judge, operation, plugin};
 use schemars::JsonSchema;

@@ -3,7 +3,7 @@
 use crate::process::{clean, output, root, run};
 use crate::toolchain::{TARGET, Toolchain};
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -52,20 +52,33 @@ struct Guest {
     library: String,
 }
 
+/// As much of `cargo metadata` as is needed.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    crate_types: Vec<String>,
+}
+
 fn guests(workspace: &Path) -> Result<Vec<Guest>> {
     let metadata =
         output(clean("cargo").args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(workspace))
             .with_context(|| format!("`cargo metadata` fails in {}: run it there to see why", workspace.display()))?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
+    let metadata: Metadata = serde_json::from_str(&metadata)?;
     let mut guests = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
-        for target in package["targets"].as_array().into_iter().flatten() {
-            let loadable =
-                target["crate_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "cdylib"));
-            if let (true, Some(package), Some(library)) = (loadable, package["name"].as_str(), target["name"].as_str())
-            {
-                guests.push(Guest { package: package.to_owned(), library: library.replace('-', "_") });
-            }
+    for package in metadata.packages {
+        for target in package.targets.iter().filter(|target| target.crate_types.iter().any(|kind| kind == "cdylib")) {
+            guests.push(Guest { package: package.name.clone(), library: target.name.replace('-', "_") });
         }
     }
     if guests.is_empty() {

@@ -154,7 +154,7 @@ fn operations(operations: &[Path]) -> TokenStream {
         static OPERATIONS: &[::opcell_sdk::plugin::OperationEntry] =
             &[#(::opcell_sdk::plugin::OperationEntry::of::<#operations>()),*];
         const _: () = ::core::assert!(
-            ::opcell_sdk::plugin::unique([#(<#operations as ::opcell_sdk::Operation>::ID),*]),
+            ::opcell_sdk::plugin::unique(&[#(<#operations as ::opcell_sdk::Operation>::ID),*]),
             "two operations have the same id"
         );
 
@@ -182,7 +182,7 @@ fn judges(judges: &[Path]) -> TokenStream {
         static JUDGES: &[::opcell_sdk::plugin::JudgeEntry] =
             &[#(::opcell_sdk::plugin::JudgeEntry::of::<#judges>()),*];
         const _: () = ::core::assert!(
-            ::opcell_sdk::plugin::unique([#(<#judges as ::opcell_sdk::Judge>::ID),*]),
+            ::opcell_sdk::plugin::unique(&[#(<#judges as ::opcell_sdk::Judge>::ID),*]),
             "two judges have the same id"
         );
 

@@ -239,7 +239,7 @@ impl MarkerArguments {
                     let reason = "invalid-required-field-label";
                     errors.push(json!({ "field": FIELDS, "reason": reason, "route": route, "value": label }));
                 }
-                if !value.as_str().is_some_and(|value| !text::is_blank(value)) {
+                if value.as_str().is_none_or(text::is_blank) {
                     let reason = "invalid-required-field-value";
                     errors.push(
                         json!({ "field": FIELDS, "reason": reason, "route": route, "label": label, "value": value }),
