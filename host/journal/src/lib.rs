@@ -6,10 +6,17 @@
 //! Must not know: what a record means. A record's payload is JSON text that the engine wrote; the journal keeps it, in order,
 //! and gives it back unchanged.
 
-mod memory;
 mod record;
+
 mod store;
+
+mod memory;
+
+mod owner;
+mod sqlite;
+mod writer;
 
 pub use memory::MemoryJournal;
 pub use record::{Fence, Letter, Record, RunEntry, RunId, RunState};
+pub use sqlite::SqliteJournal;
 pub use store::{Append, Damage, Journal, JournalError, OpenedRun, Retention};

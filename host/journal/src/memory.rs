@@ -133,18 +133,9 @@ impl Journal for MemoryJournal {
     }
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
-        let gone: Vec<RunId> = self
-            .runs()
-            .await?
-            .into_iter()
-            .filter(|run| run.state.ended && !run.driven)
-            .zip(1..)
-            .filter(|(run, rank)| {
-                rule.keep.is_some_and(|keep| *rank > keep)
-                    || rule.ended_after.is_some_and(|oldest| run.updated_at < oldest)
-            })
-            .map(|(run, _)| run.run)
-            .collect();
+        let ended = self.runs().await?.into_iter().filter(|run| run.state.ended && !run.driven);
+        let gone: Vec<RunId> =
+            ended.zip(1..).filter(|(run, rank)| rule.drops(run, *rank)).map(|(run, _)| run.run).collect();
         let mut runs = self.lock();
         for run in &gone {
             runs.remove(run);

@@ -48,6 +48,14 @@ pub struct Retention {
     pub ended_after: Option<i64>,
 }
 
+impl Retention {
+    /// Whether an ended run goes; `rank` counts ended runs from 1, the newest first.
+    #[must_use]
+    pub fn drops(&self, run: &RunEntry, rank: u64) -> bool {
+        self.keep.is_some_and(|keep| rank > keep) || self.ended_after.is_some_and(|oldest| run.updated_at < oldest)
+    }
+}
+
 /// Why a journal refused.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {

@@ -1,0 +1,95 @@
+//! One thread that writes: jobs that come at the same time share one transaction, and so one wait for the disk.
+
+use crate::store::JournalError;
+use rusqlite::Connection;
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+};
+use tokio::sync::oneshot;
+
+/// The most jobs of one transaction: enough to share the wait, few enough that nobody waits long.
+const GROUP: usize = 256;
+
+type CommitError = Arc<rusqlite::Error>;
+type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
+type Job = Box<dyn FnOnce(&Connection) -> Finish + Send>;
+
+/// Gives jobs to the writing thread. The thread ends when the last of these is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    jobs: mpsc::Sender<Job>,
+}
+
+pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> JournalError {
+    JournalError::Storage(Arc::new(error))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the journal's writing thread is gone")]
+struct WriterGone;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the transaction could not be committed")]
+struct NotCommitted(#[source] CommitError);
+
+impl Writer {
+    pub(crate) fn start(connection: Connection) -> std::io::Result<Self> {
+        let (jobs, inbox) = mpsc::channel();
+        thread::Builder::new().name("opcell-journal".to_owned()).spawn(move || work(&connection, &inbox))?;
+        Ok(Self { jobs })
+    }
+
+    /// Does something inside a transaction, and returns once it is durable. What fails leaves nothing behind, and does not disturb
+    /// what shares its transaction.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let (sender, receiver) = oneshot::channel();
+        let job: Job = Box::new(move |connection| {
+            let result = apart(connection, job);
+            Box::new(move |committed| {
+                let result = match (result, committed) {
+                    (Ok(done), Ok(())) => Ok(done),
+                    (Err(error), _) => Err(error),
+                    (Ok(_), Err(error)) => Err(storage(NotCommitted(error))),
+                };
+                // Whoever asked may have stopped waiting.
+                let _ = sender.send(result);
+            })
+        });
+        self.jobs.send(job).map_err(|_| storage(WriterGone))?;
+        receiver.await.map_err(|_| storage(WriterGone))?
+    }
+}
+
+/// Runs a job so that it can be undone alone.
+fn apart<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Connection) -> Result<T, JournalError>,
+) -> Result<T, JournalError> {
+    connection.execute_batch("SAVEPOINT job").map_err(storage)?;
+    let result = job(connection);
+    let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
+    connection.execute_batch(end).map_err(storage)?;
+    result
+}
+
+fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
+    while let Ok(first) = inbox.recv() {
+        let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(Arc::new);
+        let mut finish: Vec<Finish> = vec![first(connection)];
+        while let (true, Ok(job)) = (finish.len() < GROUP, inbox.try_recv()) {
+            finish.push(job(connection));
+        }
+        let committed = begun.and_then(|()| connection.execute_batch("COMMIT").map_err(Arc::new));
+        if committed.is_err() && !connection.is_autocommit() {
+            // The next group must start from a clean state, or fail by itself.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        for finish in finish {
+            finish(committed.clone());
+        }
+    }
+}

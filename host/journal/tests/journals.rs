@@ -1,0 +1,248 @@
+//! What every journal does, and what the one in a file does beside.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+use opcell_journal::{
+    Append, Fence, Journal, JournalError, MemoryJournal, Record, Retention, RunId, RunState, SqliteJournal,
+};
+use std::{path::Path, sync::Arc};
+use tempfile::TempDir;
+
+fn record(seq: u64) -> Record {
+    Record {
+        seq,
+        kind: "happened".into(),
+        version: 1,
+        at: 1000 + seq.cast_signed(),
+        payload: format!(r#"{{"n":{seq}}}"#).into(),
+    }
+}
+
+fn append(run: &RunId, fence: Fence, seqs: impl IntoIterator<Item = u64>) -> Append {
+    Append { run: run.clone(), fence, records: seqs.into_iter().map(record).collect(), state: None }
+}
+
+fn ended(status: &'static str) -> Option<RunState> {
+    Some(RunState { status: status.into(), ended: true })
+}
+
+fn stores() -> (TempDir, Vec<Arc<dyn Journal>>) {
+    let directory = tempfile::tempdir().unwrap();
+    let sqlite = SqliteJournal::open(directory.path().join("runs.db")).unwrap();
+    (directory, vec![Arc::new(MemoryJournal::new()), Arc::new(sqlite)])
+}
+
+#[tokio::test]
+async fn what_was_appended_is_read_back_in_order() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "r".into();
+        let fence = journal.create(&run, "w", 5).await.unwrap();
+        journal.append(append(&run, fence, 1..=3)).await.unwrap();
+        journal.append(append(&run, fence, 4..=4)).await.unwrap();
+        assert_eq!(journal.read(&run, 0, 100).await.unwrap(), (1..=4).map(record).collect::<Vec<_>>());
+        assert_eq!(journal.read(&run, 2, 1).await.unwrap(), [record(3)]);
+        assert_eq!(journal.read(&run, 4, 1).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_gap_or_a_repetition_is_refused_and_leaves_nothing() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "r".into();
+        let fence = journal.create(&run, "w", 0).await.unwrap();
+        journal.append(append(&run, fence, 1..=2)).await.unwrap();
+        for seqs in [vec![2], vec![4], vec![3, 5]] {
+            let error = journal.append(append(&run, fence, seqs)).await.unwrap_err();
+            assert!(matches!(error, JournalError::OutOfOrder { .. }), "{error}");
+        }
+        assert_eq!(journal.read(&run, 0, 100).await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_run_has_one_owner_and_a_former_owner_cannot_write() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "r".into();
+        let first = journal.create(&run, "w", 0).await.unwrap();
+        assert!(matches!(journal.create(&run, "w", 0).await, Err(JournalError::RunExists(_))));
+        assert!(matches!(journal.acquire(&run).await, Err(JournalError::Held { .. })));
+        journal.append(append(&run, first, 1..=1)).await.unwrap();
+        journal.release(&run, first).await.unwrap();
+        let second = journal.acquire(&run).await.unwrap();
+        assert_eq!((second.records.len(), second.damage), (1, None));
+        let error = journal.append(append(&run, first, 2..=2)).await.unwrap_err();
+        assert!(matches!(error, JournalError::Fenced { .. }), "{error}");
+        journal.release(&run, first).await.unwrap();
+        journal.append(append(&run, second.fence, 2..=2)).await.unwrap();
+        assert!(matches!(journal.acquire(&run).await, Err(JournalError::Held { .. })), "an old fence releases nothing");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_run_is_an_error_everywhere() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "gone".into();
+        assert!(matches!(journal.acquire(&run).await, Err(JournalError::UnknownRun(_))));
+        assert!(matches!(journal.read(&run, 0, 1).await, Err(JournalError::UnknownRun(_))));
+        assert!(matches!(journal.append(append(&run, Fence(1), 1..=1)).await, Err(JournalError::UnknownRun(_))));
+        assert!(matches!(journal.post(&run, 0, "{}".into()).await, Err(JournalError::UnknownRun(_))));
+    }
+}
+
+#[tokio::test]
+async fn letters_stay_until_they_are_discarded() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "r".into();
+        journal.create(&run, "w", 0).await.unwrap();
+        for text in ["1", "2", "3"] {
+            journal.post(&run, 7, text.into()).await.unwrap();
+        }
+        let letters = journal.letters(&run).await.unwrap();
+        assert_eq!(letters.iter().map(|letter| letter.payload.as_ref()).collect::<Vec<_>>(), ["1", "2", "3"]);
+        journal.discard(&run, letters[1].id).await.unwrap();
+        assert_eq!(journal.letters(&run).await.unwrap(), letters[2..]);
+    }
+}
+
+#[tokio::test]
+async fn retention_never_touches_a_run_that_has_not_ended() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        for (name, at) in [("a", 1), ("b", 2), ("c", 3), ("live", 0)] {
+            let run: RunId = name.into();
+            let fence = journal.create(&run, "w", at).await.unwrap();
+            let state = if name == "live" { None } else { ended("completed") };
+            journal.append(Append { state, ..append(&run, fence, 1..=1) }).await.unwrap();
+            journal.release(&run, fence).await.unwrap();
+        }
+        let keep = |keep| Retention { keep: Some(keep), ended_after: None };
+        let gone = journal.retain(keep(2)).await.unwrap();
+        assert_eq!(gone, [RunId::from("a")]);
+        let gone = journal.retain(Retention { keep: None, ended_after: Some(i64::MAX) }).await.unwrap();
+        assert_eq!(gone.len(), 2);
+        let left = journal.runs().await.unwrap();
+        assert_eq!(left.iter().map(|run| run.run.as_ref()).collect::<Vec<_>>(), ["live"]);
+        assert_eq!(left[0].records, 1);
+    }
+}
+
+#[tokio::test]
+async fn many_writers_at_once_lose_nothing() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let tasks: Vec<_> = (0..20)
+            .map(|n| {
+                let journal = journal.clone();
+                tokio::spawn(async move {
+                    let run: RunId = format!("r{n}").into();
+                    let fence = journal.create(&run, "w", 0).await.unwrap();
+                    for seq in 1..=10 {
+                        journal.append(append(&run, fence, [seq])).await.unwrap();
+                    }
+                    // A refused neighbour in the same transaction disturbs nobody.
+                    journal.append(append(&run, fence, [99])).await.unwrap_err();
+                    journal.read(&run, 0, 100).await.unwrap().len()
+                })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), 10);
+        }
+    }
+}
+
+fn edit(path: &Path, sql: &str) {
+    rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+async fn with_records(path: &Path, count: u64) {
+    let journal = SqliteJournal::open(path).unwrap();
+    let run: RunId = "r".into();
+    let fence = journal.create(&run, "w", 0).await.unwrap();
+    journal.append(append(&run, fence, 1..=count)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_whose_process_is_gone_can_be_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_records(&path, 3).await;
+    let journal = SqliteJournal::open(&path).unwrap();
+    assert!(!journal.runs().await.unwrap()[0].driven);
+    let opened = journal.acquire(&"r".into()).await.unwrap();
+    assert_eq!((opened.fence, opened.records.len(), opened.damage), (Fence(2), 3, None));
+}
+
+#[tokio::test]
+async fn two_processes_never_own_one_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let (first, second) = (SqliteJournal::open(&path).unwrap(), SqliteJournal::open(&path).unwrap());
+    let run: RunId = "r".into();
+    let fence = first.create(&run, "w", 0).await.unwrap();
+    let error = second.acquire(&run).await.unwrap_err();
+    assert!(error.to_string().contains("is driven by another process"), "{error}");
+    assert!(second.runs().await.unwrap()[0].driven);
+    first.append(append(&run, fence, 1..=1)).await.unwrap();
+    drop(first);
+    // The writing thread and its file go a moment after the last handle.
+    assert_eq!(second.acquire(&run).await.unwrap().records.len(), 1);
+}
+
+#[tokio::test]
+async fn an_edited_record_and_all_behind_it_are_cut_and_reported() {
+    for (sql, last_good, cut, reason) in [
+        (
+            "UPDATE records SET payload = '{}' WHERE seq = 3",
+            2,
+            2,
+            "record 3 does not have the checksum it was written with",
+        ),
+        ("UPDATE records SET at = 7 WHERE seq = 4", 3, 1, "record 4 does not have the checksum it was written with"),
+        ("DELETE FROM records WHERE seq = 2", 1, 3, "record 2 is missing"),
+        ("DELETE FROM records WHERE seq = 4", 3, 1, "4 records were written, and 3 are there"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        with_records(&path, 4).await;
+        edit(&path, sql);
+        let journal = SqliteJournal::open(&path).unwrap();
+        let run: RunId = "r".into();
+        let opened = journal.acquire(&run).await.unwrap();
+        let damage = opened.damage.unwrap();
+        assert_eq!((damage.last_good, damage.cut, damage.reason.as_str()), (last_good, cut, reason), "{sql}");
+        assert_eq!(opened.records.len() as u64, last_good);
+        journal.append(append(&run, opened.fence, [last_good + 1])).await.unwrap();
+        assert_eq!(journal.read(&run, 0, 100).await.unwrap().len() as u64, last_good + 1);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.txt");
+    std::fs::write(&path, "these are my notes, and they are longer than a header of a database would be".repeat(20))
+        .unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = SqliteJournal::open(&path).unwrap_err();
+    assert!(matches!(error, JournalError::Corrupt { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let other = directory.path().join("other.db");
+    edit(&other, "CREATE TABLE mine (x)");
+    assert!(SqliteJournal::open(&other).unwrap_err().to_string().contains("something else"));
+}
+
+#[test]
+fn a_store_of_a_newer_schema_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    drop(SqliteJournal::open(&path).unwrap());
+    edit(&path, "PRAGMA user_version = 99");
+    let error = SqliteJournal::open(&path).unwrap_err();
+    assert!(matches!(error, JournalError::NewerSchema { found: 99, .. }), "{error}");
+}
