@@ -1,7 +1,7 @@
 //! Effects: what a request asks of which port, and doing it.
 
 use crate::{
-    decide::{judge::outcome_of, session::structured_spec},
+    decide::{dialogue, judge::outcome_of, session::structured_spec},
     event::{EffectId, EffectReply, FrameId, Request},
     ports::{
         Call, EffectContext, Effects, Failure, Judges, ModelRound, OpenSession, Operations, Reply, Sessions, TextSink,
@@ -115,7 +115,12 @@ impl State {
                 }
                 let inherited =
                     self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance)?.inherited.clone());
-                Task::Open(Box::new(OpenSession { context, session, judge, engine_tools: Vec::new(), inherited }))
+                let engine_tools = match self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance))
+                {
+                    Some(instance) if !judge => dialogue::tools(instance.program.ir(), step),
+                    _ => Vec::new(),
+                };
+                Task::Open(Box::new(OpenSession { context, session, judge, engine_tools, inherited }))
             }
             Request::Round { model } => {
                 let talk = self.conversation(pending.frame)?;

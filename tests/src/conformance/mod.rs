@@ -29,6 +29,7 @@ pub const ADAPTERS: &[Adapter] = &[
     workflowskill_validation::VALIDATION,
     workflowskill_runs::RUNS,
     promptpack::CASES,
+    promptpack::SCENARIOS,
 ];
 
 /// How one case went.

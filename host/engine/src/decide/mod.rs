@@ -4,12 +4,15 @@
 //! for the world are requests; whoever performs them (the shell here, or another durable engine) appends what came of them. The
 //! function reads no clock and calls nobody, so deciding twice gives the same events, and a journal can be checked by deciding again.
 
+pub(crate) mod dialogue;
 mod event;
 mod group;
 pub(crate) mod judge;
 mod line;
 pub(crate) mod session;
 mod step;
+
+pub use dialogue::MESSAGE_SIGNAL;
 
 use crate::{
     event::{EffectId, Event, FrameId, InstanceId, Request},

@@ -1,6 +1,6 @@
 //! Conversations: turns, rounds, tool calls, and what a model's answer means to a step or to a judge.
 
-use super::{At, failure, judge, step, unresolved};
+use super::{At, dialogue, failure, judge, step, unresolved};
 use crate::{
     conversation::{Message, Role, ToolCallRequest},
     event::{Event, Request},
@@ -12,7 +12,9 @@ use crate::{
 use indexmap::IndexMap;
 use opcell_workflow::{
     Value,
-    ir::{Contribution, Form, OutputSpec, Projection, Session, Step, StructuredOutput},
+    ir::{
+        Contribution, Form, OutputSpec, Projection, Session, SourceRef, SourceSpec, Step, StructuredOutput, ValueSpec,
+    },
     names::Outcome,
     resolve::{self, ConversationPart, Scope},
     template,
@@ -41,9 +43,20 @@ pub(super) fn prompt(
     let Some(text) = session.system_prompt.as_ref().filter(|_| !session.variables.is_empty()) else { return Ok(None) };
     let view = at.view_of(item);
     let mut values: IndexMap<&str, String> = IndexMap::new();
+    let mut missing: Vec<&str> = Vec::new();
     for (name, spec) in &session.variables {
         let value = view.value(spec).map_err(|error| unresolved(&error))?;
+        if value.is_nullish() && !is_artifact(spec) {
+            missing.push(name.as_ref());
+        }
         values.insert(name, if value.is_nullish() { String::new() } else { view.print(&value) });
+    }
+    if !missing.is_empty() {
+        return Err(failure("missing-variables", format!("missing required variables: [{}]", missing.join(" "))));
+    }
+    // What the transition into this state said the state should know.
+    if let Some(context) = values.get_mut("workflow_context") {
+        *context = at.instance.brief.as_ref().to_owned();
     }
     let rendered = template::render(text, |name| values.get(name).cloned());
     rendered.map(|text| Some(text.into())).map_err(|token| {
@@ -52,6 +65,11 @@ pub(super) fn prompt(
             format!("The system prompt's token {{{{{token}}}}} is not among the session's variables"),
         )
     })
+}
+
+/// A named value that is not set yet is empty, not missing.
+fn is_artifact(spec: &ValueSpec) -> bool {
+    matches!(spec, ValueSpec::Source(SourceSpec { from: SourceRef::Artifact { .. }, .. }))
 }
 
 /// What a conversation comes to when nothing is in flight.
@@ -66,7 +84,11 @@ enum Turn<'a> {
 
 fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a Conversation) -> Turn<'a> {
     if let Some(call) = talk.calls.front() {
-        return Turn::Goes(vec![tool(at, talk, call)]);
+        return Turn::Goes(dialogue::call(at, talk, call).unwrap_or_else(|| vec![tool(at, talk, call)]));
+    }
+    if dialogue::is_committed(talk) {
+        let text = dialogue::last_words(talk);
+        return Turn::Goes(vec![Event::TurnFinished { frame: at.id, text, structured: None }]);
     }
     if let Some(answer) = talk.answer() {
         return Turn::Answered(answer);
@@ -105,6 +127,10 @@ pub(super) fn decide(
     match &talk.stage {
         ConversationStage::Closed | ConversationStage::Busy(_) => Vec::new(),
         ConversationStage::Failed(failure) => fail(no_model_answered(talk, failure)),
+        ConversationStage::Waiting { .. } => dialogue::listen(at),
+        ConversationStage::Idle if let Some((_, control)) = dialogue::of(step) => {
+            dialogue::idle(at, step, session, talk, control)
+        }
         ConversationStage::Idle => {
             let done = talk.record.turns.len();
             let group = session.prompts.get(done);
@@ -197,7 +223,7 @@ pub(crate) fn structured_spec(outputs: &IndexMap<Arc<str>, OutputSpec>) -> Optio
     outputs.values().find_map(|spec| spec.structured.as_ref())
 }
 
-fn messages(contributions: &[Contribution], view: &View<'_>) -> Result<Vec<Message>, Failure> {
+pub(super) fn messages(contributions: &[Contribution], view: &View<'_>) -> Result<Vec<Message>, Failure> {
     let parts = resolve::conversation(contributions, view).map_err(|error| unresolved(&error))?;
     let (before, prompt) = resolve::split(parts);
     let mut messages: Vec<Message> = before.iter().map(message).collect();
@@ -237,7 +263,7 @@ pub(super) fn judge(
 ) -> Vec<Event> {
     let conclude = |verdict| judge::conclude(at, entry, step, verdict);
     match &talk.stage {
-        ConversationStage::Closed | ConversationStage::Busy(_) => Vec::new(),
+        ConversationStage::Closed | ConversationStage::Busy(_) | ConversationStage::Waiting { .. } => Vec::new(),
         ConversationStage::Failed(failure) => conclude(Err(no_model_answered(talk, failure))),
         ConversationStage::Idle => match what_a_judge_sees(at, entry, step, judge) {
             Ok(messages) => vec![Event::TurnStarted { frame: at.id, group: None, messages }],

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     conversation::{Message, Role},
+    decide::dialogue,
     effect::failed_reply,
     event::{
         Answer, Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Request, RunStarted, Settled,
@@ -18,7 +19,7 @@ use crate::{
 };
 use opcell_workflow::{
     Value,
-    ir::{Form, Session, Step},
+    ir::{Form, Orchestration, Session, Step},
     names::Outcome,
     value::Map,
 };
@@ -117,12 +118,15 @@ impl State {
             }
             Event::Interjected { frame, message, retry } => {
                 let talk = self.conversation_mut(*frame)?;
-                if message.role == Role::Tool {
+                let answers_a_call = message.role == Role::Tool;
+                if answers_a_call {
                     talk.calls.pop_front();
                 }
                 talk.failed_answers += u32::from(*retry);
                 talk.record.messages.push(message.clone());
                 talk.stage = ConversationStage::Turn;
+                // Calls that the engine answers, or refuses, are calls.
+                self.used.tool_calls += u64::from(answers_a_call);
                 self.refresh(*frame);
             }
             Event::TurnFinished { frame, text, structured } => {
@@ -155,6 +159,9 @@ impl State {
             Event::WaitStarted { frame, question } => {
                 match self.phase_mut(*frame)? {
                     Some(Phase::Judging(judging)) => *judging = Judging::Waiting { came: false },
+                    Some(Phase::Work(Work { stage: Stage::Talking(talk), .. })) => {
+                        talk.stage = ConversationStage::Waiting { came: false };
+                    }
                     _ => {
                         self.work_mut(*frame)?.stage =
                             Stage::Waiting { timer: None, question: question.clone(), came: false }
@@ -194,6 +201,8 @@ impl State {
             outputs: Value::Object(Arc::default()),
             memory: vec![StepMemory::default(); start.program.ir().steps.len()],
             last: None,
+            log: Vec::new(),
+            brief: "".into(),
             exited: None,
             failed: None,
             inherited: start.session.clone(),
@@ -506,7 +515,12 @@ impl State {
             Request::Invoke { .. } | Request::Find { .. } => self.work_mut(frame)?.stage = Stage::Calling(id),
             Request::Judge { .. } => self.step_mut(frame)?.phase = Phase::Judging(Judging::Calling(id)),
             Request::Open { .. } => {
-                let talk = Box::new(Conversation { stage: ConversationStage::Busy(id), ..Conversation::default() });
+                let mut talk = Box::new(Conversation { stage: ConversationStage::Busy(id), ..Conversation::default() });
+                if let Some((instance, step)) = self.step_of(frame)
+                    && dialogue::of(step).is_some()
+                {
+                    talk.record.messages.clone_from(&instance.log);
+                }
                 match self.phase_mut(frame)? {
                     Some(Phase::Judging(judging)) => *judging = Judging::Llm(talk),
                     _ => self.work_mut(frame)?.stage = Stage::Talking(talk),
@@ -667,6 +681,8 @@ impl State {
             outputs: Value::Object(Arc::default()),
             memory: vec![StepMemory::default(); program.ir().steps.len()],
             last: None,
+            log: Vec::new(),
+            brief: "".into(),
             exited: None,
             failed: None,
             inherited,
@@ -718,6 +734,7 @@ impl State {
 
     fn finish_step(&mut self, id: FrameId, result: &StepResult) -> Change {
         let Some((_, step)) = self.step_of(id) else { return missing(format!("frame {id}")) };
+        let speaks = dialogue::of(step).is_some();
         let (is_exit, has_judge, ends) = (matches!(step.form, Form::Exit { .. }), step.judge.is_some(), step.terminal);
         let (instance, parent) = {
             let frame = self.frame_mut(id)?;
@@ -734,6 +751,12 @@ impl State {
         let accepted = accepted(produced, result);
         for group in open_groups(self, id) {
             self.drop_tree(group);
+        }
+        if let (true, Raw::Session(record)) = (speaks, &accepted.raw) {
+            let (log, raised) = (record.messages.clone(), record.raised.clone());
+            let memory = self.instance_mut(instance)?;
+            memory.log = log;
+            memory.brief = raised.map_or_else(|| "".into(), |raised| raised.context);
         }
         self.remember(instance, index, accepted)?;
         if let (true, None) = (is_exit, &result.failure) {
@@ -814,15 +837,19 @@ impl State {
         let (_, step) = self.step_of(frame)?;
         match &step.form {
             Form::Wait { wait } => self.signals.iter().find(|signal| signal.name == wait.signal),
-            _ => self.event_signal(step),
+            _ => match dialogue::of(step) {
+                Some((orchestration, _)) => self.signals.iter().find(|signal| {
+                    signal.name.as_ref() == dialogue::MESSAGE_SIGNAL
+                        || (orchestration != Orchestration::Internal && is_event(step, &signal.name))
+                }),
+                None => self.event_signal(step),
+            },
         }
     }
 
     /// The oldest signal that is one of a step's outcomes.
     pub(crate) fn event_signal(&self, step: &Step) -> Option<&Signal> {
-        let is_event =
-            |name: &Arc<str>| step.on.iter().any(|route| matches!(&route.outcome, Outcome::Text(text) if text == name));
-        self.signals.iter().find(|signal| is_event(&signal.name))
+        self.signals.iter().find(|signal| is_event(step, &signal.name))
     }
 
     fn take_signal(&mut self, frame: FrameId, id: u64) -> Change {
@@ -839,6 +866,12 @@ impl State {
         let approval =
             self.step_of(frame).is_some_and(|(_, step)| matches!(&step.form, Form::Wait { wait } if wait.approval));
         let work = self.work_mut(frame)?;
+        if let Stage::Talking(talk) = &mut work.stage {
+            talk.stage = ConversationStage::Idle;
+            self.refresh(frame);
+            self.wake_waiting();
+            return Ok(());
+        }
         let before = mem::replace(&mut work.stage, taken(&signal, approval));
         if let Stage::Waiting { timer: Some(timer), .. } = before {
             self.effects.remove(&timer);
@@ -879,6 +912,10 @@ impl State {
         self.instances.retain(|id, _| *id == InstanceId(0));
         self.end = Some(end.clone());
     }
+}
+
+fn is_event(step: &Step, name: &Arc<str>) -> bool {
+    step.on.iter().any(|route| matches!(&route.outcome, Outcome::Text(text) if text == name))
 }
 
 /// Groups that are still open under a step that ends early.

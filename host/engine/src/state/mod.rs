@@ -13,6 +13,8 @@ pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Stage, Work};
 
 use crate::{
+    conversation::Message,
+    decide::dialogue::MESSAGE_SIGNAL,
     event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
     program::Program,
@@ -83,6 +85,10 @@ pub(crate) struct Instance {
     pub failed: Option<u32>,
     /// What sessions inherit from the delegating step.
     pub inherited: Option<Session>,
+    /// The conversation that goes on from state to state.
+    pub log: Vec<Message>,
+    /// What the last event said the state it led to should know.
+    pub brief: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -263,8 +269,15 @@ impl State {
         });
         let waits = self.frames.iter().filter_map(|(id, frame)| {
             let work = frame.work()?;
-            let Stage::Waiting { question, .. } = &work.stage else { return None };
             let (_, step) = self.step_of(*id)?;
+            if let Stage::Talking(talk) = &work.stage
+                && matches!(talk.stage, ConversationStage::Waiting { .. })
+            {
+                let said = talk.record.turns.last().map(|turn| turn.text.as_ref().to_owned());
+                let (name, step) = (MESSAGE_SIGNAL.into(), step.name.clone());
+                return Some(Question::Signal { name, step, question: said, approval: false });
+            }
+            let Stage::Waiting { question, .. } = &work.stage else { return None };
             let Form::Wait { wait } = &step.form else { return None };
             Some(Question::Signal {
                 name: wait.signal.clone(),
@@ -391,7 +404,11 @@ impl Frame {
     pub(crate) fn is_waiting(&self) -> bool {
         match &self.body {
             Body::Step(step) if matches!(step.phase, Phase::Judging(Judging::Waiting { .. })) => true,
-            _ => self.work().is_some_and(|work| matches!(work.stage, Stage::Waiting { .. })),
+            _ => self.work().is_some_and(|work| match &work.stage {
+                Stage::Waiting { .. } => true,
+                Stage::Talking(talk) => matches!(talk.stage, ConversationStage::Waiting { .. }),
+                _ => false,
+            }),
         }
     }
 
@@ -407,6 +424,10 @@ impl Frame {
         };
         match stage {
             Stage::Waiting { came, .. } => Some(came),
+            Stage::Talking(talk) => match &mut talk.stage {
+                ConversationStage::Waiting { came } => Some(came),
+                _ => None,
+            },
             _ => None,
         }
     }

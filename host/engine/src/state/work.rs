@@ -178,6 +178,8 @@ pub(crate) enum ConversationStage {
     Busy(EffectId),
     /// A turn may begin, or the conversation end.
     Idle,
+    /// The user, or an event from outside, is awaited. `came`: it is there.
+    Waiting { came: bool },
     /// A turn is under way.
     Turn,
     /// It cannot go on.
@@ -203,7 +205,7 @@ impl Default for Conversation {
 
 impl Conversation {
     pub(crate) fn is_ready(&self) -> bool {
-        !matches!(self.stage, ConversationStage::Busy(_))
+        !matches!(self.stage, ConversationStage::Busy(_) | ConversationStage::Waiting { came: false })
     }
 
     /// A call that the model asked for and that has not been answered.

@@ -212,7 +212,9 @@ impl Compiler<'_> {
             if let Some(artifact) = name.strip_prefix("artifacts.") {
                 let from = SourceRef::Artifact { artifact: artifact.into() };
                 variables.insert(name.into(), ValueSpec::Source(SourceSpec { from, path: None, projection: None }));
-            } else if name != "workflow_context" && !declared.contains(name) && !variables.contains_key(name) {
+            } else if name == "workflow_context" {
+                variables.insert(name.into(), ValueSpec::Literal { value: Value::from("") });
+            } else if !declared.contains(name) && !variables.contains_key(name) {
                 variables.insert(name.into(), given(name));
                 let message = format!(
                     "prompts[\"{key}\"] uses {{{{{name}}}}}, which it does not declare: every run must give it"

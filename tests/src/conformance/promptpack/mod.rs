@@ -4,6 +4,7 @@
 
 mod composition;
 mod machine;
+mod scenario;
 
 use super::{Adapter, Failure, Outcome};
 use opcell_workflow::Value as Data;
@@ -19,6 +20,15 @@ pub(super) const CASES: Adapter = Adapter {
     name: "promptkit-conformance/1",
     recognizes: |document| document.get("format").and_then(Data::as_str) == Some("promptkit-conformance/1"),
     run: |document| Ok(super::cases(document)?.iter().map(|case| outcome(&Json::from(case), run)).collect()),
+};
+
+/// Whole conversations over real packs' workflows.
+pub(super) const SCENARIOS: Adapter = Adapter {
+    name: "PromptPack scenarios",
+    recognizes: |document| {
+        super::first_case(document).and_then(|case| case.get("kind")).and_then(Data::as_str) == Some("scenario")
+    },
+    run: |document| Ok(super::cases(document)?.iter().map(|case| outcome(&Json::from(case), scenario::run)).collect()),
 };
 
 fn outcome(case: &Json, run: fn(&Json) -> Result<(), Failure>) -> Outcome {

@@ -1,0 +1,169 @@
+//! States that speak (PromptPack): a session step whose judge is an event.
+//!
+//! The conversation belongs to the workflow and goes on from state to state. A state speaks, and then waits for the user, unless the
+//! model raised an event: its transition tool only schedules it, and the end of the round follows it. A state that is entered by an
+//! event speaks at once when it is the agent's turn or the end, and waits for the user otherwise.
+
+use super::{At, session, step};
+use crate::{
+    conversation::{Message, Role, ToolCallRequest, ToolSpec},
+    event::Event,
+    ports::Failure,
+    state::{Conversation, Raw},
+};
+use opcell_workflow::{
+    Value, WorkflowIr,
+    ir::{ArtifactMode, Control, Form, Judge, Orchestration, Session, Step},
+    promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL, ToolDescriptor, artifact_tool_for, transition_tool},
+    routing::EventTable as _,
+    value::Map,
+};
+use std::sync::Arc;
+
+/// The signal by which a host passes on what the user says; its data is the text.
+pub const MESSAGE_SIGNAL: &str = "message";
+
+/// Who may raise events and who speaks next, if the step is a state that speaks.
+pub(crate) fn of(step: &Step) -> Option<(Orchestration, Control)> {
+    match (&step.form, &step.judge) {
+        (Form::Session { .. }, Some(Judge::Event { orchestration, control })) => Some((*orchestration, *control)),
+        _ => None,
+    }
+}
+
+/// The tools that the engine itself offers to a state's model.
+pub(crate) fn tools(ir: &WorkflowIr, step: &Step) -> Vec<ToolSpec> {
+    let Some((orchestration, _)) = of(step) else { return Vec::new() };
+    let mut tools = Vec::new();
+    if orchestration != Orchestration::External && !ir.is_terminal(&step.name) {
+        let events: Vec<String> = ir.events(&step.name).into_iter().map(str::to_owned).collect();
+        tools.push(transition_tool(&events));
+    }
+    if !ir.artifacts.is_empty() {
+        let mut names: Vec<&str> = ir.artifacts.keys().map(AsRef::as_ref).collect();
+        names.sort_unstable();
+        tools.push(artifact_tool_for(&names));
+    }
+    tools.into_iter().map(spec).collect()
+}
+
+fn spec(tool: ToolDescriptor) -> ToolSpec {
+    ToolSpec { name: tool.name, description: tool.description, parameters: tool.input_schema.into() }
+}
+
+/// Whether the model raised an event and its round is over.
+pub(super) fn is_committed(talk: &Conversation) -> bool {
+    talk.record.raised.is_some() && talk.calls.is_empty()
+}
+
+/// The model's last words in a turn that ends with an event rather than an answer.
+pub(super) fn last_words(talk: &Conversation) -> Arc<str> {
+    let spoken = talk.record.messages.iter().rev().find(|message| message.role == Role::Assistant);
+    spoken.map_or("", |message| message.content.as_str()).into()
+}
+
+/// Nothing is in flight: the state ends, speaks, or waits.
+pub(super) fn idle(at: &At<'_>, step: &Step, session: &Session, talk: &Conversation, control: Control) -> Vec<Event> {
+    let has_spoken = !talk.record.turns.is_empty();
+    if talk.record.raised.is_some() || (has_spoken && step.terminal) {
+        let raw = Raw::Session(Box::new(talk.record.clone()));
+        return vec![step::finished(at, step, &raw, Value::Undefined, None)];
+    }
+    if has_spoken {
+        return listen(at);
+    }
+    let speak = |messages| vec![Event::TurnStarted { frame: at.id, group: None, messages }];
+    if !at.instance.log.is_empty() {
+        return if step.terminal || control == Control::Agent { speak(Vec::new()) } else { listen(at) };
+    }
+    match session::messages(&session.contributions, &at.view(None)) {
+        Ok(messages) if messages.iter().all(|message| message.content.is_empty()) => listen(at),
+        Ok(messages) => speak(messages),
+        Err(failure) => vec![step::failed(at, step, failure)],
+    }
+}
+
+/// Takes what the user said or the host raised; waits when there is neither.
+pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
+    let Some(signal) = at.state.waiting_signal(at.id) else {
+        return vec![Event::WaitStarted { frame: at.id, question: None }];
+    };
+    let taken = Event::SignalTaken { frame: at.id, signal: signal.id };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_json(), str::to_owned);
+    if signal.name.as_ref() == MESSAGE_SIGNAL {
+        let messages = vec![Message::user(text(&signal.data))];
+        return vec![taken, Event::TurnStarted { frame: at.id, group: None, messages }];
+    }
+    let context = signal.data.get("context").map(text).unwrap_or_default().into();
+    let raised =
+        Event::EventRaised { frame: at.id, event: signal.name.clone(), context, extras: Value::Object(Arc::default()) };
+    vec![taken, raised]
+}
+
+/// A call of one of the engine's own tools, done; `None` for any other tool.
+pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Option<Vec<Event>> {
+    let (_, step) = at.state.step_of(at.id)?;
+    let offered = talk.opened.as_ref()?.tools.iter().any(|tool| tool.name == call.name);
+    if of(step).is_none() || !offered {
+        return None;
+    }
+    let done = match call.name.as_str() {
+        TRANSITION_TOOL => raise(at, step, &call.arguments),
+        ARTIFACT_TOOL => set_artifact(at, &call.arguments),
+        _ => return None,
+    };
+    let (event, text, is_error) = match done {
+        Ok((event, result)) => (Some(event), result.to_json(), false),
+        Err(failure) => (None, format!("{}: {}", failure.reason, failure.message), true),
+    };
+    let told =
+        Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, is_error), retry: false };
+    Some(event.into_iter().chain([told]).collect())
+}
+
+fn text_of(arguments: &Value, key: &str) -> Result<Arc<str>, Failure> {
+    arguments
+        .get(key)
+        .and_then(Value::as_str)
+        .map(Arc::from)
+        .ok_or_else(|| super::failure("invalid-arguments", format!("`{key}` must be a text")))
+}
+
+fn one_of(key: &str, word: &str, words: &[&str]) -> Result<(), Failure> {
+    if words.contains(&word) {
+        return Ok(());
+    }
+    let message = format!("`{key}` must be one of {}, got `{word}`", words.join(", "));
+    Err(super::failure("invalid-arguments", message))
+}
+
+/// Schedules an event of the state. The target is the state's own; a limit of the target may still lead elsewhere.
+fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Event, Value), Failure> {
+    let ir = at.instance.program.ir();
+    let (event, context) = (text_of(arguments, "event")?, text_of(arguments, "context")?);
+    one_of("event", &event, &ir.events(&step.name))?;
+    let target = ir.target(&step.name, &event).unwrap_or_default();
+    let told = Value::object([
+        ("status", Value::from("transition_scheduled")),
+        ("event", Value::String(event.clone())),
+        ("target_state", Value::from(target)),
+    ]);
+    let mut extras: Map = arguments.as_object().cloned().unwrap_or_default();
+    extras.retain(|key, _| !matches!(key.as_ref(), "event" | "context"));
+    Ok((Event::EventRaised { frame: at.id, event, context, extras: Value::Object(Arc::new(extras)) }, told))
+}
+
+/// Sets an artifact at once.
+fn set_artifact(at: &At<'_>, arguments: &Value) -> Result<(Event, Value), Failure> {
+    let declared = &at.instance.program.ir().artifacts;
+    let (name, text) = (text_of(arguments, "name")?, text_of(arguments, "value")?);
+    let names: Vec<&str> = declared.keys().map(AsRef::as_ref).collect();
+    one_of("name", &name, &names)?;
+    let before = at.state.artifacts.get(&name).and_then(Value::as_str).unwrap_or("");
+    let value = match declared.get(&name).map(|artifact| artifact.mode) {
+        Some(ArtifactMode::Append) => Value::from(format!("{before}{text}")),
+        _ => Value::String(text),
+    };
+    let told = Value::object([("status", Value::from("artifact_set")), ("artifact", Value::String(name.clone()))]);
+    Ok((Event::ArtifactSet { frame: at.id, name, value }, told))
+}
