@@ -118,15 +118,15 @@ impl State {
             }
             Event::Interjected { frame, message, retry } => {
                 let talk = self.conversation_mut(*frame)?;
-                let answers_a_call = message.role == Role::Tool;
-                if answers_a_call {
+                if message.role == Role::Tool {
                     talk.calls.pop_front();
                 }
                 talk.failed_answers += u32::from(*retry);
                 talk.record.messages.push(message.clone());
                 talk.stage = ConversationStage::Turn;
-                // Calls that the engine answers, or refuses, are calls.
-                self.used.tool_calls += u64::from(answers_a_call);
+                // In a state that speaks, calls that the engine answers or refuses count as well (PromptPack).
+                let speaks = self.step_of(*frame).is_some_and(|(_, step)| dialogue::of(step).is_some());
+                self.used.tool_calls += u64::from(speaks && message.role == Role::Tool);
                 self.refresh(*frame);
             }
             Event::TurnFinished { frame, text, structured } => {

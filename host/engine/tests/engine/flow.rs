@@ -252,7 +252,7 @@ async fn parallel_groups_become_one_value() {
 async fn parallel_groups_all_run_and_all_their_failures_are_told() {
     let script = Script::new().operation("t", |call| Err(failure("bad", &format!("bad {}", call.arguments.to_json()))));
     let outcome = script.run(&routed(&parallel("append")), "{}").await;
-    assert_eq!(outcome.message.as_deref(), Some(r#"bad {"v":1}; bad {"v":3}"#));
+    assert_eq!(outcome.message.as_deref(), Some("branch \"a2\": bad {\"v\":1}\nbranch \"b1\": bad {\"v\":3}"));
     assert_eq!(script.called().len(), 2);
 }
 

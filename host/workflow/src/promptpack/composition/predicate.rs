@@ -1,6 +1,6 @@
 //! What a branch asks.
 
-use super::reference::{Scope, resolve_path};
+use super::reference::{Scope, resolve_path, strip};
 use crate::ir::Predicate;
 use crate::promptpack::go;
 use crate::value::Value;
@@ -50,9 +50,14 @@ pub fn evaluate(predicate: &Predicate, scope: Scope<'_>) -> Result<bool, Predica
             Ok(false)
         }
         Predicate::Not { not } => evaluate(not, scope).map(|holds| !holds),
-        Predicate::Exists { path, exists } => Ok(resolve_path(path, scope).is_some() == *exists),
+        Predicate::Exists { path, exists } => Ok(find(path, scope).is_some() == *exists),
         Predicate::Compare { path, op, value } => compare(op, resolve_path(path, scope).unwrap_or(&Value::Null), value),
     }
+}
+
+/// What a reference gives, with or without its `${…}`.
+fn find<'s>(path: &str, scope: Scope<'s>) -> Option<&'s Value> {
+    resolve_path(strip(path).unwrap_or(path), scope)
 }
 
 /// Compares by one of [`COMPARISONS`](super::COMPARISONS).
