@@ -113,8 +113,16 @@ async fn main() -> Result<()> {
     let input = arguments.next().context("which arguments?")?;
     let bytes = std::fs::read(&path)?;
     let bare = Bare::new(&bytes)?;
-    let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess))?;
-    let plugin = sandbox.load(LoadRequest::new("measured", PluginSource::Bytes(bytes.into()))).await?;
+    let directory = tempfile::tempdir()?;
+    let cache = Some(directory.path().join("cache"));
+    let sandbox = Sandbox::new(SandboxConfig { cache, ..SandboxConfig::new(CompileMode::TrustedInProcess) })?;
+    let source = PluginSource::Bytes(bytes.into());
+    for temperature in ["cold", "warm"] {
+        let started = Instant::now();
+        sandbox.load(LoadRequest::new("measured", source.clone())).await?;
+        println!("{temperature} load {:>19.2} ms", started.elapsed().as_secs_f64() * 1e3);
+    }
+    let plugin = sandbox.load(LoadRequest::new("measured", source)).await?;
     let first = plugin.invoke(CellRequest::new(&id, &input)).await;
     first.result?;
     println!(

@@ -270,7 +270,7 @@ impl Export for DescribeOperations {
         store: &mut Store<CellState>,
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
-        linked.operations(store, instance)?.call_describe(store).await
+        linked.operations()?.all.load(&mut *store, instance)?.call_describe(store).await
     }
 }
 
@@ -286,14 +286,14 @@ impl Export for DescribeJudges {
         store: &mut Store<CellState>,
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
-        linked.judges(store, instance)?.call_describe(store).await
+        linked.judges()?.all.load(&mut *store, instance)?.call_describe(store).await
     }
 }
 
 /// `operations.invoke`.
 pub(crate) struct Invoke<'a> {
     pub(crate) id: &'a str,
-    pub(crate) arguments: String,
+    pub(crate) arguments: &'a str,
     pub(crate) context: operations::Context,
 }
 
@@ -307,8 +307,8 @@ impl Export for Invoke<'_> {
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
         store.data_mut().budget.give(self.arguments.len())?;
-        let guest = linked.operations(&mut *store, instance)?;
-        let answer = guest.call_invoke(&mut *store, self.id, &self.arguments, &self.context).await?;
+        let invoke = instance.get_typed_func::<_, (Self::Output,)>(&mut *store, &linked.operations()?.call)?;
+        let (answer,) = invoke.call_async(&mut *store, (self.id, self.arguments, self.context)).await?;
         let bytes = match &answer {
             Ok(success) => success.data.len() + optional(&success.summary) + optional(&success.details),
             Err(failure) => failure.reason.len() + failure.message.len() + optional(&failure.details),
@@ -321,7 +321,7 @@ impl Export for Invoke<'_> {
 /// `judges.judge`.
 pub(crate) struct Judge<'a> {
     pub(crate) id: &'a str,
-    pub(crate) arguments: String,
+    pub(crate) arguments: &'a str,
     pub(crate) context: operations::Context,
 }
 
@@ -335,8 +335,8 @@ impl Export for Judge<'_> {
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
         store.data_mut().budget.give(self.arguments.len())?;
-        let guest = linked.judges(&mut *store, instance)?;
-        let answer = guest.call_judge(&mut *store, self.id, &self.arguments, &self.context).await?;
+        let judge = instance.get_typed_func::<_, (Self::Output,)>(&mut *store, &linked.judges()?.call)?;
+        let (answer,) = judge.call_async(&mut *store, (self.id, self.arguments, self.context)).await?;
         let bytes = match &answer {
             Ok(judges::Verdict {
                 outcome: judges::Outcome::Text(text) | judges::Outcome::Keyword(text),

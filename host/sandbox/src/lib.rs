@@ -10,10 +10,10 @@
 //! **Out**: a [`Plugin`] that tells what it offers, then for every call a [`CellResult`]: the result or one of a closed set of errors, and
 //! always the receipt. While a cell runs, it asks the embedder's [`HostServices`] for what its grants allow, and for nothing else.
 //!
-//! The modules, in the order in which a plugin passes through them:
-#![doc = "[`sandbox`] reads and places it, [`inspect`] and [`manifest`] look at it, [`compile`] makes native code, [`cache`] keeps it, `engine` and"]
-#![doc = "`ticker` run it, [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them within [`limits`] and `budget`, `imports` and"]
-#![doc = "`wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] tell how they ended."]
+//! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it, [`inspect`] and
+//! [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker` run it, [`describe`] checks what
+//! it says, [`plugin`] takes calls, `cell` runs them within [`limits`] and `budget`, `imports` and `wasi` serve them as [`grants`] allow,
+//! [`receipt`] and [`error`] tell how they ended.
 
 pub mod sandbox;
 

@@ -28,10 +28,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use wasmtime::{
-    Store,
-    component::{Instance, InstancePre},
-};
+use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 /// Everything of a plugin that a cell needs, prepared once.
 pub(crate) struct Linked {
@@ -40,8 +37,8 @@ pub(crate) struct Linked {
     pub(crate) engine: CellEngine,
     pub(crate) metering: Metering,
     pub(crate) pre: InstancePre<CellState>,
-    pub(crate) operations: Option<operations::GuestIndices>,
-    pub(crate) judges: Option<judges::GuestIndices>,
+    pub(crate) operations: Option<Exported<operations::GuestIndices>>,
+    pub(crate) judges: Option<Exported<judges::GuestIndices>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) wasi: bool,
@@ -51,19 +48,21 @@ pub(crate) struct Linked {
     pub(crate) slots: Arc<Semaphore>,
 }
 
+/// An exported interface of a component.
+pub(crate) struct Exported<I> {
+    /// All of its functions; loading them checks the types of each.
+    pub(crate) all: I,
+    /// The one that calls go to, so that a cell pays for checking the types of no other.
+    pub(crate) call: ComponentExportIndex,
+}
+
 impl Linked {
-    pub(crate) fn operations(
-        &self,
-        store: &mut Store<CellState>,
-        instance: &Instance,
-    ) -> wasmtime::Result<operations::Guest> {
-        let indices = self.operations.as_ref().ok_or_else(|| wasmtime::Error::msg("no operations are exported"))?;
-        indices.load(store, instance)
+    pub(crate) fn operations(&self) -> wasmtime::Result<&Exported<operations::GuestIndices>> {
+        self.operations.as_ref().ok_or_else(|| wasmtime::Error::msg("no operations are exported"))
     }
 
-    pub(crate) fn judges(&self, store: &mut Store<CellState>, instance: &Instance) -> wasmtime::Result<judges::Guest> {
-        let indices = self.judges.as_ref().ok_or_else(|| wasmtime::Error::msg("no judges are exported"))?;
-        indices.load(store, instance)
+    pub(crate) fn judges(&self) -> wasmtime::Result<&Exported<judges::GuestIndices>> {
+        self.judges.as_ref().ok_or_else(|| wasmtime::Error::msg("no judges are exported"))
     }
 }
 
@@ -289,7 +288,7 @@ impl Plugin {
             return self.refused(request.id, error);
         }
         let (call, context) = self.call(&request);
-        let invoke = Invoke { id: request.id, arguments: request.arguments.to_owned(), context };
+        let invoke = Invoke { id: request.id, arguments: request.arguments, context };
         let (answer, receipt) = cell::run(&self.linked, call, invoke).await;
         let result = match answer {
             Ok(Ok(success)) => Self::success(request.id, success, &schemas.data).await,
@@ -312,7 +311,7 @@ impl Plugin {
             return self.refused(request.id, error);
         }
         let (call, context) = self.call(&request);
-        let judge = Judge { id: request.id, arguments: request.arguments.to_owned(), context };
+        let judge = Judge { id: request.id, arguments: request.arguments, context };
         let (answer, receipt) = cell::run(&self.linked, call, judge).await;
         let result = match answer {
             Ok(Ok(verdict)) => self.verdict(verdict, description),

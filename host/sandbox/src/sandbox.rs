@@ -8,9 +8,9 @@ use crate::{
     error::{LoadError, SandboxError},
     grants::{Grants, Policy},
     imports::{self, files::Roots},
-    inspect::{self, Surface},
+    inspect::{self, SERVED, Surface},
     limits::{EffectiveLimits, LimitRequest},
-    plugin::{Linked, Plugin},
+    plugin::{Exported, Linked, Plugin},
     state::CellState,
     wasi::check_preopens,
 };
@@ -260,16 +260,21 @@ impl Pool {
         let failed =
             |error: wasmtime::Error| LoadError::Link { message: crate::text::printable(&format!("{error:#}"), 2_000) };
         let pre = linker.instantiate_pre(component).map_err(failed)?;
-        let operations = if surface.exports_interface("operations") {
-            Some(operations::GuestIndices::new(&pre).map_err(failed)?)
-        } else {
-            None
+        let call = |interface: &str, function: &str| {
+            let interface = component.get_export_index(None, &format!("opcell:plugin/{interface}@{SERVED}"));
+            component
+                .get_export_index(interface.as_ref(), function)
+                .ok_or_else(|| LoadError::Link { message: format!("the component does not export `{function}`") })
         };
-        let judges = if surface.exports_interface("judges") {
-            Some(judges::GuestIndices::new(&pre).map_err(failed)?)
-        } else {
-            None
-        };
+        let (mut operations, mut judges) = (None, None);
+        if surface.exports_interface("operations") {
+            let all = operations::GuestIndices::new(&pre).map_err(failed)?;
+            operations = Some(Exported { all, call: call("operations", "invoke")? });
+        }
+        if surface.exports_interface("judges") {
+            let all = judges::GuestIndices::new(&pre).map_err(failed)?;
+            judges = Some(Exported { all, call: call("judges", "judge")? });
+        }
         Ok(Linked {
             name,
             digest: digest.to_hex().as_str().into(),

@@ -2,7 +2,7 @@
 
 use super::frame::{Answer, MAX_LINE, Order};
 use crate::engine::{Metering, compatibility, compiler};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     io::{BufRead, Read, Write},
     process::ExitCode,
@@ -60,9 +60,11 @@ fn restrict(order: &Order) -> Result<(), String> {
         (Resource::Core, 0),
     ];
     for (resource, limit) in limits {
-        let maximum = if resource == Resource::Cpu { limit + 1 } else { limit };
-        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(maximum) })
-            .map_err(|error| format!("cannot limit {resource:?}: {error}"))?;
+        // What the host itself lives under cannot be raised, and need not be.
+        let ceiling = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let grace = u64::from(resource == Resource::Cpu);
+        let new = Rlimit { current: Some(limit.min(ceiling)), maximum: Some((limit + grace).min(ceiling)) };
+        setrlimit(resource, new).map_err(|error| format!("cannot limit {resource:?}: {error}"))?;
     }
     Ok(())
 }
