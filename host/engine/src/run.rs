@@ -2,8 +2,8 @@
 
 use crate::{
     decide::{Next, decide},
-    effect::{Effect, Ports, Task, failed_reply, perform},
-    event::{Answer, EffectId, EffectReply, Event, Recorded, SCHEMA_VERSION, Signal},
+    effect::{Effect, Ports, failed_reply, perform},
+    event::{Answer, EffectId, EffectReply, Event, Recorded, Request, SCHEMA_VERSION, Signal},
     outcome::RunOutcome,
     ports::{Effects, Failure, TextSink},
     program::Program,
@@ -409,9 +409,8 @@ impl Driver {
         if in_flight.stop.remove(&effect).is_none() || !self.state.wants(effect) {
             return Ok(());
         }
-        if let (EffectReply::Found, Some(Task::Find { name })) =
-            (&reply, self.state.effect(effect, &self.cancel, false).map(|effect| effect.task))
-        {
+        if let (EffectReply::Found, Some(Request::Find { name })) = (&reply, self.state.request_of(effect)) {
+            let name = name.clone();
             let program = self.find(&name);
             self.record(batch, Event::DefinitionPinned { name, program })?;
         }

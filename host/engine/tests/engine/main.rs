@@ -5,5 +5,6 @@
 mod flow;
 mod lasting;
 mod routing;
+mod shell;
 mod support;
 mod talking;
