@@ -548,14 +548,6 @@ impl Projection {
         let Some(run) = self.run.take() else { return Vec::new() };
         let duration_ms = ms_between(run.started, at);
         let message = end.message.clone().unwrap_or_else(|| end.reason.as_deref().unwrap_or("aborted").to_owned());
-        if end.aborted {
-            let mut log = RunLog::of_failure(run.id, run.program.name(), message, run.started);
-            log.completed_at = iso(at);
-            log.duration_ms = duration_ms;
-            log.summary.total_duration_ms = duration_ms;
-            self.log = Some(log);
-            return Vec::new();
-        }
         let mut events = Vec::new();
         let mut steps = std::mem::take(&mut self.main);
         let seen: HashSet<Arc<str>> = steps.iter().map(|record| record.id.clone()).collect();
@@ -563,6 +555,18 @@ impl Projection {
             let (record, event) = Self::skip(step, if step.grouped { BRANCH } else { HALTED });
             steps.push(record);
             events.push(event);
+        }
+        if end.aborted {
+            // Outputs are resolved when all steps have been accounted for; a guard or an input is not.
+            if end.step.is_some() {
+                events.clear();
+            }
+            let mut log = RunLog::of_failure(run.id, run.program.name(), message, run.started);
+            log.completed_at = iso(at);
+            log.duration_ms = duration_ms;
+            log.summary.total_duration_ms = duration_ms;
+            self.log = Some(log);
+            return events;
         }
         let steps_skipped = steps.iter().filter(|record| record.status == LogStatus::Skipped).count();
         let summary =

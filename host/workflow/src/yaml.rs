@@ -130,7 +130,6 @@ impl Node {
 /// When the text is not YAML, holds several documents or repeats a key, or is deeper or larger than the limits.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
     let options = options! {
-        strict_indentation: true,
         emit_comments: false,
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
@@ -152,6 +151,12 @@ fn tab_indentation(text: &str, child: Span) -> Option<Span> {
     let line = text.get(..child.start)?.rfind('\n').map_or(0, |at| at + 1);
     let indentation = text.get(line..child.start)?.find(|c| c != ' ')?;
     text.get(line + indentation..)?.starts_with('\t').then(|| Span::new(line + indentation, line + indentation + 1))
+}
+
+/// How far a place stands from the start of its line, in bytes, and whether it is the first thing on it.
+fn column(text: &str, at: usize) -> (usize, bool) {
+    let line = text.get(..at).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
+    (line.len(), line.chars().all(js::is_space))
 }
 
 enum Open {
@@ -294,6 +299,16 @@ impl Builder {
         {
             return Err(error("Tabs are not allowed as indentation", tab));
         }
+        let is_flow = !frame.is_block;
+        let block = self.open.iter().rev().find(|frame| frame.is_block).map(|frame| frame.start);
+        if is_flow
+            && let Some(block) = block
+            && let (column, true) = column(text, node.span.start)
+            && column <= self::column(text, block).0
+        {
+            return Err(error("Flow collections inside block collections must be indented more than those", node.span));
+        }
+        let Some(frame) = self.open.last_mut() else { return Ok(()) };
         match &mut frame.open {
             Open::Sequence { items } => items.push(node),
             Open::Mapping { entries, keys, key } => match key.take() {
@@ -474,6 +489,14 @@ mod tests {
     #[test]
     fn tabs_inside_texts_are_no_indentation() {
         assert_eq!(value("a: |\n  \tkey: value\n").to_json(), r#"{"a":"\tkey: value\n"}"#);
+    }
+
+    #[test]
+    fn a_flow_collection_may_close_where_its_key_starts_and_not_go_on_there() {
+        assert_eq!(value("a: [\n  1,\n  2\n]\nb: {\n  c: 1\n}\n").to_json(), r#"{"a":[1,2],"b":{"c":1}}"#);
+        for text in ["a: [\n1]", "a: {\nb: 1}", "- x: [\n  1]"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]
