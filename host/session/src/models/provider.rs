@@ -15,6 +15,8 @@ use opcell_workflow::ir::ResponseMode;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use std::time::{Duration, SystemTime};
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 /// Time to reach a provider at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +58,10 @@ impl Provider {
         }
         if !base_url.ends_with('/') {
             base_url.push('/');
+        }
+        // People give Ollama's address as its own clients take it.
+        if config.api == Api::Ollama && url.path() == "/" {
+            base_url.push_str("v1/");
         }
         // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
         let http = genai::WebConfig::default()
@@ -178,7 +184,9 @@ impl Provider {
         let mut attempt = 1;
         loop {
             let target = self.target(id, key.as_ref());
-            let asked = tokio::time::timeout(limit, self.ask(target, request.clone(), &options, streamed)).await;
+            // genai logs what providers answer, and some answer with the key that they refuse.
+            let asked = self.ask(target, request.clone(), &options, streamed).with_subscriber(NoSubscriber::new());
+            let asked = tokio::time::timeout(limit, asked).await;
             let trouble = match asked {
                 Ok(Ok(answer)) => return finish(round, &names, answer, model, shown.filter(|_| streamed.is_none())),
                 Ok(Err(error)) => self.trouble(&error, &secrets),

@@ -405,6 +405,52 @@ async fn a_refused_key_is_not_repeated_and_never_told() {
     }
 }
 
+/// Everything that is logged, at every level.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_a_provider_repeats_is_not_logged() {
+    let log = Log::default();
+    let written = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || log.clone()).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let key = key();
+    for streamed in [false, true] {
+        let refused = || Canned::json(json!({"error": format!("bad key {KEY}")}));
+        let server = Server::start(vec![refused().status(503), refused().status(401)]).await;
+        let pieces = Pieces::default();
+        let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+        models.complete(&ask("go"), streamed.then_some(&pieces as &dyn TextSink)).await.unwrap_err();
+    }
+    let logged = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert!(logged.contains("model request repeated"), "the log works: {logged}");
+    assert!(!logged.contains(KEY), "{logged}");
+}
+
+#[tokio::test]
+async fn ollama_is_reached_at_its_plain_address() {
+    let key = key();
+    let server = Server::start(vec![Canned::json(openai_text("hi"))]).await;
+    let models = models(&server, Api::Ollama, &key, |provider| {
+        provider.api_key = None;
+        provider.base_url = Some(server.url.trim_end_matches("/v1").to_owned());
+    });
+    assert_eq!(models.complete(&ask("go"), None).await.unwrap().message.content, "hi");
+    assert_eq!(server.asked()[0].line, "POST /v1/chat/completions HTTP/1.1");
+}
+
 #[test]
 fn secrets_are_named_in_configuration_and_print_as_their_source() {
     let provider: ProviderConfig = serde_json::from_value(

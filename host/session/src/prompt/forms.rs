@@ -136,7 +136,10 @@ fn lambda_list(heading: &str, entries: &[Entry]) -> String {
     let mut text = heading.to_owned();
     for entry in entries {
         let form = entry.lambda.as_deref().unwrap_or(&entry.description);
-        let _ = write!(text, "\n  {} → {}", one_line(&entry.name), one_line(form));
+        let _ = write!(text, "\n  {}", one_line(&entry.name));
+        if !form.is_empty() {
+            let _ = write!(text, " → {}", one_line(form));
+        }
         if let Some(location) = &entry.location {
             let _ = write!(text, " @ {}", one_line(location));
         }
@@ -147,7 +150,10 @@ fn lambda_list(heading: &str, entries: &[Entry]) -> String {
 fn prose_list(heading: &str, entries: &[Entry]) -> String {
     let mut text = heading.to_owned();
     for entry in entries {
-        let _ = write!(text, "\n- {}: {}", one_line(&entry.name), one_line(&entry.description));
+        let _ = write!(text, "\n- {}", one_line(&entry.name));
+        if !entry.description.is_empty() {
+            let _ = write!(text, ": {}", one_line(&entry.description));
+        }
     }
     text
 }
