@@ -51,7 +51,7 @@ pub fn evaluate(predicate: &Predicate, scope: Scope<'_>) -> Result<bool, Predica
         }
         Predicate::Not { not } => evaluate(not, scope).map(|holds| !holds),
         Predicate::Exists { path, exists } => Ok(find(path, scope).is_some() == *exists),
-        Predicate::Compare { path, op, value } => compare(op, resolve_path(path, scope).unwrap_or(&Value::Null), value),
+        Predicate::Compare { path, op, value } => compare(op, find(path, scope).unwrap_or(&Value::Null), value),
     }
 }
 
