@@ -27,7 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let variables = Variables::from([("artifacts.n".to_owned(), hostile)]);
         let began = Instant::now();
         let length = render("{{artifacts.n}}", &variables)?.len();
-        println!("{kilobytes:>5} KiB of tokens as a value: {length} bytes in {:.1} µs", began.elapsed().as_secs_f64() * 1e6);
+        println!(
+            "{kilobytes:>5} KiB of tokens as a value: {length} bytes in {:.1} µs",
+            began.elapsed().as_secs_f64() * 1e6
+        );
     }
     Ok(())
 }

@@ -7,18 +7,19 @@ use crate::{
     state::{Raw, StepFrame},
 };
 use opcell_workflow::{
-    ir::{Judge, Orchestration, Step},
+    ir::{Judge, Step},
     names::Outcome,
 };
 use std::sync::Arc;
 
-/// What the model raised counts first (unless only the host may raise events), then the oldest signal that is an event of the
+/// What was raised in the step's conversation counts first, then the oldest signal that is an event of the
 /// step; with neither, the step waits.
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
-    let Some(Judge::Event { orchestration, .. }) = &step.judge else { return Vec::new() };
+    let Some(Judge::Event { .. }) = &step.judge else { return Vec::new() };
     let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
     let raised = match accepted.map(|accepted| &accepted.raw) {
-        Some(Raw::Session(record)) if *orchestration != Orchestration::External => record.raised.clone(),
+        // Where only the host may raise events the model has no tool for it, so this was the host.
+        Some(Raw::Session(record)) => record.raised.clone(),
         _ => None,
     };
     if let Some(raised) = raised {

@@ -215,6 +215,7 @@ impl Conversation {
 
     /// The model's last words, when it has just spoken and asks for nothing.
     pub(crate) fn answer(&self) -> Option<&Message> {
-        self.record.messages.last().filter(|message| message.role == Role::Assistant && self.calls.is_empty())
+        let said = self.record.messages.get(self.turn_from..).unwrap_or_default();
+        said.last().filter(|message| message.role == Role::Assistant && self.calls.is_empty())
     }
 }

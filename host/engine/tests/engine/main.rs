@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod dialogue;
 mod flow;
 mod lasting;
 mod routing;

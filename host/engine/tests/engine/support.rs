@@ -236,7 +236,15 @@ impl Sessions for Script {
             system: request.session.system_prompt.clone().unwrap_or_default(),
             sections: Value::Null,
             models: vec!["first".to_owned(), "second".to_owned()],
-            tools: request.session.tools.clone().unwrap_or_default().into_iter().map(tool).collect(),
+            tools: request
+                .session
+                .tools
+                .clone()
+                .unwrap_or_default()
+                .into_iter()
+                .map(tool)
+                .chain(request.engine_tools.clone())
+                .collect(),
             settings: request.session.clone(),
         };
         self.world().opened.push(request);
