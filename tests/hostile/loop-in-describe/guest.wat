@@ -1,0 +1,8 @@
+(module
+  ;; @prelude-without-describe
+  (func (export "opcell:plugin/operations@0.1.0#describe") (result i32)
+    (loop $forever (br $forever))
+    (unreachable))
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (unreachable)))

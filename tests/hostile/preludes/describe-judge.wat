@@ -1,0 +1,13 @@
+;; list<judge-description> with one element: hostile/run, any arguments, outcomes ["OK"].
+(data (i32.const 1024) "\08\04\00\00\01\00\00\00")
+(data (i32.const 1032) "\40\04\00\00\0b\00\00\00")
+(data (i32.const 1040) "\50\04\00\00\14\00\00\00")
+(data (i32.const 1048) "\70\04\00\00\02\00\00\00")
+(data (i32.const 1056) "\80\04\00\00\01\00\00\00")
+(data (i32.const 1088) "hostile/run")
+(data (i32.const 1104) "Does what it can not")
+(data (i32.const 1136) "{}")
+(data (i32.const 1152) "\00\00\00\00\a0\04\00\00\02\00\00\00")
+(data (i32.const 1184) "OK")
+(func (export "opcell:plugin/judges@0.1.0#describe") (result i32)
+  (i32.const 1024))

@@ -1,0 +1,5 @@
+(module
+  ;; @prelude
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (i32.const 3073)))

@@ -1,0 +1,7 @@
+(module
+  ;; @prelude
+  (func $start (unreachable))
+  (start $start)
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (unreachable)))

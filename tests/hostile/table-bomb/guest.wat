@@ -1,0 +1,9 @@
+(module
+  ;; @prelude
+  (table $t 1 funcref)
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (loop $more
+      (if (i32.eq (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1)) (then (unreachable)))
+      (br $more))
+    (unreachable)))
