@@ -1,0 +1,81 @@
+//! Hostile guests: from a case's file to the component that is loaded.
+
+use anyhow::{Context, Result, bail};
+
+/// The plugin contract as one WIT document.
+const WIT: &[&str] = &[
+    include_str!("../../../../wit/types.wit"),
+    include_str!("../../../../wit/operations.wit"),
+    include_str!("../../../../wit/judges.wit"),
+    include_str!("../../../../wit/host.wit"),
+    include_str!("../../../../wit/worlds.wit"),
+];
+
+/// What `;; @prelude…` lines stand for, by the name that `-without-…` leaves out.
+const PRELUDE: &[(&str, &str)] = &[
+    ("memory", include_str!("../../../../tests/hostile/preludes/memory.wat")),
+    ("realloc", include_str!("../../../../tests/hostile/preludes/realloc.wat")),
+    ("describe", include_str!("../../../../tests/hostile/preludes/describe.wat")),
+    ("success", include_str!("../../../../tests/hostile/preludes/success.wat")),
+];
+const JUDGE_DESCRIBE: &str = include_str!("../../../../tests/hostile/preludes/describe-judge.wat");
+
+/// The bytes to load: `wat` as a component of `world`. A WAT file that already is a component is taken as it is.
+///
+/// # Errors
+/// When the text is not WAT, a directive is unknown, or the module does not fit the world.
+pub fn component_from_wat(text: &str, world: &str) -> Result<Vec<u8>> {
+    let expanded = expand(text)?;
+    let bytes = wat::parse_str(&expanded)?;
+    if expanded.trim_start().starts_with("(component") {
+        return Ok(bytes);
+    }
+    wrap(bytes, world)
+}
+
+/// Replaces preludes and repeats lines.
+fn expand(text: &str) -> Result<String> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        match line.trim().strip_prefix(";; @") {
+            Some(directive) if directive.starts_with("repeat ") => {
+                let times: usize = directive.trim_start_matches("repeat ").trim().parse().context("`;; @repeat` takes a number")?;
+                let body: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != ";; @end").collect();
+                let body = body.join("\n") + "\n";
+                expanded.push_str(&body.repeat(times));
+            }
+            Some(directive) => prelude(directive, &mut expanded)?,
+            None => {
+                expanded.push_str(line);
+                expanded.push('\n');
+            }
+        }
+    }
+    Ok(expanded)
+}
+
+fn prelude(directive: &str, into: &mut String) -> Result<()> {
+    let judge = directive == "judge-prelude";
+    let without = match directive {
+        "prelude" | "judge-prelude" => None,
+        other => match other.strip_prefix("prelude-without-") {
+            Some(part) if PRELUDE.iter().any(|(name, _)| *name == part) => Some(part),
+            _ => bail!("unknown directive `;; @{other}`: expected `@prelude`, `@prelude-without-PART`, `@judge-prelude` or `@repeat N`"),
+        },
+    };
+    for (name, text) in PRELUDE.iter().filter(|(name, _)| Some(*name) != without) {
+        into.push_str(if judge && *name == "describe" { JUDGE_DESCRIBE } else { text });
+    }
+    Ok(())
+}
+
+/// A core module as a component of one of the contract's worlds.
+fn wrap(mut module: Vec<u8>, world: &str) -> Result<Vec<u8>> {
+    let mut resolve = wit_parser::Resolve::default();
+    let package = resolve.push_str("opcell-plugin.wit", &WIT.concat())?;
+    let world = resolve.select_world(&[package], Some(world))?;
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8)?;
+    // The case may be invalid on purpose: the sandbox must find that out, not this wrapper.
+    wit_component::ComponentEncoder::default().validate(false).module(&module)?.encode()
+}
