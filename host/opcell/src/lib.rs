@@ -51,6 +51,8 @@ pub mod services;
 pub mod host;
 pub mod run;
 
+pub mod selftest;
+
 pub mod cli;
 
 pub use config::Config;

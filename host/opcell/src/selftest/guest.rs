@@ -20,15 +20,19 @@ const PRELUDE: &[(&str, &str)] = &[
 ];
 const JUDGE_DESCRIBE: &str = include_str!("../../../../tests/hostile/preludes/describe-judge.wat");
 
-/// The bytes to load: `wat` as a component of `world`. A WAT file that already is a component is taken as it is.
+/// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. A WAT file that already is a component is
+/// taken as it is.
 ///
 /// # Errors
 /// When the text is not WAT, a directive is unknown, or the module does not fit the world.
-pub fn component_from_wat(text: &str, world: &str) -> Result<Vec<u8>> {
+pub fn component_from_wat(text: &str, world: &str, manifest: Option<&str>) -> Result<Vec<u8>> {
     let expanded = expand(text)?;
-    let bytes = wat::parse_str(&expanded)?;
+    let mut bytes = wat::parse_str(&expanded)?;
     if expanded.trim_start().starts_with("(component") {
         return Ok(bytes);
+    }
+    if let Some(manifest) = manifest {
+        append_custom_section(&mut bytes, "opcell:manifest", manifest.as_bytes());
     }
     wrap(bytes, world)
 }
@@ -78,4 +82,27 @@ fn wrap(mut module: Vec<u8>, world: &str) -> Result<Vec<u8>> {
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8)?;
     // The case may be invalid on purpose: the sandbox must find that out, not this wrapper.
     wit_component::ComponentEncoder::default().validate(false).module(&module)?.encode()
+}
+
+/// Custom sections may stand anywhere in a module, the end included.
+fn append_custom_section(module: &mut Vec<u8>, name: &str, content: &[u8]) {
+    let mut body = Vec::new();
+    leb128(&mut body, name.len());
+    body.extend_from_slice(name.as_bytes());
+    body.extend_from_slice(content);
+    module.push(0);
+    leb128(module, body.len());
+    module.extend_from_slice(&body);
+}
+
+fn leb128(into: &mut Vec<u8>, mut value: usize) {
+    loop {
+        let low = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 {
+            into.push(low);
+            return;
+        }
+        into.push(low | 0x80);
+    }
 }

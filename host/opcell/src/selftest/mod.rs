@@ -1,0 +1,207 @@
+//! Hostile guests against the user's own build: each must be contained, and by what.
+//!
+//! The cases are folders of `tests/hostile`; their `README.md` says what a folder holds.
+
+mod case;
+mod guest;
+
+pub use case::{Case, Stage};
+
+use async_trait::async_trait;
+use opcell_sandbox::{
+    Access, CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest, PluginSource, Receipt,
+    Sandbox, ServiceError, ToolDescription,
+};
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// What became of one case.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The case's folder.
+    pub name: String,
+    /// What the guest tried.
+    pub title: String,
+    /// Whether everything that the case demands holds.
+    pub contained: bool,
+    /// The kind of error that stopped it, or `ok`.
+    pub by: String,
+    /// From loading to the end, in milliseconds.
+    pub ms: f64,
+    /// Host memory that the case left behind, in KiB.
+    pub rss_growth_kib: i64,
+    /// What does not hold, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Runs one case.
+pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
+    let before = resident_kib();
+    let started = Instant::now();
+    let outcome = match Workspace::new() {
+        // A cell that outlives this bound was not contained, whatever it says later.
+        Ok(workspace) => match tokio::time::timeout(case.within, attack(sandbox, case, &workspace)).await {
+            Ok(outcome) => outcome.map(|by| (by, workspace.problem(case))),
+            Err(_) => Err(format!("still running after {} ms", case.within.as_millis())),
+        },
+        Err(error) => Err(format!("the case's folder cannot be made: {error}")),
+    };
+    let (by, problem) = match outcome {
+        Ok((by, problem)) => (by, problem),
+        Err(problem) => ("nothing".to_owned(), Some(problem)),
+    };
+    let problem = problem.or_else(|| (!case.expect.contains(&by)).then(|| format!("expected {}", case.expect.join(" or "))));
+    Report {
+        name: case.name.clone(),
+        title: case.title.clone(),
+        contained: problem.is_none(),
+        by,
+        ms: millis(started.elapsed()),
+        rss_growth_kib: resident_kib() - before,
+        problem,
+    }
+}
+
+/// Loads and calls the guest; returns what stopped it.
+async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result<String, String> {
+    let mut grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
+    if let Some(access) = case.grant_files {
+        grants.files.insert("workspace".to_owned(), FilesGrant { access, ..FilesGrant::read(&workspace.root) });
+    }
+    let request = LoadRequest {
+        grants,
+        limits: case.limits.clone(),
+        ..LoadRequest::new("hostile", PluginSource::Bytes(case.component.clone().into()))
+    };
+    let plugin = match sandbox.load(request).await {
+        Ok(plugin) => plugin,
+        Err(error) if case.at == Stage::Load => return Ok(load_error_kind(&error).to_owned()),
+        Err(error) => return Err(format!("it does not load: {error}")),
+    };
+    if case.at == Stage::Load {
+        return Ok("ok".to_owned());
+    }
+    let request = CellRequest { host: Arc::new(Temptations), ..CellRequest::new("hostile/run", "{}") };
+    if case.judge {
+        verdict(case, plugin.judge(request).await)
+    } else {
+        verdict(case, plugin.invoke(request).await)
+    }
+}
+
+/// What stopped a call, once its receipt is as the case demands.
+fn verdict<T>(case: &Case, cell: CellResult<T>) -> Result<String, String> {
+    let CellResult { result, receipt } = cell;
+    let message = result.as_ref().err().map(CellError::to_string).unwrap_or_default();
+    check_receipt(case, &receipt)?;
+    if let Some(limit) = case.message_at_most
+        && message.len() > limit
+    {
+        return Err(format!("the message has {} bytes", message.len()));
+    }
+    if case.message_without_control && message.chars().any(char::is_control) {
+        return Err("the message carries control characters".to_owned());
+    }
+    Ok(result.err().map_or("ok", |error| error.kind()).to_owned())
+}
+
+fn check_receipt(case: &Case, receipt: &Receipt) -> Result<(), String> {
+    let denials = receipt.denials.len();
+    if denials < case.denials_at_least {
+        return Err(format!("the receipt shows {denials} refusals instead of {}", case.denials_at_least));
+    }
+    let log: usize = receipt.log.lines.iter().map(|line| line.message.len()).sum();
+    match case.log_at_most {
+        Some(limit) if log > limit => Err(format!("the receipt keeps {log} bytes of log")),
+        _ => Ok(()),
+    }
+}
+
+fn load_error_kind(error: &LoadError) -> &'static str {
+    match error {
+        LoadError::DescribeFailed { error, .. } => error.kind(),
+        other => other.kind(),
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Resident memory of this process; 0 where the system does not tell.
+fn resident_kib() -> i64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1).and_then(|pages| pages.parse::<i64>().ok()));
+    pages.map_or(0, |pages| pages * 4)
+}
+
+/// A host with a tool that never returns and one that no case is granted.
+struct Temptations;
+
+#[async_trait]
+impl HostServices for Temptations {
+    fn tools(&self) -> Vec<ToolDescription> {
+        ["selftest.sleep", "selftest.secret"]
+            .map(|name| ToolDescription { name: name.to_owned(), summary: "A temptation".to_owned(), arguments_schema: "{}".to_owned() })
+            .into()
+    }
+
+    async fn call_tool(&self, name: &str, _arguments: &str, _context: &Context) -> Result<String, ServiceError> {
+        if name == "selftest.sleep" {
+            std::future::pending::<()>().await;
+        }
+        Ok("\"the secret\"".to_owned())
+    }
+}
+
+/// A folder with everything that a guest may try to leave it by.
+struct Workspace {
+    folder: tempfile::TempDir,
+    root: PathBuf,
+}
+
+const SECRET: &str = "not for guests";
+
+impl Workspace {
+    fn new() -> std::io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path().join("workspace");
+        std::fs::create_dir_all(root.join("sub"))?;
+        std::fs::write(folder.path().join("secret.txt"), SECRET)?;
+        std::fs::write(root.join("plain.txt"), "for guests")?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::symlink;
+            symlink("../secret.txt", root.join("link-to-secret"))?;
+            symlink("..", root.join("link-to-parent"))?;
+            symlink("/", root.join("link-to-root"))?;
+            symlink("loop", root.join("loop"))?;
+            rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
+        }
+        Ok(Self { folder, root })
+    }
+
+    /// What the guest did to the disk that it must not.
+    fn problem(&self, case: &Case) -> Option<String> {
+        let secret = std::fs::read_to_string(self.folder.path().join("secret.txt"));
+        if secret.ok().as_deref() != Some(SECRET) {
+            return Some("the file outside the grant was changed".to_owned());
+        }
+        if case.grant_files != Some(Access::ReadWrite) && self.root.join("planted.txt").exists() {
+            return Some("a file was created through a read grant".to_owned());
+        }
+        let bytes = written(&self.root);
+        case.files_at_most.filter(|limit| bytes > *limit + 4096).map(|_| format!("{bytes} bytes are on disk"))
+    }
+}
+
+fn written(root: &Path) -> u64 {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).filter(std::fs::Metadata::is_file).map(|metadata| metadata.len()).sum()
+}
