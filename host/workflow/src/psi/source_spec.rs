@@ -232,7 +232,7 @@ pub(super) fn template(node: &Node, place: &Place, report: &mut Report) -> Optio
     Some(template)
 }
 
-/// Every token needs a binding: at run time it would be an error.
+/// Every token needs a binding: psi leaves such a token in the text, at run time here it is an error.
 fn check_tokens(template: &Template, text: &Node, place: &Place, report: &mut Report) {
     let tokens = template::tokens(&template.text, |name| template.vars.contains_key(name));
     let mut unbound: Vec<&str> =
@@ -242,10 +242,10 @@ fn check_tokens(template: &Template, text: &Node, place: &Place, report: &mut Re
     for name in unbound {
         let message = format!("Template token {{{{{name}}}}} is not bound in :vars");
         let help = format!("bind it: :vars {{\"{name}\" {{:from :workflow-input :path [:{name}]}}}}");
-        let error = Diagnostic::error("unbound-token", message).at(text.span).path(place.key("text").ir());
+        let warning = Diagnostic::warning("unbound-token", message).at(text.span).path(place.key("text").ir());
         report.push(match crate::diagnostic::did_you_mean(name, template.vars.keys().map(AsRef::as_ref)) {
-            Some(near) => error.help(format!("did you mean {{{{{near}}}}}? Or {help}")),
-            None => error.help(help),
+            Some(near) => warning.help(format!("did you mean {{{{{near}}}}}? Or {help}")),
+            None => warning.help(help),
         });
     }
 }

@@ -470,12 +470,13 @@ mod steps {
     }
 
     #[test]
-    fn a_token_without_a_binding_is_an_error_in_its_text() {
+    fn a_token_without_a_binding_is_pointed_at_in_its_text() {
         let text = super::steps(
             "{:name \"a\" :type :session :contributions [{:type :template :text \"{{inptu}} {{}}\" :vars {\"input\" {:from :workflow-input}}}]}",
         );
         let found = compiled(&text).diagnostics;
-        assert_eq!(errors(&found), ["Template token {{inptu}} is not bound in :vars"]);
+        assert_eq!(found[0].message, "Template token {{inptu}} is not bound in :vars");
+        assert!(errors(&found).is_empty(), "psi accepts it, so it stays a warning");
         assert!(found[0].help.as_deref().unwrap().starts_with("did you mean {{input}}?"));
         let span = found[0].span.unwrap();
         assert_eq!(&text[span.start..span.end], "\"{{inptu}} {{}}\"");

@@ -125,7 +125,7 @@ impl Shape {
         for token in template::tokens(&template.text, |name| template.vars.contains_key(name)) {
             if !template.vars.contains_key(token.name) {
                 let message = format!("Template token {{{{{}}}}} is not bound in :vars", token.name);
-                self.found.push(Diagnostic::error("unbound-token", message).path(format!("{path}.text")));
+                self.found.push(Diagnostic::warning("unbound-token", message).path(format!("{path}.text")));
             }
         }
     }
