@@ -9,6 +9,7 @@ mod op;
 mod plugin;
 mod progress;
 mod run;
+mod selftest;
 mod terminal;
 
 use crate::{
@@ -63,6 +64,8 @@ enum Command {
     /// Lists and calls single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
+    /// Runs every known attack against this build and tells what contained it.
+    Selftest(selftest::SelftestArgs),
     /// Compiles one component under resource limits; started by the sandbox only.
     #[command(hide = true, name = "compile-child")]
     CompileChild,
@@ -182,6 +185,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Compile(args) => compile::compile(args, terminal),
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
+        Command::Selftest(args) => selftest::selftest(args, terminal).await,
         Command::CompileChild => Ok(Exit::Done),
     }
 }

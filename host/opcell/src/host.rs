@@ -275,7 +275,7 @@ impl HostBuilder {
     }
 }
 
-fn this_executable() -> std::io::Result<CompileMode> {
+pub(crate) fn this_executable() -> std::io::Result<CompileMode> {
     Ok(CompileMode::Child(CompileProgram { path: std::env::current_exe()?, args: vec![COMPILE_CHILD.into()] }))
 }
 

@@ -79,7 +79,7 @@ fn wrap(mut module: Vec<u8>, world: &str) -> Result<Vec<u8>> {
     let mut resolve = wit_parser::Resolve::default();
     let package = resolve.push_str("opcell-plugin.wit", &WIT.concat())?;
     let world = resolve.select_world(&[package], Some(world))?;
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8)?;
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)?;
     // The case may be invalid on purpose: the sandbox must find that out, not this wrapper.
     wit_component::ComponentEncoder::default().validate(false).module(&module)?.encode()
 }

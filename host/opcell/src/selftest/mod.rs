@@ -30,6 +30,9 @@ pub struct Report {
     pub contained: bool,
     /// The kind of error that stopped it, or `ok`.
     pub by: String,
+    /// What the host says about it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
     /// From loading to the end, in milliseconds.
     pub ms: f64,
     /// Host memory that the case left behind, in KiB.
@@ -46,29 +49,42 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
     let outcome = match Workspace::new() {
         // A cell that outlives this bound was not contained, whatever it says later.
         Ok(workspace) => match tokio::time::timeout(case.within, attack(sandbox, case, &workspace)).await {
-            Ok(outcome) => outcome.map(|by| (by, workspace.problem(case))),
+            Ok(outcome) => outcome.map(|stopped| (stopped, workspace.problem(case))),
             Err(_) => Err(format!("still running after {} ms", case.within.as_millis())),
         },
         Err(error) => Err(format!("the case's folder cannot be made: {error}")),
     };
-    let (by, problem) = match outcome {
-        Ok((by, problem)) => (by, problem),
-        Err(problem) => ("nothing".to_owned(), Some(problem)),
+    let (Stopped { by, message }, problem) = match outcome {
+        Ok((stopped, problem)) => (stopped, problem),
+        Err(problem) => (Stopped { by: "nothing", message: String::new() }, Some(problem)),
     };
-    let problem = problem.or_else(|| (!case.expect.contains(&by)).then(|| format!("expected {}", case.expect.join(" or "))));
+    let problem = problem.or_else(|| (!case.expect.iter().any(|kind| kind == by)).then(|| format!("expected {}", case.expect.join(" or "))));
     Report {
         name: case.name.clone(),
         title: case.title.clone(),
         contained: problem.is_none(),
-        by,
+        by: by.to_owned(),
+        message,
         ms: millis(started.elapsed()),
         rss_growth_kib: resident_kib() - before,
         problem,
     }
 }
 
+/// What ended an attack.
+struct Stopped {
+    by: &'static str,
+    message: String,
+}
+
+impl Stopped {
+    fn not_at_all() -> Self {
+        Self { by: "ok", message: String::new() }
+    }
+}
+
 /// Loads and calls the guest; returns what stopped it.
-async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result<String, String> {
+async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result<Stopped, String> {
     let mut grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
     if let Some(access) = case.grant_files {
         grants.files.insert("workspace".to_owned(), FilesGrant { access, ..FilesGrant::read(&workspace.root) });
@@ -80,11 +96,13 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
     };
     let plugin = match sandbox.load(request).await {
         Ok(plugin) => plugin,
-        Err(error) if case.at == Stage::Load => return Ok(load_error_kind(&error).to_owned()),
+        Err(error) if case.at == Stage::Load => {
+            return Ok(Stopped { by: load_error_kind(&error), message: error.to_string() });
+        }
         Err(error) => return Err(format!("it does not load: {error}")),
     };
     if case.at == Stage::Load {
-        return Ok("ok".to_owned());
+        return Ok(Stopped::not_at_all());
     }
     let request = CellRequest { host: Arc::new(Temptations), ..CellRequest::new("hostile/run", "{}") };
     if case.judge {
@@ -95,7 +113,7 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
 }
 
 /// What stopped a call, once its receipt is as the case demands.
-fn verdict<T>(case: &Case, cell: CellResult<T>) -> Result<String, String> {
+fn verdict<T>(case: &Case, cell: CellResult<T>) -> Result<Stopped, String> {
     let CellResult { result, receipt } = cell;
     let message = result.as_ref().err().map(CellError::to_string).unwrap_or_default();
     check_receipt(case, &receipt)?;
@@ -107,7 +125,7 @@ fn verdict<T>(case: &Case, cell: CellResult<T>) -> Result<String, String> {
     if case.message_without_control && message.chars().any(char::is_control) {
         return Err("the message carries control characters".to_owned());
     }
-    Ok(result.err().map_or("ok", |error| error.kind()).to_owned())
+    Ok(result.err().map_or_else(Stopped::not_at_all, |error| Stopped { by: error.kind(), message }))
 }
 
 fn check_receipt(case: &Case, receipt: &Receipt) -> Result<(), String> {
