@@ -78,6 +78,8 @@ fn config(metering: Metering, pool: Option<Shape>) -> Config {
         .wasm_memory64(false)
         .wasm_relaxed_simd(false)
         .wasm_multi_memory(false)
+        // Without GC it is of no use to a guest, and the engine has no method of its own to say so.
+        .wasm_features(wasmtime::WasmFeatures::FUNCTION_REFERENCES, false)
         .wasm_custom_page_sizes(false)
         .wasm_wide_arithmetic(false)
         .shared_memory(false)

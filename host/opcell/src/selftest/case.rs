@@ -102,7 +102,9 @@ impl Case {
         for folder in CASES.dirs() {
             let name = folder.path().to_string_lossy().into_owned();
             if let Some(file) = folder.get_file(folder.path().join("case.toml")) {
-                cases.push(Self::read(&name, folder, file.contents()).with_context(|| format!("hostile case `{name}`"))?);
+                cases.push(
+                    Self::read(&name, folder, file.contents()).with_context(|| format!("hostile case `{name}`"))?,
+                );
             }
         }
         cases.sort_by(|a, b| a.name.cmp(&b.name));
@@ -121,13 +123,17 @@ impl Case {
         };
         let manifest = manifest(&file);
         let world = file.world.as_deref().unwrap_or("operation-plugin");
-        let component = match (folder.get_file(folder.path().join("guest.wat")), folder.get_file(folder.path().join("guest.wasm"))) {
-            (Some(wat), None) => {
-                super::guest::component_from_wat(wat.contents_utf8().context("guest.wat is not UTF-8")?, world, manifest.as_deref())?
-            }
-            (None, Some(wasm)) => wasm.contents().to_vec(),
-            _ => anyhow::bail!("expected exactly one of guest.wat and guest.wasm"),
-        };
+        let component =
+            match (folder.get_file(folder.path().join("guest.wat")), folder.get_file(folder.path().join("guest.wasm")))
+            {
+                (Some(wat), None) => super::guest::component_from_wat(
+                    wat.contents_utf8().context("guest.wat is not UTF-8")?,
+                    world,
+                    manifest.as_deref(),
+                )?,
+                (None, Some(wasm)) => wasm.contents().to_vec(),
+                _ => anyhow::bail!("expected exactly one of guest.wat and guest.wasm"),
+            };
         Ok(Self {
             name: name.to_owned(),
             title: file.title,
@@ -156,7 +162,8 @@ fn manifest(file: &CaseFile) -> Option<String> {
     if file.grant_tools.is_empty() && file.grant_files.is_none() {
         return None;
     }
-    let tools: Vec<_> = file.grant_tools.iter().map(|name| serde_json::json!({"name": name, "reason": "to misuse it"})).collect();
+    let tools: Vec<_> =
+        file.grant_tools.iter().map(|name| serde_json::json!({"name": name, "reason": "to misuse it"})).collect();
     let files: Vec<_> = file
         .grant_files
         .iter()

@@ -44,7 +44,8 @@ fn expand(text: &str) -> Result<String> {
     while let Some(line) = lines.next() {
         match line.trim().strip_prefix(";; @") {
             Some(directive) if directive.starts_with("repeat ") => {
-                let times: usize = directive.trim_start_matches("repeat ").trim().parse().context("`;; @repeat` takes a number")?;
+                let times: usize =
+                    directive.trim_start_matches("repeat ").trim().parse().context("`;; @repeat` takes a number")?;
                 let body: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != ";; @end").collect();
                 let body = body.join("\n") + "\n";
                 expanded.push_str(&body.repeat(times));
@@ -65,7 +66,9 @@ fn prelude(directive: &str, into: &mut String) -> Result<()> {
         "prelude" | "judge-prelude" => None,
         other => match other.strip_prefix("prelude-without-") {
             Some(part) if PRELUDE.iter().any(|(name, _)| *name == part) => Some(part),
-            _ => bail!("unknown directive `;; @{other}`: expected `@prelude`, `@prelude-without-PART`, `@judge-prelude` or `@repeat N`"),
+            _ => bail!(
+                "unknown directive `;; @{other}`: expected `@prelude`, `@prelude-without-PART`, `@judge-prelude` or `@repeat N`"
+            ),
         },
     };
     for (name, text) in PRELUDE.iter().filter(|(name, _)| Some(*name) != without) {

@@ -9,8 +9,8 @@ pub use case::{Case, Stage};
 
 use async_trait::async_trait;
 use opcell_sandbox::{
-    Access, CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest, PluginSource, Receipt,
-    Sandbox, ServiceError, ToolDescription,
+    Access, CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest,
+    PluginSource, Receipt, Sandbox, ServiceError, ToolDescription,
 };
 use serde::Serialize;
 use std::{
@@ -58,7 +58,9 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
         Ok((stopped, problem)) => (stopped, problem),
         Err(problem) => (Stopped { by: "nothing", message: String::new() }, Some(problem)),
     };
-    let problem = problem.or_else(|| (!case.expect.iter().any(|kind| kind == by)).then(|| format!("expected {}", case.expect.join(" or "))));
+    let problem = problem.or_else(|| {
+        (!case.expect.iter().any(|kind| kind == by)).then(|| format!("expected {}", case.expect.join(" or ")))
+    });
     Report {
         name: case.name.clone(),
         title: case.title.clone(),
@@ -105,11 +107,7 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
         return Ok(Stopped::not_at_all());
     }
     let request = CellRequest { host: Arc::new(Temptations), ..CellRequest::new("hostile/run", "{}") };
-    if case.judge {
-        verdict(case, plugin.judge(request).await)
-    } else {
-        verdict(case, plugin.invoke(request).await)
-    }
+    if case.judge { verdict(case, plugin.judge(request).await) } else { verdict(case, plugin.invoke(request).await) }
 }
 
 /// What stopped a call, once its receipt is as the case demands.
@@ -166,7 +164,11 @@ struct Temptations;
 impl HostServices for Temptations {
     fn tools(&self) -> Vec<ToolDescription> {
         ["selftest.sleep", "selftest.secret"]
-            .map(|name| ToolDescription { name: name.to_owned(), summary: "A temptation".to_owned(), arguments_schema: "{}".to_owned() })
+            .map(|name| ToolDescription {
+                name: name.to_owned(),
+                summary: "A temptation".to_owned(),
+                arguments_schema: "{}".to_owned(),
+            })
             .into()
     }
 
@@ -200,7 +202,13 @@ impl Workspace {
             symlink("..", root.join("link-to-parent"))?;
             symlink("/", root.join("link-to-root"))?;
             symlink("loop", root.join("loop"))?;
-            rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                root.join("pipe"),
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::RWXU,
+                0,
+            )?;
         }
         Ok(Self { folder, root })
     }
@@ -221,5 +229,9 @@ impl Workspace {
 
 fn written(root: &Path) -> u64 {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).filter(std::fs::Metadata::is_file).map(|metadata| metadata.len()).sum()
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(std::fs::Metadata::is_file)
+        .map(|metadata| metadata.len())
+        .sum()
 }
