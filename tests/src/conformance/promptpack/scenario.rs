@@ -163,7 +163,14 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
         let from = run_position(&turns);
         state =
             seen.take(&spec, &state, &history.iter().skip(from).map(|event| event.event.clone()).collect::<Vec<_>>());
-        let messages = script.spoken.lock().unwrap_or_else(PoisonError::into_inner)[before..].to_vec();
+        let messages = script
+            .spoken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .skip(before)
+            .cloned()
+            .collect::<Vec<_>>();
         turns.push(json!({"user": user, "state_after_turn": state, "messages": messages, "position": history.len()}));
         match outcome.status {
             Status::Suspended => run = Some((handle.run().clone(), history.len())),
