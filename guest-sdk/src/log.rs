@@ -30,6 +30,12 @@ pub(crate) fn report_panics() {
     static ONCE: Once = Once::new();
     // Native tests have a hook of their own that they rely on.
     if cfg!(target_arch = "wasm32") {
-        ONCE.call_once(|| std::panic::set_hook(Box::new(|panic| host::log::panicked(&panic.to_string()))));
+        ONCE.call_once(|| {
+            std::panic::set_hook(Box::new(|panic| {
+                let message = panic.payload_as_str().unwrap_or("a panic without a message");
+                let place = panic.location().map(|location| format!(" at {location}")).unwrap_or_default();
+                host::log::panicked(&format!("{message}{place}"));
+            }));
+        });
     }
 }

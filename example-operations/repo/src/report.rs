@@ -77,7 +77,13 @@ fn render_markers(report: &mut String, markers: &Markers) {
     if !markers.matches.is_empty() {
         line(report, format_args!("\n| place | line |\n| --- | --- |"));
     }
+    // A line with several markers is shown once.
+    let mut shown = None;
     for found in &markers.matches {
+        let place = (found.path.as_str(), found.line);
+        if shown.replace(place) == Some(place) {
+            continue;
+        }
         line(report, format_args!("| `{}:{}` | `{}` |", cell(&found.path), found.line, cell(&found.text)));
     }
 }
@@ -141,8 +147,11 @@ mod tests {
                 "largest": [{ "path": "src/a.rs", "bytes": 1535 }],
             },
             "markers": {
-                "matches": [{ "path": "src/a.rs", "line": 3, "marker": "TODO", "text": "// TODO `a` | b" }],
-                "counts": { "TODO": 1, "XXX": 0 }, "total": 1, "files-read": 2, "files-left": 1,
+                "matches": [
+                    { "path": "src/a.rs", "line": 3, "marker": "TODO", "text": "// TODO `a` | b XXX" },
+                    { "path": "src/a.rs", "line": 3, "marker": "XXX", "text": "// TODO `a` | b XXX" },
+                ],
+                "counts": { "TODO": 1, "XXX": 1, "HACK": 0 }, "total": 2, "files-read": 2, "files-left": 1,
             },
             "outline": {
                 "files": [
@@ -175,14 +184,15 @@ mod tests {
 
 ## Markers
 
-1 markers in 2 files.
+2 markers in 2 files.
 1 files were not read.
 
 - TODO: 1
+- XXX: 1
 
 | place | line |
 | --- | --- |
-| `src/a.rs:3` | `// TODO 'a' \\| b` |
+| `src/a.rs:3` | `// TODO 'a' \\| b XXX` |
 
 ## Outline
 
