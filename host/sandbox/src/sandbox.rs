@@ -261,7 +261,7 @@ impl Pool {
             |error: wasmtime::Error| LoadError::Link { message: crate::text::printable(&format!("{error:#}"), 2_000) };
         let pre = linker.instantiate_pre(component).map_err(failed)?;
         let call = |interface: &str, function: &str| {
-            let interface = component.get_export_index(None, &format!("opcell:plugin/{interface}@{SERVED}"));
+            let interface = component.get_export_index(None, format!("opcell:plugin/{interface}@{SERVED}"));
             component
                 .get_export_index(interface.as_ref(), function)
                 .ok_or_else(|| LoadError::Link { message: format!("the component does not export `{function}`") })
