@@ -273,7 +273,7 @@ mod tests {
             for (start, end) in [(0, 0), (0, 9), (1, 1), (7, 9), (9, 2)] {
                 let diagnostic = Diagnostic::error("c", "message").at(Span::new(start, end));
                 assert!(render(Some(&source), &diagnostic, true).contains("message"));
-                to_json(Some(&source), &diagnostic);
+                assert_eq!(to_json(Some(&source), &diagnostic)["code"], "c");
             }
         }
     }

@@ -77,6 +77,9 @@ pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
 /// # Errors
 /// [`LoadError::NotAComponent`] or [`LoadError::Manifest`].
 pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
+    if !bytes.starts_with(b"\0asm") {
+        return Err(not_a_component("it does not begin as WebAssembly does"));
+    }
     let mut surface = Surface::default();
     let mut manifest: Option<Manifest> = None;
     let mut depth = 0_usize;

@@ -1,1 +1,1 @@
-(component (import "wasi:sockets/tcp@0.2.0" (instance)) (core module $m (func (export "f"))) (core instance $i (instantiate $m)) (func (export "run") (canon lift (core func $i "f"))))
+(component (import "acme:database/query@1.0.0" (instance)) (core module $m (func (export "f"))) (core instance $i (instantiate $m)) (func (export "run") (canon lift (core func $i "f"))))

@@ -49,9 +49,14 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
             if let Some(receipt) = &reply.receipt {
                 terminal.note(&progress::cell_line(receipt));
             }
-            let exit = if reply.result.is_ok() { Exit::Done } else { Exit::RunFailed };
+            let exit = match &reply.result {
+                Ok(_) => Exit::Done,
+                Err(failure) if failure.reason.as_ref() == "invalid-arguments" => Exit::InputWrong,
+                Err(_) => Exit::RunFailed,
+            };
             match (terminal.json, &reply.result) {
-                (true, _) => terminal.json(&json!(reply))?,
+                (true, Ok(success)) => terminal.json(&json!({"ok": true, "success": success, "receipt": reply.receipt}))?,
+                (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?,
                 (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
                 (false, Err(failure)) => terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message)),
             }

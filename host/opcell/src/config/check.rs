@@ -191,14 +191,7 @@ impl Checker<'_> {
 
     fn file(&mut self, text: FileText) -> Option<FilesGrant> {
         let path = self.directory(&text.path, "granted directory");
-        let quota = match &text.quota {
-            None => Some(FilesGrant::DEFAULT_WRITE_QUOTA),
-            Some(quota) => self.quantity(quota, |text| match text {
-                Quantity::Number(bytes) => Ok(*bytes),
-                Quantity::Text(text) => Unit::Bytes.parse("quota", text),
-                Quantity::Other(_) => Unit::Bytes.parse("quota", ""),
-            }),
-        };
+        let quota = self.quota(text.quota.as_ref());
         let patterns = text.globs.into_iter().map(Spanned::into_inner).collect();
         Some(FilesGrant { path: path?, access: access(text.access), patterns, write_quota: quota? })
     }
@@ -282,21 +275,29 @@ impl Checker<'_> {
     fn limits(&mut self, limits: IndexMap<Spanned<String>, Spanned<Quantity>>) -> LimitRequest {
         let mut request = LimitRequest::default();
         for (key, value) in limits {
-            self.quantity(&value, |quantity| match quantity {
+            let set = match value.get_ref() {
                 Quantity::Number(value) => request.set(key.get_ref(), *value),
                 Quantity::Text(text) => request.set_text(key.get_ref(), text),
                 Quantity::Other(_) => request.set_text(key.get_ref(), ""),
-            });
+            };
+            match set {
+                Ok(()) => {}
+                Err(error @ LimitError::Unknown { .. }) => self.error("unknown-key", span_of(&key), error.to_string(), None),
+                Err(error) => self.error("invalid-limit", span_of(&value), error.to_string(), None),
+            }
         }
         request
     }
 
-    fn quantity<T>(
-        &mut self,
-        value: &Spanned<Quantity>,
-        read: impl FnOnce(&Quantity) -> Result<T, LimitError>,
-    ) -> Option<T> {
-        read(value.get_ref()).map_err(|error| self.error("invalid-limit", span_of(value), error.to_string(), None)).ok()
+    /// Bytes that may be written; the default where nothing is said.
+    fn quota(&mut self, quota: Option<&Spanned<Quantity>>) -> Option<u64> {
+        let Some(quota) = quota else { return Some(FilesGrant::DEFAULT_WRITE_QUOTA) };
+        let read = match quota.get_ref() {
+            Quantity::Number(bytes) => Ok(*bytes),
+            Quantity::Text(text) => Unit::Bytes.parse("quota", text),
+            Quantity::Other(_) => Unit::Bytes.parse("quota", ""),
+        };
+        read.map_err(|error| self.error("invalid-limit", span_of(quota), error.to_string(), None)).ok()
     }
 }
 

@@ -143,8 +143,9 @@ pub enum AccessText {
 /// The first mistake of TOML, of a key's name or of a value's type, with its place.
 pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
     toml_edit::de::from_str(source.text()).map_err(|error| {
-        let message = error.message().trim().to_owned();
-        let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+        // serde speaks of fields, sequences and maps; people who write TOML do not.
+        let message = error.message().trim().replace("unknown field", "unknown key").replace("a sequence", "a list").replace("a map", "a table");
+        let unknown = message.starts_with("unknown key") || message.starts_with("unknown variant");
         let code = if unknown { "unknown-key" } else { "project-file-invalid" };
         let mut diagnostic =
             Diagnostic::error(code, message.clone()).at(error.span().map(|span| Span::new(span.start, span.end)));

@@ -1,0 +1,34 @@
+//! The documented project file is a project file.
+
+use opcell::Config;
+use std::{fs, path::Path};
+
+#[test]
+fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
+    let example = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../opcell.example.toml")).unwrap();
+    let project = tempfile::tempdir().unwrap();
+    for folder in ["workflows", "plugins", "skills", "data"] {
+        fs::create_dir(project.path().join(folder)).unwrap();
+    }
+    for plugin in ["github", "repo", "legacy"] {
+        fs::write(project.path().join(format!("plugins/{plugin}.wasm")), "").unwrap();
+    }
+
+    let config = Config::parse("opcell.example.toml", example, project.path()).unwrap_or_else(|findings| panic!("{findings}"));
+
+    assert_eq!(config.plugins.keys().collect::<Vec<_>>(), ["github", "repo", "legacy"]);
+    let github = &config.plugins["github"].grants;
+    assert_eq!(github.http[0].methods.len(), 4);
+    assert_eq!(github.http[0].credential.as_ref().unwrap().prefix, "Bearer ");
+    assert_eq!(config.plugins["repo"].grants.capabilities.files["repo"].write_quota, 16 << 20);
+    assert_eq!(config.plugins["repo"].limits.wall_time, Some(10_000));
+    assert_eq!(config.plugins["legacy"].grants.capabilities.dangerous_preopens[0].guest, "/data");
+}
+
+#[test]
+fn the_example_shows_every_limit() {
+    let example = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../opcell.example.toml")).unwrap();
+    for limit in opcell_sandbox::limits::TABLE.iter().filter(|limit| limit.key != "fuel") {
+        assert!(example.lines().any(|line| line.starts_with(limit.key)), "{} is not documented", limit.key);
+    }
+}

@@ -1,0 +1,156 @@
+//! Workflows from end to end: real plugins in cells, a real engine, servers on loopback.
+//!
+//! The plugins come from `cargo xtask guests`, which `cargo xtask test` runs first.
+
+#[path = "e2e/forge.rs"]
+mod forge;
+
+use forge::Forge;
+use futures_util::StreamExt as _;
+use opcell::{Config, Host, RunOutcome, Status, Value, Workflow, run::receipt};
+use opcell_sandbox::CompileMode;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+fn plugin(name: &str) -> PathBuf {
+    let path = root().join(format!("example-operations/dist/{name}.wasm"));
+    assert!(path.is_file(), "{} does not exist: run `cargo xtask guests`", path.display());
+    path
+}
+
+async fn host(project: String) -> Host {
+    let config = Config::parse("opcell.toml", project, &root()).unwrap();
+    // Our own plugins; the compiler's child process has its own tests.
+    Host::builder().config(config).compile(CompileMode::TrustedInProcess).build().await.unwrap()
+}
+
+/// A run's end and the receipts of its cells.
+async fn run(host: &Host, workflow: &Workflow, input: Value) -> (RunOutcome, Vec<Value>) {
+    let run = host.start(workflow, input).await.unwrap();
+    let events = run.events().await.unwrap();
+    let receipts = events.filter_map(async |recorded| receipt(&recorded.event).cloned()).collect().await;
+    (run.outcome().await.unwrap(), receipts)
+}
+
+fn triage() -> Workflow {
+    Workflow::load(root().join("tests/e2e/gh-bug-triage.edn")).unwrap()
+}
+
+fn triage_project(forge: &Forge, rule: &str) -> String {
+    format!(
+        "[plugins.github]\npath = {:?}\n\n[plugins.github.grants]\ntools = [\"http.fetch\"]\n\n[[plugins.github.grants.http]]\n\
+         hosts = [{:?}]\ncredential = {{ file = {:?} }}\n{rule}\n",
+        plugin("github"),
+        forge.url(),
+        forge.token_file(),
+    )
+}
+
+fn triage_input(forge: &Forge) -> Value {
+    Value::object([("repo", Value::from("acme/rocket")), ("api", Value::from(forge.url()))])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issue_is_found_and_labelled_on_a_github_compatible_server() {
+    let forge = Forge::start(&[(9, "Engine stalls", &["bug", "triage"]), (4, "Paint it", &["triage"]), (7, "Leaks fuel", &["bug", "triage"])]).await;
+    let host = host(triage_project(&forge, "methods = [\"GET\", \"POST\", \"DELETE\"]\nprivate = true")).await;
+
+    let (outcome, receipts) = run(&host, &triage(), triage_input(&forge)).await;
+
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    assert_eq!(outcome.result, Value::from("Edited labels on issue #7 +[needs-reproduction] -[triage]"));
+    assert_eq!(forge.labels(7), ["bug", "needs-reproduction"]);
+    assert_eq!(forge.labels(9), ["bug", "triage"]);
+    assert!(forge.every_request_was_authorised());
+    // The secret reached the server, and nothing that a plugin, a journal or a person sees.
+    assert!(!format!("{outcome:?}{receipts:?}").contains(Forge::TOKEN));
+    assert_eq!(receipts.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_without_private_addresses_keeps_the_plugin_from_this_machine() {
+    let forge = Forge::start(&[(1, "Bug", &["bug", "triage"])]).await;
+    let host = host(triage_project(&forge, "methods = [\"GET\", \"POST\", \"DELETE\"]")).await;
+
+    let (outcome, _) = run(&host, &triage(), triage_input(&forge)).await;
+
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("denied")));
+    let message = outcome.message.unwrap();
+    assert!(message.contains("127.0.0.1 is a loopback address"), "{message}");
+    assert!(message.contains(&format!("opcell plugin grant github http {} --private", forge.url())), "{message}");
+    assert!(forge.was_not_asked());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_for_reading_finds_the_issue_and_denies_the_label() {
+    let forge = Forge::start(&[(1, "Bug", &["bug", "triage"])]).await;
+    let host = host(triage_project(&forge, "private = true")).await;
+
+    let (outcome, _) = run(&host, &triage(), triage_input(&forge)).await;
+
+    assert_eq!((outcome.reason.as_deref(), outcome.step.as_deref()), (Some("denied"), Some("label")));
+    assert!(outcome.message.unwrap().contains("--method POST"));
+    assert_eq!(forge.labels(1), ["bug", "triage"]);
+}
+
+fn health_project(grant: &str) -> String {
+    format!(
+        "workflows = [\"workflows\"]\n\n[plugins.repo]\npath = {:?}\n\n[plugins.workflow-routing]\npath = {:?}\n\n{grant}",
+        plugin("repo"),
+        plugin("workflow-routing")
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_report_goes_round_until_every_file_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    for n in 0..250 {
+        std::fs::write(directory.path().join(format!("f{n:03}.rs")), "fn main() {} // TODO: later\n").unwrap();
+    }
+    let grant = format!("[plugins.repo.grants.files.workspace]\npath = {:?}\n", directory.path());
+    let host = host(health_project(&grant)).await;
+
+    let (outcome, receipts) = run(&host, &host.open("repo-health").unwrap(), Value::Null).await;
+
+    let report = outcome.result.as_str().unwrap_or_default().to_owned();
+    assert!(report.contains("**Healthy") && report.contains("250 markers in 250 files"), "{outcome:?}");
+    let markers = receipts.iter().filter(|receipt| receipt.get("operation") == Some(&Value::from("repo/find-markers"))).count();
+    assert_eq!(markers, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_grant_the_health_report_ends_in_a_denial_that_says_what_would_grant_it() {
+    let host = host(health_project("")).await;
+
+    let (outcome, receipts) = run(&host, &host.open("repo-health").unwrap(), Value::Null).await;
+
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("denied")));
+    let details = outcome.details.unwrap();
+    let detail = |key| details.get(key).and_then(Value::as_str).unwrap_or_default();
+    assert_eq!(detail("rule"), "the operator has not granted it to plugin `repo`");
+    assert_eq!(detail("remedy"), "to grant it: opcell plugin grant repo files workspace=PATH");
+    assert!(receipts.first().and_then(|receipt| receipt.get("denials")).is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_ends_and_says_so() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let forge_url = format!("http://{}", silent.local_addr().unwrap());
+    let project = format!(
+        "[plugins.github]\npath = {:?}\n[plugins.github.grants]\ntools = [\"http.fetch\"]\n\
+         [[plugins.github.grants.http]]\nhosts = [{forge_url:?}]\nprivate = true\n",
+        plugin("github")
+    );
+    let host = host(project).await;
+    let input = Value::object([("repo", Value::from("acme/rocket")), ("api", Value::from(forge_url))]);
+    let run = host.start(&triage(), input).await.unwrap();
+    // The plugin waits for an answer that never comes.
+    let _connection = silent.accept().await.unwrap();
+
+    run.cancel("enough");
+
+    assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
+}
