@@ -55,7 +55,12 @@ fn triage_input(forge: &Forge) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_issue_is_found_and_labelled_on_a_github_compatible_server() {
-    let forge = Forge::start(&[(9, "Engine stalls", &["bug", "triage"]), (4, "Paint it", &["triage"]), (7, "Leaks fuel", &["bug", "triage"])]).await;
+    let forge = Forge::start(&[
+        (9, "Engine stalls", &["bug", "triage"]),
+        (4, "Paint it", &["triage"]),
+        (7, "Leaks fuel", &["bug", "triage"]),
+    ])
+    .await;
     let host = host(triage_project(&forge, "methods = [\"GET\", \"POST\", \"DELETE\"]\nprivate = true")).await;
 
     let (outcome, receipts) = run(&host, &triage(), triage_input(&forge)).await;
@@ -117,7 +122,8 @@ async fn the_health_report_goes_round_until_every_file_is_read() {
 
     let report = outcome.result.as_str().unwrap_or_default().to_owned();
     assert!(report.contains("**Healthy") && report.contains("250 markers in 250 files"), "{outcome:?}");
-    let markers = receipts.iter().filter(|receipt| receipt.get("operation") == Some(&Value::from("repo/find-markers"))).count();
+    let markers =
+        receipts.iter().filter(|receipt| receipt.get("operation") == Some(&Value::from("repo/find-markers"))).count();
     assert_eq!(markers, 3);
 }
 

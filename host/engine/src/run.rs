@@ -124,7 +124,16 @@ pub enum Message {
 /// Who listens. Events reach everybody who was there when they became durable, and nobody before.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    inner: Mutex<(u64, Vec<mpsc::UnboundedSender<Arc<Recorded>>>)>,
+    inner: Mutex<Audience>,
+}
+
+#[derive(Debug, Default)]
+struct Audience {
+    /// The last event that everybody has been told.
+    last: u64,
+    senders: Vec<mpsc::UnboundedSender<Arc<Recorded>>>,
+    /// Nobody drives the run any more: whoever comes now hears the past only.
+    over: bool,
 }
 
 impl Listeners {
@@ -132,29 +141,33 @@ impl Listeners {
     pub(crate) fn join(&self) -> (u64, mpsc::UnboundedReceiver<Arc<Recorded>>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.1.push(sender);
-        (inner.0, receiver)
+        if !inner.over {
+            inner.senders.push(sender);
+        }
+        (inner.last, receiver)
     }
 
     /// Events up to this one are in the past.
     pub(crate) fn start_at(&self, seq: u64) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).0 = seq;
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).last = seq;
     }
 
     fn tell(&self, events: Vec<Recorded>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.0 = events.last().map_or(inner.0, |last| last.seq);
-        if inner.1.is_empty() {
+        inner.last = events.last().map_or(inner.last, |last| last.seq);
+        if inner.senders.is_empty() {
             return;
         }
         for event in events {
             let event = Arc::new(event);
-            inner.1.retain(|listener| listener.send(event.clone()).is_ok());
+            inner.senders.retain(|listener| listener.send(event.clone()).is_ok());
         }
     }
 
     fn leave(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.senders.clear();
+        inner.over = true;
     }
 }
 

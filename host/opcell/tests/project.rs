@@ -14,7 +14,8 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
         fs::write(project.path().join(format!("plugins/{plugin}.wasm")), "").unwrap();
     }
 
-    let config = Config::parse("opcell.example.toml", example, project.path()).unwrap_or_else(|findings| panic!("{findings}"));
+    let config =
+        Config::parse("opcell.example.toml", example, project.path()).unwrap_or_else(|findings| panic!("{findings}"));
 
     assert_eq!(config.plugins.keys().collect::<Vec<_>>(), ["github", "repo", "legacy"]);
     let github = &config.plugins["github"].grants;

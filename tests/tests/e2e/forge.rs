@@ -36,7 +36,10 @@ impl Forge {
 
     pub async fn start(issues: &[(u64, &str, &[&str])]) -> Self {
         let issue = |(number, title, labels): &(u64, &str, &[&str])| {
-            (*number, Issue { title: (*title).to_owned(), labels: labels.iter().map(|label| (*label).to_owned()).collect() })
+            (
+                *number,
+                Issue { title: (*title).to_owned(), labels: labels.iter().map(|label| (*label).to_owned()).collect() },
+            )
         };
         let state = Arc::new(Mutex::new(State { issues: issues.iter().map(issue).collect(), ..State::default() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -100,10 +103,17 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
             state.authorised.push(authorised);
             let mut words = head[0].split(' ');
             let (method, target) = (words.next().unwrap(), words.next().unwrap());
-            if authorised { answer(&mut state, method, target, &body) } else { (401, json!({"message": "Bad credentials"})) }
+            if authorised {
+                answer(&mut state, method, target, &body)
+            } else {
+                (401, json!({"message": "Bad credentials"}))
+            }
         };
         let answer = answer.to_string();
-        let response = format!("HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
+        let response = format!(
+            "HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}",
+            answer.len()
+        );
         if stream.write_all(response.as_bytes()).await.is_err() {
             return;
         }
@@ -112,9 +122,12 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
 
 fn answer(state: &mut State, method: &str, target: &str, body: &[u8]) -> (u16, Value) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let Some(path) = path.strip_prefix("/repos/acme/rocket/issues") else { return (404, json!({"message": "Not Found"})) };
+    let Some(path) = path.strip_prefix("/repos/acme/rocket/issues") else {
+        return (404, json!({"message": "Not Found"}));
+    };
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let issue = parts.first().and_then(|number| number.parse().ok()).and_then(|number: u64| state.issues.get_mut(&number));
+    let issue =
+        parts.first().and_then(|number| number.parse().ok()).and_then(|number: u64| state.issues.get_mut(&number));
     match (method, parts.as_slice(), issue) {
         ("GET", [], _) => {
             let wanted: Vec<&str> = query

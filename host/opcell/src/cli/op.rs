@@ -55,8 +55,12 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
                 Err(_) => Exit::RunFailed,
             };
             match (terminal.json, &reply.result) {
-                (true, Ok(success)) => terminal.json(&json!({"ok": true, "success": success, "receipt": reply.receipt}))?,
-                (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?,
+                (true, Ok(success)) => {
+                    terminal.json(&json!({"ok": true, "success": success, "receipt": reply.receipt}))?
+                }
+                (true, Err(failure)) => {
+                    terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?
+                }
                 (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
                 (false, Err(failure)) => terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message)),
             }

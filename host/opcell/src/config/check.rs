@@ -282,7 +282,9 @@ impl Checker<'_> {
             };
             match set {
                 Ok(()) => {}
-                Err(error @ LimitError::Unknown { .. }) => self.error("unknown-key", span_of(&key), error.to_string(), None),
+                Err(error @ LimitError::Unknown { .. }) => {
+                    self.error("unknown-key", span_of(&key), error.to_string(), None)
+                }
                 Err(error) => self.error("invalid-limit", span_of(&value), error.to_string(), None),
             }
         }

@@ -144,7 +144,12 @@ pub enum AccessText {
 pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
     toml_edit::de::from_str(source.text()).map_err(|error| {
         // serde speaks of fields, sequences and maps; people who write TOML do not.
-        let message = error.message().trim().replace("unknown field", "unknown key").replace("a sequence", "a list").replace("a map", "a table");
+        let message = error
+            .message()
+            .trim()
+            .replace("unknown field", "unknown key")
+            .replace("a sequence", "a list")
+            .replace("a map", "a table");
         let unknown = message.starts_with("unknown key") || message.starts_with("unknown variant");
         let code = if unknown { "unknown-key" } else { "project-file-invalid" };
         let mut diagnostic =
