@@ -7,7 +7,8 @@
 use crate::{error::SandboxError, ticker};
 use std::num::NonZeroUsize;
 use wasmtime::{
-    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm, Strategy,
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
+    Strategy, WasmFeatures,
 };
 
 /// The largest linear memory that a pool can hold; the `memory` limit may not exceed it.
@@ -78,8 +79,15 @@ fn config(metering: Metering, pool: Option<Shape>) -> Config {
         .wasm_memory64(false)
         .wasm_relaxed_simd(false)
         .wasm_multi_memory(false)
-        // Without GC it is of no use to a guest, and the engine has no method of its own to say so.
-        .wasm_features(wasmtime::WasmFeatures::FUNCTION_REFERENCES, false)
+        // Said once more where the engine is built without them: another crate's features must not bring them back.
+        .concurrency_support(false)
+        .wasm_features(
+            WasmFeatures::FUNCTION_REFERENCES
+                .union(WasmFeatures::GC)
+                .union(WasmFeatures::EXCEPTIONS)
+                .union(WasmFeatures::THREADS),
+            false,
+        )
         .wasm_custom_page_sizes(false)
         .wasm_wide_arithmetic(false)
         .shared_memory(false)
