@@ -269,6 +269,16 @@ impl Engine {
         for record in records {
             fold(run, &mut state, &from_record(run, record)?)?;
         }
+        if state.program().is_none() {
+            let problem = "the run has no first event; it was never started, or its beginning is lost".to_owned();
+            return Err(RunError::Unreadable {
+                run: run.clone(),
+                seq: 1,
+                kind: "run-started".to_owned(),
+                version: 0,
+                problem,
+            });
+        }
         if state.end().is_some() {
             return Ok(state);
         }

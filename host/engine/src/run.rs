@@ -21,7 +21,7 @@ use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -246,10 +246,15 @@ impl Driver {
         for event in first {
             self.record(&mut batch, event)?;
         }
-        for turn in 1u32.. {
+        let mut looked = Instant::now();
+        for turn in 1u64.. {
             // A run whose effects all end at once must not keep other runs waiting.
             if turn % 64 == 0 {
                 tokio::task::yield_now().await;
+            }
+            if looked.elapsed() >= LETTERS {
+                looked = Instant::now();
+                self.read_letters(&mut batch).await?;
             }
             let next = self.decide_on(&mut batch).await?;
             self.flush(&mut batch).await?;
@@ -403,7 +408,7 @@ impl Driver {
             },
             Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done)?,
             () = wall => self.record(batch, Event::Ticked)?,
-            () = tokio::time::sleep(LETTERS) => self.read_letters(batch).await?,
+            () = tokio::time::sleep(LETTERS) => {}
         }
         Ok(())
     }
@@ -413,7 +418,7 @@ impl Driver {
         tokio::select! {
             biased;
             Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done),
-            () = tokio::time::sleep(LETTERS) => self.read_letters(batch).await,
+            () = tokio::time::sleep(LETTERS) => Ok(()),
         }
     }
 

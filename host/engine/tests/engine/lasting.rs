@@ -417,3 +417,28 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_run_whose_beginning_is_lost_is_refused_and_free_again() {
+    let journal = MemoryJournal::new();
+    let run: Arc<str> = "r".into();
+    let fence = journal.create(&run, "w", 0).await.unwrap();
+    journal.release(&run, fence).await.unwrap();
+    let engine = engine(&Script::new(), &journal);
+    for _ in 0..2 {
+        let error = engine.resume(&run, ResumeOptions::default()).await.err().unwrap();
+        assert!(error.to_string().contains("its beginning is lost"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_never_pauses_still_reads_its_letters() {
+    let script = Script::new().operation("t", |_| Ok(json("1"))).operation("j", |_| Ok(json(r#""AGAIN""#)));
+    let step = r#"{"name":"a","type":"invoke","invoke":{"operation":"t"},"yields":{"type":"data","data":"data"},
+        "judge":{"type":"invoke","invoke":{"operation":"j"}},"on":[{"outcome":{"text":"AGAIN"},"goto":{"step":"a"}}]}"#;
+    let engine = script.engine();
+    let options = RunOptions { visit_bound: Some(u64::MAX), ..RunOptions::default() };
+    let handle = engine.start(routed(step), json("{}"), options).await.unwrap();
+    engine.tell(handle.run(), &Message::Cancel { reason: "enough".into(), by: None }).await.unwrap();
+    assert_eq!(handle.finished().await.unwrap().status, Status::Cancelled);
+}
