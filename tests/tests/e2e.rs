@@ -2,6 +2,8 @@
 //!
 //! The plugins come from `cargo xtask guests`, which `cargo xtask test` runs first.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+
 #[path = "e2e/forge.rs"]
 mod forge;
 

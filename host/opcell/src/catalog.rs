@@ -1,5 +1,6 @@
 //! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
 
+use crate::report::Rejected;
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
@@ -79,7 +80,7 @@ impl Catalog {
     ///
     /// # Errors
     /// When another plugin offers the same id: which one runs must not depend on an order.
-    pub(crate) fn add(&mut self, loaded: Loaded) -> Result<(), Diagnostic> {
+    pub(crate) fn add(&mut self, loaded: Loaded) -> Result<(), Box<Diagnostic>> {
         let name: Arc<str> = loaded.plugin.name().into();
         let operations = loaded.plugin.operations().iter().map(|operation| Entry {
             id: operation.id.clone(),
@@ -99,8 +100,8 @@ impl Catalog {
             if let Some((other, _)) = self.entries.get(&entry.id) {
                 let message =
                     format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
-                return Err(Diagnostic::error("duplicate-operation", message)
-                    .help("take one of the two plugins out of the project"));
+                let collision = Diagnostic::error("duplicate-operation", message);
+                return Err(Box::new(collision.help("take one of the two plugins out of the project")));
             }
             self.entries.insert(entry.id.clone(), (entry, self.plugins.len()));
         }
@@ -125,8 +126,8 @@ impl Catalog {
     ///
     /// # Errors
     /// With the id that was probably meant.
-    pub fn find(&self, id: &str) -> Result<&Entry, Diagnostic> {
-        self.entries.get(id).map(|(entry, _)| entry).ok_or_else(|| self.unknown(id))
+    pub fn find(&self, id: &str) -> Result<&Entry, Rejected> {
+        self.entries.get(id).map(|(entry, _)| entry).ok_or_else(|| self.unknown(id).into())
     }
 
     pub(crate) fn unknown(&self, id: &str) -> Diagnostic {

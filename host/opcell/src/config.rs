@@ -11,7 +11,8 @@ mod withdraw;
 use crate::{http::HttpRule, report::Rejected};
 use indexmap::IndexMap;
 use opcell_sandbox::{grants::Grants, limits::LimitRequest};
-use opcell_workflow::{Diagnostic, SourceFile, Span};
+use opcell_session::{models::ModelsConfig, sessions::MissingTools, tools::FileRoot};
+use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -41,6 +42,27 @@ pub struct Config {
     pub tools: IndexMap<String, String>,
     /// Where compiled components are kept; `None` is the user's cache directory.
     pub cache: Option<PathBuf>,
+    /// Models, and what they may use.
+    pub sessions: SessionSettings,
+}
+
+/// What model conversations of a project are made of.
+#[derive(Debug, Clone, Default)]
+pub struct SessionSettings {
+    /// Providers and models.
+    pub models: ModelsConfig,
+    /// A script that answers instead of every model.
+    pub script: Option<PathBuf>,
+    /// A file that takes down every round, for such a script.
+    pub record: Option<PathBuf>,
+    /// Directories for the tools that read and write files; the first is where plain relative paths lead.
+    pub files: Vec<FileRoot>,
+    /// Settings where nothing else says.
+    pub defaults: Session,
+    /// Named sets of settings.
+    pub profiles: IndexMap<String, Session>,
+    /// What happens when a session declares a tool that is not there.
+    pub missing_tools: MissingTools,
 }
 
 /// One plugin of a project.
@@ -81,6 +103,7 @@ impl Config {
             skills: Vec::new(),
             tools: IndexMap::new(),
             cache: None,
+            sessions: SessionSettings::default(),
         }
     }
 

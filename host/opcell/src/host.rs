@@ -8,12 +8,14 @@ use crate::{
     report::Rejected,
     run::{Run, Workflow},
     services::{HostTool, LogSink, PluginServices},
+    sessions,
 };
 use opcell_engine::{
     Engine, Program, RunError, RunOptions,
     ports::{Call, EffectContext, Operations, Reply, Success},
 };
 use opcell_sandbox::{CompileMode, CompileProgram, LoadRequest, PluginSource, Sandbox, SandboxConfig, SandboxError};
+use opcell_session::skills::{SkillFolder, SkillLibrary};
 use opcell_workflow::{
     Diagnostic, Severity, Value,
     ir::{Form, Judge},
@@ -226,6 +228,11 @@ impl HostBuilder {
                 ))
             })?,
         };
+        let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
+        let skills = Arc::new(SkillLibrary::discover(&folders));
+        for finding in skills.findings() {
+            tracing::warn!("{}: {}", finding.path.display(), finding.message);
+        }
         let mut catalog = Catalog::with_tools(config.tools.clone());
         if !config.plugins.is_empty() {
             let sandbox = Sandbox::new(SandboxConfig {
@@ -263,14 +270,20 @@ impl HostBuilder {
                     http: http.clone(),
                     rules: plugin.grants.http.clone(),
                     tools: tools.clone(),
+                    skills: skills.clone(),
                     sink: self.sink.clone(),
                 });
-                catalog.add(Loaded { plugin: loaded, services }).map_err(refused)?;
+                catalog.add(Loaded { plugin: loaded, services }).map_err(|collision| refused(*collision))?;
             }
         }
         let (catalog, library) = (Arc::new(catalog), Arc::new(Library::read(&config.workflows)));
-        let engine =
-            Engine::builder().operations(catalog.clone()).judges(catalog.clone()).workflows(library.clone()).build();
+        let sessions = sessions::build(config.sessions, &catalog, &library, &skills)?;
+        let engine = Engine::builder()
+            .operations(catalog.clone())
+            .judges(catalog.clone())
+            .sessions(Arc::new(sessions))
+            .workflows(library.clone())
+            .build();
         Ok(Host { catalog, library, engine })
     }
 }

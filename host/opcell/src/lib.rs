@@ -47,6 +47,7 @@ pub mod library;
 pub mod catalog;
 pub mod http;
 pub mod services;
+mod sessions;
 
 pub mod host;
 pub mod run;

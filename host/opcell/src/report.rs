@@ -42,6 +42,12 @@ impl Rejected {
     }
 }
 
+impl From<Diagnostic> for Rejected {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self::plain(diagnostic)
+    }
+}
+
 impl fmt::Display for Rejected {
     /// Every message on a line of its own, with its place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use opcell_sandbox::{
     error::Failure,
     grants::Denial,
-    host::{Context, HostServices, LogEvent, ServiceError, ToolDescription},
+    host::{Context, HostServices, LogEvent, ServiceError, SkillDescription, ToolDescription},
 };
+use opcell_session::skills::{SkillError, SkillLibrary};
 use opcell_workflow::Value;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub(crate) struct PluginServices {
     pub http: Arc<HttpClient>,
     pub rules: Vec<HttpRule>,
     pub tools: Arc<Vec<Arc<dyn HostTool>>>,
+    pub skills: Arc<SkillLibrary>,
     pub sink: Option<Arc<dyn LogSink>>,
 }
 
@@ -65,6 +67,24 @@ impl HostServices for PluginServices {
         Ok(result.to_json())
     }
 
+    fn skills(&self) -> Vec<SkillDescription> {
+        let describe = |skill: &opcell_session::skills::Skill| SkillDescription {
+            name: skill.name.clone(),
+            description: skill.description.clone(),
+        };
+        self.skills.skills().map(describe).collect()
+    }
+
+    async fn read_skill(&self, name: &str, _context: &Context) -> Result<String, ServiceError> {
+        let (skills, name) = (self.skills.clone(), name.to_owned());
+        off_runtime(move || skills.read(&name)).await
+    }
+
+    async fn read_skill_resource(&self, name: &str, path: &str, _context: &Context) -> Result<Vec<u8>, ServiceError> {
+        let (skills, name, path) = (self.skills.clone(), name.to_owned(), path.to_owned());
+        off_runtime(move || skills.read_resource(&name, &path)).await
+    }
+
     fn log(&self, plugin: &str, context: &Context, event: LogEvent<'_>) {
         if let Some(sink) = &self.sink {
             sink.log(plugin, context, event);
@@ -87,6 +107,16 @@ impl PluginServices {
             FetchError::Secret(error) => failed("credential-missing", error.to_string()),
             FetchError::Failed { reason, message } => failed(reason, message),
         }
+    }
+}
+
+/// Reads from disk where it keeps nobody waiting.
+async fn off_runtime<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, SkillError> + Send + 'static,
+) -> Result<T, ServiceError> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(result) => result.map_err(|error| failed("skill-unreadable", error.to_string())),
+        Err(_) => Err(failed("skill-unreadable", "reading the skill was given up".to_owned())),
     }
 }
 

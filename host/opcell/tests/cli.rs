@@ -2,13 +2,16 @@
 //!
 //! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line;
 //! - `stdout`, `stderr`: what the commands print, with snapbox's wildcards (`[..]`, `...`) and `[ROOT]` for the case's directory;
-//!   no file: nothing is printed;
+//!   times, digests and run identifiers are wildcards already; no file: nothing is printed;
 //! - `status`: the last command's exit code; no file: 0;
 //! - everything else is input, copied to an empty directory: `x.wat` becomes `x.wasm`, `x.guest.wat` a component `x.wasm` of the world
 //!   that its first line names (`;; world operation-plugin`), and `x.repeat` with `100000 [` becomes `x`.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell --test cli` writes the expectations.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+
+use regex::Regex;
 use snapbox::{Assert, Data, Redactions, assert::Action, data::DataFormat};
 use std::{
     fs,
@@ -51,8 +54,8 @@ fn run(case: &Path) -> Result<(), String> {
             .env("HOME", &root)
             .output()
             .unwrap();
-        stdout.push_str(&String::from_utf8_lossy(&output.stdout));
-        stderr.push_str(&String::from_utf8_lossy(&output.stderr));
+        stdout.push_str(&stable(&String::from_utf8_lossy(&output.stdout)));
+        stderr.push_str(&stable(&String::from_utf8_lossy(&output.stderr)));
         status = output.status.code();
     }
 
@@ -70,10 +73,23 @@ fn run(case: &Path) -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
+/// Times, digests and run identifiers as snapbox's wildcard: no two runs have the same.
+fn stable(text: &str) -> String {
+    let patterns = [
+        (r" +\d+\.\d ms", " [..] ms"),
+        (r#""duration-us": \d+"#, r#""duration-us": [..]"#),
+        (r#""digest": "[0-9a-f]{64}""#, r#""digest": "[..]""#),
+        (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "[..]"),
+    ];
+    patterns.iter().fold(text.to_owned(), |text, (pattern, with)| {
+        Regex::new(pattern).unwrap().replace_all(&text, *with).into_owned()
+    })
+}
+
 fn compare(expected: &Path, actual: &str, default: &str, root: &Path) -> Result<(), String> {
     let mut redactions = Redactions::new();
     redactions.insert("[ROOT]", root.to_owned()).unwrap();
-    let assert = Assert::new().action(Action::Verify).redact_with(redactions.clone());
+    let assert = Assert::new().action(Action::Verify).normalize_paths(false).redact_with(redactions.clone());
     let overwrite = std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite");
     let wanted = match fs::read_to_string(expected) {
         Ok(text) => text,

@@ -1,5 +1,7 @@
 //! The documented project file is a project file.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+
 use opcell::Config;
 use std::{fs, path::Path};
 
@@ -10,6 +12,7 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     for folder in ["workflows", "plugins", "skills", "data"] {
         fs::create_dir(project.path().join(folder)).unwrap();
     }
+    fs::write(project.path().join("script.yaml"), "").unwrap();
     for plugin in ["github", "repo", "legacy"] {
         fs::write(project.path().join(format!("plugins/{plugin}.wasm")), "").unwrap();
     }
@@ -23,6 +26,7 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     assert_eq!(github.http[0].credential.as_ref().unwrap().prefix, "Bearer ");
     assert_eq!(config.plugins["repo"].grants.capabilities.files["repo"].write_quota, 16 << 20);
     assert_eq!(config.plugins["repo"].limits.wall_time, Some(10_000));
+    assert_eq!(config.sessions.profiles["careful"].temperature, Some(0.2));
     assert_eq!(config.plugins["legacy"].grants.capabilities.dangerous_preopens[0].guest, "/data");
 }
 

@@ -1,5 +1,6 @@
 //! Values on the command line.
 
+use crate::report::Rejected;
 use opcell_workflow::{Diagnostic, Value};
 use std::{io::Read, path::Path};
 
@@ -8,7 +9,7 @@ const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// What a run is given: JSON, `@FILE`, `-` for standard input, one or more `key=value`, or a plain text. A text becomes
 /// `{"input": text, "original": text}`, as psi's own `/delegate` hands it over.
-pub fn run_input(parts: &[String]) -> Result<Value, Diagnostic> {
+pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
     match parts {
         [] => Ok(Value::object::<&str>([])),
         [one] if pair(one).is_none() || looks_like_json(one) => {
@@ -17,10 +18,7 @@ pub fn run_input(parts: &[String]) -> Result<Value, Diagnostic> {
                 Ok(value) if value.as_str().is_none() => value,
                 // Broken JSON must not silently become a text.
                 Err(error) if looks_like_json(&text) => {
-                    return Err(Diagnostic::error(
-                        "invalid-input",
-                        format!("the input begins like JSON and is none: {error}"),
-                    ));
+                    return Err(wrong("invalid-input", format!("the input begins like JSON and is none: {error}")));
                 }
                 Ok(text) => as_request(text),
                 Err(_) => as_request(Value::from(text)),
@@ -31,12 +29,12 @@ pub fn run_input(parts: &[String]) -> Result<Value, Diagnostic> {
 }
 
 /// Arguments of an operation: a JSON object, `@FILE`, `-`, or `key=value`, repeated.
-pub fn arguments(parts: &[String]) -> Result<Value, Diagnostic> {
+pub fn arguments(parts: &[String]) -> Result<Value, Rejected> {
     match parts {
         [] => Ok(Value::object::<&str>([])),
         [one] if pair(one).is_none() || looks_like_json(one) => {
             let text = text_of(one)?;
-            let invalid = |message: String| Diagnostic::error("invalid-arguments", message);
+            let invalid = |message: String| wrong("invalid-arguments", message);
             let value =
                 Value::from_json(&text).map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
             if value.as_object().is_some() {
@@ -49,6 +47,10 @@ pub fn arguments(parts: &[String]) -> Result<Value, Diagnostic> {
     }
 }
 
+fn wrong(code: &'static str, message: String) -> Rejected {
+    Rejected::plain(Diagnostic::error(code, message))
+}
+
 fn as_request(text: Value) -> Value {
     Value::object([("input", text.clone()), ("original", text)])
 }
@@ -57,9 +59,9 @@ fn looks_like_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
-fn text_of(part: &str) -> Result<String, Diagnostic> {
+fn text_of(part: &str) -> Result<String, Rejected> {
     let read = |name: &str, from: &mut dyn Read| {
-        let failed = |what: String| Diagnostic::error("input-unreadable", format!("{name}: {what}"));
+        let failed = |what: String| wrong("input-unreadable", format!("{name}: {what}"));
         let mut bytes = Vec::new();
         from.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
         if bytes.len() as u64 > MAX_INPUT_BYTES {
@@ -70,7 +72,7 @@ fn text_of(part: &str) -> Result<String, Diagnostic> {
     match part.strip_prefix('@') {
         Some(path) => {
             let opened = std::fs::File::open(Path::new(path));
-            let mut file = opened.map_err(|error| Diagnostic::error("input-unreadable", format!("{path}: {error}")))?;
+            let mut file = opened.map_err(|error| wrong("input-unreadable", format!("{path}: {error}")))?;
             read(path, &mut file)
         }
         None if part == "-" => read("standard input", &mut std::io::stdin().lock()),
@@ -86,17 +88,14 @@ fn pair(part: &str) -> Option<(&str, Value)> {
     named.then(|| (key, Value::from_json(value).unwrap_or_else(|_| Value::from(value))))
 }
 
-fn pairs(parts: &[String]) -> Result<Value, Diagnostic> {
+fn pairs(parts: &[String]) -> Result<Value, Rejected> {
     let mut entries = Vec::new();
     for part in parts {
         let (key, value) = pair(part).ok_or_else(|| {
-            Diagnostic::error(
-                "invalid-input",
-                format!("`{part}` is not `key=value`, and several parts of an input must be"),
-            )
+            wrong("invalid-input", format!("`{part}` is not `key=value`, and several parts of an input must be"))
         })?;
         if entries.iter().any(|(earlier, _)| *earlier == key) {
-            return Err(Diagnostic::error("invalid-input", format!("`{key}` is given twice")));
+            return Err(wrong("invalid-input", format!("`{key}` is given twice")));
         }
         entries.push((key, value));
     }
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_begins_like_json_and_is_none_is_an_error() {
-        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().message.contains("is none"));
+        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("is none"));
         assert!(run_input(&["a=1".to_owned(), "b".to_owned()]).is_err());
         assert!(run_input(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
         assert!(run_input(&["@no/such/file".to_owned()]).is_err());

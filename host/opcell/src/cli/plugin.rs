@@ -70,7 +70,7 @@ impl Component {
     }
 }
 
-fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Diagnostic> {
+fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejected> {
     config.plugins.get(name).ok_or_else(|| {
         let mut diagnostic = Diagnostic::error("unknown-plugin", format!("the project has no plugin `{name}`"));
         let known: Vec<&str> = config.plugins.keys().map(String::as_str).collect();
@@ -81,6 +81,6 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Diagnos
             }
             None => Some(format!("its plugins are: {}", known.join(", "))),
         };
-        diagnostic
+        Rejected::plain(diagnostic)
     })
 }

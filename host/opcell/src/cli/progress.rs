@@ -149,6 +149,6 @@ fn bytes(n: u64) -> String {
     match n {
         0..1024 => format!("{n} B"),
         1024..0x10_0000 => format!("{} KiB", n.div_ceil(1024)),
-        _ => format!("{}.{} MiB", n >> 20, (n & 0xf_ffff) * 10 >> 20),
+        _ => format!("{}.{} MiB", n >> 20, ((n & 0xf_ffff) * 10) >> 20),
     }
 }

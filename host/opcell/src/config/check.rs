@@ -1,9 +1,10 @@
 //! From what the project file says to what it means; everything that it names must exist.
 
 use super::{
-    Config, PluginConfig, PluginGrants,
+    Config, PluginConfig, PluginGrants, SessionSettings,
     text::{
         AccessText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText, Quantity,
+        SessionsText,
     },
 };
 use crate::{
@@ -15,6 +16,7 @@ use opcell_sandbox::{
     grants::{Access, DangerousPreopen, FilesGrant, Grants},
     limits::{LimitError, LimitRequest, Unit},
 };
+use opcell_session::{models::ModelsConfig, tools::FileRoot};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use reqwest::Method;
 use serde_spanned::Spanned;
@@ -62,6 +64,7 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         skills: checker.directories(&text.skill_folders, "skill folder"),
         tools: text.tools.into_iter().map(|(tool, operation)| (tool.into_inner(), operation.into_inner())).collect(),
         cache: text.cache.map(|cache| root.join(cache.into_inner())),
+        sessions: checker.sessions(text.models, text.sessions),
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
@@ -211,6 +214,40 @@ impl Checker<'_> {
             return None;
         }
         Some(DangerousPreopen { host, guest, access: access(text.access) })
+    }
+
+    fn sessions(&mut self, models: ModelsConfig, text: SessionsText) -> SessionSettings {
+        let mut files = Vec::new();
+        for (name, root) in text.files {
+            if let Some(path) = self.directory(&root.path, "session's directory") {
+                files.push(FileRoot {
+                    name: name.into_inner(),
+                    path,
+                    writable: access(root.access) == Access::ReadWrite,
+                });
+            }
+        }
+        let script = text.script.map(|script| {
+            let path = self.root.join(script.get_ref());
+            if !path.is_file() {
+                self.error(
+                    "path-not-found",
+                    span_of(&script),
+                    format!("the script `{}` does not exist", script.get_ref()),
+                    None,
+                );
+            }
+            path
+        });
+        SessionSettings {
+            models,
+            script,
+            record: text.record.map(|record| self.root.join(record.into_inner())),
+            files,
+            defaults: text.defaults,
+            profiles: text.profiles,
+            missing_tools: text.missing_tools,
+        }
     }
 
     fn http(&mut self, text: HttpText) -> Option<HttpRule> {

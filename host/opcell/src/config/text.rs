@@ -2,7 +2,8 @@
 
 use crate::report::Rejected;
 use indexmap::IndexMap;
-use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
+use opcell_session::{models::ModelsConfig, sessions::MissingTools};
+use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::sync::Arc;
@@ -25,6 +26,39 @@ pub struct ProjectText {
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
     /// Operations that stand for tools.
     pub tools: IndexMap<Spanned<String>, Spanned<String>>,
+    /// Providers and models.
+    pub models: ModelsConfig,
+    /// Model conversations.
+    pub sessions: SessionsText,
+}
+
+/// `[sessions]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SessionsText {
+    /// Answers instead of every model.
+    pub script: Option<Spanned<String>>,
+    /// Takes down every round.
+    pub record: Option<Spanned<String>>,
+    /// Directories for file tools, by name.
+    pub files: IndexMap<Spanned<String>, RootText>,
+    /// Settings where nothing else says.
+    pub defaults: Session,
+    /// Named sets of settings.
+    pub profiles: IndexMap<String, Session>,
+    /// `refuse` unless said.
+    pub missing_tools: MissingTools,
+}
+
+/// `[sessions.files.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RootText {
+    /// The directory.
+    pub path: Spanned<String>,
+    /// `read` unless said.
+    #[serde(default)]
+    pub access: AccessText,
 }
 
 /// `[plugins.NAME]`.

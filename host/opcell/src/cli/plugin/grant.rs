@@ -1,9 +1,12 @@
 //! `opcell plugin grant`.
 
 use super::{Exit, Failure, Global, Terminal, named};
-use crate::config::{
-    Config,
-    edit::{self, NewGrant},
+use crate::{
+    config::{
+        Config,
+        edit::{self, NewGrant},
+    },
+    report::Rejected,
 };
 use clap::{Args, Subcommand};
 use opcell_workflow::Diagnostic;
@@ -56,7 +59,7 @@ enum What {
 }
 
 impl What {
-    fn read(&self) -> Result<NewGrant, Diagnostic> {
+    fn read(&self) -> Result<NewGrant, Rejected> {
         Ok(match self {
             Self::Tool { name } => NewGrant::Tool(name.clone()),
             Self::Skill { name } => NewGrant::Skill(name.clone()),
