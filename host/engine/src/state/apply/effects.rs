@@ -1,0 +1,193 @@
+//! Effects: wanted, ended, answered.
+
+use super::{Change, missing};
+use crate::conversation::Message;
+use crate::decide::dialogue;
+use crate::effect::failed_reply;
+use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
+use crate::ports::{Failure, Reply, Success};
+use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
+use opcell_workflow::Value;
+use opcell_workflow::ir::Form;
+use std::sync::Arc;
+
+impl State {
+    pub(super) fn request(&mut self, id: EffectId, frame: FrameId, request: &Request) -> Change {
+        self.next_effect = self.next_effect.max(id.0 + 1);
+        match request {
+            Request::Invoke { .. } | Request::Find { .. } => self.work_mut(frame)?.stage = Stage::Calling(id),
+            Request::Judge { .. } => self.step_mut(frame)?.phase = Phase::Judging(Judging::Calling(id)),
+            Request::Open { .. } => {
+                let mut talk = Box::new(Conversation { stage: ConversationStage::Busy(id), ..Conversation::default() });
+                if let Some((instance, step)) = self.step_of(frame)
+                    && dialogue::of(step).is_some()
+                {
+                    talk.record.messages.clone_from(&instance.log);
+                }
+                match self.phase_mut(frame)? {
+                    Some(Phase::Judging(judging)) => *judging = Judging::Llm(talk),
+                    _ => self.work_mut(frame)?.stage = Stage::Talking(talk),
+                }
+            }
+            Request::Round { .. } => {
+                self.used.rounds += 1;
+                let talk = self.conversation_mut(frame)?;
+                talk.rounds += 1;
+                talk.stage = ConversationStage::Busy(id);
+            }
+            Request::Tool { .. } => {
+                self.used.tool_calls += 1;
+                self.conversation_mut(frame)?.stage = ConversationStage::Busy(id);
+            }
+            Request::Sleep { .. } => match self.phase_mut(frame)? {
+                Some(Phase::Each(each)) => each.pause = Pause::Running(id),
+                _ => self.work_mut(frame)?.stage = Stage::Pausing(id),
+            },
+            Request::Timeout { .. } => {
+                if let Stage::Waiting { timer, .. } = &mut self.work_mut(frame)?.stage {
+                    *timer = Some(id);
+                }
+            }
+        }
+        self.effects.insert(id, Pending { frame, request: request.clone(), at: self.now, in_doubt: false });
+        self.refresh(frame);
+        Ok(())
+    }
+
+    pub(super) fn reply(&mut self, pending: &Pending, reply: &EffectReply) -> Change {
+        let frame = pending.frame;
+        match reply {
+            EffectReply::Invoke(reply) => {
+                self.count_cell(reply.receipt.as_ref());
+                let work = self.work_mut(frame)?;
+                work.receipt.clone_from(&reply.receipt);
+                work.stage = match &reply.result {
+                    Ok(success) => Stage::Produced(Raw::Invoke(success.clone())),
+                    Err(failure) => Stage::Failed(failure.clone()),
+                };
+            }
+            EffectReply::Judge(reply) => {
+                self.count_cell(reply.receipt.as_ref());
+                self.step_mut(frame)?.phase =
+                    Phase::Judging(Judging::Called(reply.result.clone(), reply.receipt.clone()));
+            }
+            EffectReply::Open(opened) => {
+                let talk = self.conversation_mut(frame)?;
+                match opened {
+                    Ok(opened) => {
+                        talk.opened = Some(opened.clone());
+                        talk.stage = ConversationStage::Idle;
+                    }
+                    Err(failure) => talk.stage = ConversationStage::Failed(failure.clone()),
+                }
+            }
+            EffectReply::Round(Ok(reply)) => {
+                self.used.tokens += reply.usage.input_tokens + reply.usage.output_tokens;
+                self.used.cost += reply.usage.cost.unwrap_or_default();
+                let talk = self.conversation_mut(frame)?;
+                talk.calls = reply.message.tool_calls.iter().cloned().collect();
+                talk.record.messages.push(reply.message.clone());
+                talk.stage = ConversationStage::Turn;
+            }
+            EffectReply::Round(Err(failure)) => {
+                let talk = self.conversation_mut(frame)?;
+                let models = talk.opened.as_ref().map_or(0, |opened| opened.models.len());
+                talk.model_failures.push(failure.clone());
+                if failure.retriable && (talk.model as usize) + 1 < models {
+                    talk.model += 1;
+                    talk.stage = ConversationStage::Turn;
+                } else {
+                    talk.stage = ConversationStage::Failed(failure.clone());
+                }
+            }
+            EffectReply::Tool(reply) => {
+                self.count_cell(reply.receipt.as_ref());
+                let talk = self.conversation_mut(frame)?;
+                let call = talk.calls.pop_front();
+                talk.record.messages.push(tool_message(call.map(|call| call.id), &reply.result));
+                talk.stage = ConversationStage::Turn;
+            }
+            EffectReply::Found => self.work_mut(frame)?.stage = Stage::Start,
+            EffectReply::Slept => match self.phase_mut(frame)? {
+                Some(Phase::Each(each)) => each.pause = Pause::Over,
+                _ => {
+                    let work = self.work_mut(frame)?;
+                    work.stage = match work.stage {
+                        Stage::Waiting { .. } => Stage::Failed(Failure {
+                            reason: "timeout".into(),
+                            message: "The signal did not come in time".to_owned(),
+                            details: None,
+                            retriable: false,
+                        }),
+                        _ => Stage::Start,
+                    };
+                }
+            },
+        }
+        self.refresh(frame);
+        Ok(())
+    }
+
+    pub(super) fn count_cell(&mut self, receipt: Option<&Value>) {
+        let Some(receipt) = receipt else { return };
+        self.used.cells += 1;
+        if let Some(Value::Number(calls)) = receipt.get("host-calls") {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let calls = calls.as_f64().max(0.0) as u64;
+            self.used.host_calls += calls;
+        }
+    }
+
+    pub(super) fn finish_turn(&mut self, frame: FrameId, text: &Arc<str>, structured: Option<&Value>) -> Change {
+        let name = {
+            let group = self.conversation_mut(frame)?.group;
+            let form = self.step_of(frame).map(|(_, step)| &step.form);
+            match (form, group) {
+                (Some(Form::Session { session }), Some(group)) => {
+                    session.prompts.get(group as usize).map(|group| group.name.clone())
+                }
+                _ => None,
+            }
+        };
+        let talk = self.conversation_mut(frame)?;
+        let (from, to) = (talk.turn_from, talk.record.messages.len());
+        talk.record.turns.push(TurnRecord { name, text: text.clone(), from, to });
+        talk.record.structured = structured.cloned();
+        talk.stage = ConversationStage::Idle;
+        self.refresh(frame);
+        Ok(())
+    }
+
+    pub(super) fn answer(&mut self, id: EffectId, answer: Answer) -> Change {
+        if answer == Answer::Retry {
+            self.pending_mut(id)?.in_doubt = false;
+            return Ok(());
+        }
+        let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
+        let failure = Failure {
+            reason: "interrupted".into(),
+            message: "The host stopped while this was under way, and it was decided to take it as failed".to_owned(),
+            details: None,
+            retriable: false,
+        };
+        let reply = match (&pending.request, answer) {
+            (Request::Invoke { .. }, Answer::Skip) => EffectReply::Invoke(Reply {
+                result: Ok(Success { data: Value::Null, summary: None, details: None }),
+                receipt: None,
+            }),
+            (Request::Tool { .. }, Answer::Skip) => EffectReply::Tool(Reply { result: Ok(Value::Null), receipt: None }),
+            // A judge that decided nothing cannot be skipped: nobody would know where to go.
+            (request, _) => failed_reply(request, failure),
+        };
+        self.reply(&pending, &reply)
+    }
+}
+
+fn tool_message(call: Option<String>, result: &Result<Value, Failure>) -> Message {
+    let (content, is_error) = match result {
+        Ok(Value::String(text)) => (text.as_ref().to_owned(), false),
+        Ok(value) => (value.to_json(), false),
+        Err(failure) => (format!("{}: {}", failure.reason, failure.message), true),
+    };
+    Message::tool(call.unwrap_or_default(), content, is_error)
+}

@@ -1,0 +1,310 @@
+//! How an event changes the state.
+
+mod steps;
+
+mod groups;
+
+mod effects;
+
+mod signals;
+
+mod workflows;
+
+use crate::conversation::Role;
+use crate::decide::dialogue;
+use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};
+use crate::outcome::RunEnd;
+use crate::state::memory::{Raised, StepMemory};
+use crate::state::{
+    Body, Conversation, ConversationStage, Frame, Instance, Judging, Line, LineAt, Pending, Phase, Stage, State,
+    StepFrame, Work,
+};
+use opcell_workflow::Value;
+use std::sync::Arc;
+
+/// Why an event does not follow from the state: the journal is not one that this code wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Numbers must have no gaps.
+    #[error("event {got} does not follow event {last}")]
+    OutOfOrder {
+        /// The last one.
+        last: u64,
+        /// The next one.
+        got: u64,
+    },
+    /// The event names something that is not there.
+    #[error("event {seq} ({kind}) names {what}, which the run does not have")]
+    Unknown {
+        /// The event.
+        seq: u64,
+        /// Its kind.
+        kind: &'static str,
+        /// What it names.
+        what: String,
+    },
+}
+
+/// What an event names and the state lacks.
+struct Missing(String);
+
+type Change<T = ()> = Result<T, Missing>;
+
+fn missing<T>(what: impl Into<String>) -> Change<T> {
+    Err(Missing(what.into()))
+}
+
+impl State {
+    /// Folds one more event in.
+    ///
+    /// # Errors
+    /// When the event cannot follow; the state is then of no use any more.
+    pub fn apply(&mut self, recorded: &Recorded) -> Result<(), ApplyError> {
+        if recorded.seq != self.seq + 1 {
+            return Err(ApplyError::OutOfOrder { last: self.seq, got: recorded.seq });
+        }
+        self.seq = recorded.seq;
+        self.now = recorded.at;
+        self.change(&recorded.event).map_err(|Missing(what)| ApplyError::Unknown {
+            seq: recorded.seq,
+            kind: recorded.event.kind(),
+            what,
+        })
+    }
+
+    fn change(&mut self, event: &Event) -> Change {
+        match event {
+            Event::RunStarted(start) => self.start(start),
+            Event::DefinitionPinned { name, program } => {
+                self.definitions.insert(name.clone(), program.clone());
+            }
+            Event::StepEntered { frame, parent, step, visit, .. } => {
+                return self.enter_step(*frame, *parent, *step, *visit);
+            }
+            Event::StepSkipped { parent, step, .. } => return self.skip_step(*parent, *step),
+            Event::StepPrepared { .. } | Event::Ticked => {}
+            Event::EachStarted { frame, items } => return self.start_each(*frame, items),
+            Event::ElementEntered { frame, parent, index } => return self.enter_element(*frame, *parent, *index),
+            Event::ElementFinished { frame, result } => return self.finish_element(*frame, result),
+            Event::GroupEntered { frame, parent, group } => return self.enter_group(*frame, *parent, *group),
+            Event::Chosen { frame, group } => return self.choose(*frame, *group),
+            Event::GroupFinished { frame, result, halted } => return self.finish_group(*frame, result, *halted),
+            Event::Requested { effect, frame, request } => return self.request(*effect, *frame, request),
+            Event::Replied { effect, reply } => {
+                if let Some(pending) = self.effects.remove(effect) {
+                    return self.reply(&pending, reply);
+                }
+            }
+            Event::Retrying { frame, delay_ms, .. } => {
+                let now = self.now;
+                let work = self.work_mut(*frame)?;
+                work.attempt += 1;
+                work.since = now;
+                work.stage = Stage::Pause { ms: *delay_ms };
+                self.refresh(*frame);
+            }
+            Event::TurnStarted { frame, group, messages } => {
+                let talk = self.conversation_mut(*frame)?;
+                talk.turn_from = talk.record.messages.len();
+                talk.record.messages.extend(messages.iter().cloned());
+                talk.group = *group;
+                talk.rounds = 0;
+                talk.failed_answers = 0;
+                talk.stage = ConversationStage::Turn;
+                self.refresh(*frame);
+            }
+            Event::Interjected { frame, message, retry } => {
+                let talk = self.conversation_mut(*frame)?;
+                if message.role == Role::Tool {
+                    talk.calls.pop_front();
+                }
+                talk.failed_answers += u32::from(*retry);
+                talk.record.messages.push(message.clone());
+                talk.stage = ConversationStage::Turn;
+                // In a state that speaks, calls that the engine answers or refuses count as well (PromptPack).
+                let speaks = self.step_of(*frame).is_some_and(|(_, step)| dialogue::of(step).is_some());
+                self.used.tool_calls += u64::from(speaks && message.role == Role::Tool);
+                self.refresh(*frame);
+            }
+            Event::TurnFinished { frame, text, structured } => {
+                return self.finish_turn(*frame, text, structured.as_ref());
+            }
+            Event::InstanceStarted { instance, frame, parent, workflow, input, original } => {
+                return self.start_instance(*instance, *frame, *parent, workflow, input, original);
+            }
+            Event::InstanceFinished { instance, end } => return self.finish_instance(*instance, end),
+            Event::StepFinished { frame, result } => return self.finish_step(*frame, result),
+            Event::Judged { frame, verdict } => {
+                self.step_mut(*frame)?.phase = Phase::Judging(Judging::Decided(verdict.clone()));
+                self.refresh(*frame);
+            }
+            Event::Routed { frame, to, bounded, .. } => return self.route(*frame, to, *bounded),
+            Event::EventRaised { frame, event, context, extras } => {
+                let raised = Raised { event: event.clone(), context: context.clone(), extras: extras.clone() };
+                self.conversation_mut(*frame)?.record.raised = Some(raised);
+                self.refresh(*frame);
+            }
+            Event::ArtifactSet { name, value, .. } => {
+                self.artifacts.insert(name.clone(), value.clone());
+            }
+            Event::SignalReceived(signal) => {
+                self.next_signal = self.next_signal.max(signal.id + 1);
+                self.signals.push_back(signal.clone());
+                self.wake_waiting();
+            }
+            Event::SignalTaken { frame, signal } => return self.take_signal(*frame, *signal),
+            Event::WaitStarted { frame, question } => {
+                match self.phase_mut(*frame)? {
+                    Some(Phase::Judging(judging)) => *judging = Judging::Waiting { came: false },
+                    Some(Phase::Work(Work { stage: Stage::Talking(talk), .. })) => {
+                        talk.stage = ConversationStage::Waiting { came: false };
+                    }
+                    _ => {
+                        self.work_mut(*frame)?.stage =
+                            Stage::Waiting { timer: None, question: question.clone(), came: false }
+                    }
+                }
+                self.refresh(*frame);
+                self.wake_waiting();
+            }
+            Event::InDoubt { effect } => self.pending_mut(*effect)?.in_doubt = true,
+            Event::Answered { effect, answer, .. } => return self.answer(*effect, *answer),
+            Event::Abandoned { effect } => {
+                self.effects.remove(effect);
+            }
+            Event::LimitReached { limit, used, max } => self.limit_reached = Some((*limit, *used, *max)),
+            Event::CancelRequested { reason, .. } => self.cancel = Some(reason.clone()),
+            Event::RunFinished(end) => self.finish(end),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, start: &RunStarted) {
+        self.run = start.run.clone();
+        self.started_at = self.now;
+        self.limits = start.limits;
+        self.max_depth = start.max_depth;
+        self.visit_bound = start.visit_bound;
+        self.pins = start.pins.clone();
+        self.session.clone_from(&start.session);
+        self.next_signal = 1;
+        let instance = Instance {
+            program: start.program.clone(),
+            parent: None,
+            depth: 0,
+            input: start.input.clone(),
+            original: start.original.clone(),
+            inputs: start.inputs.clone(),
+            outputs: Value::Object(Arc::default()),
+            memory: vec![StepMemory::default(); start.program.ir().steps.len()],
+            last: None,
+            log: Vec::new(),
+            brief: "".into(),
+            exited: None,
+            failed: None,
+            inherited: start.session.clone(),
+        };
+        self.open(InstanceId(0), FrameId(0), instance);
+    }
+
+    fn open(&mut self, id: InstanceId, line: FrameId, instance: Instance) {
+        let entry = instance.program.entry();
+        self.next_instance = self.next_instance.max(id.0 + 1);
+        let parent = instance.parent;
+        self.instances.insert(id, instance);
+        let body = Body::Line(Line { group: None, at: LineAt::Before(entry) });
+        self.add(line, Frame { parent, instance: id, body });
+    }
+
+    fn add(&mut self, id: FrameId, frame: Frame) {
+        self.next_frame = self.next_frame.max(id.0 + 1);
+        if frame.is_ready() {
+            self.ready.insert(id);
+        }
+        self.frames.insert(id, frame);
+    }
+
+    fn remove(&mut self, id: FrameId) -> Change<Frame> {
+        self.ready.remove(&id);
+        self.frames.remove(&id).map_or_else(|| missing(format!("frame {id}")), Ok)
+    }
+
+    fn refresh(&mut self, id: FrameId) {
+        if self.frames.get(&id).is_some_and(Frame::is_ready) {
+            self.ready.insert(id);
+        } else {
+            self.ready.remove(&id);
+        }
+    }
+
+    fn frame_mut(&mut self, id: FrameId) -> Change<&mut Frame> {
+        self.frames.get_mut(&id).map_or_else(|| missing(format!("frame {id}")), Ok)
+    }
+
+    fn line_mut(&mut self, id: FrameId) -> Change<&mut Line> {
+        match &mut self.frame_mut(id)?.body {
+            Body::Line(line) => Ok(line),
+            _ => missing(format!("frame {id} as a line")),
+        }
+    }
+
+    fn step_mut(&mut self, id: FrameId) -> Change<&mut StepFrame> {
+        match &mut self.frame_mut(id)?.body {
+            Body::Step(step) => Ok(step),
+            _ => missing(format!("frame {id} as a step")),
+        }
+    }
+
+    fn phase_mut(&mut self, id: FrameId) -> Change<Option<&mut Phase>> {
+        Ok(match &mut self.frame_mut(id)?.body {
+            Body::Step(step) => Some(&mut step.phase),
+            Body::Line(_) | Body::Element(_) => None,
+        })
+    }
+
+    /// The work of a frame; a step that has only been entered starts working.
+    fn work_mut(&mut self, id: FrameId) -> Change<&mut Work> {
+        let now = self.now;
+        let frame = self.frame_mut(id)?;
+        if let Body::Step(step) = &mut frame.body
+            && matches!(step.phase, Phase::Entered)
+        {
+            step.phase = Phase::Work(Work::new(now));
+        }
+        frame.work_mut().map_or_else(|| missing(format!("work of frame {id}")), Ok)
+    }
+
+    /// The conversation of a frame; opening one replaces whatever attempt was before.
+    fn conversation_mut(&mut self, id: FrameId) -> Change<&mut Conversation> {
+        let found = match &mut self.frame_mut(id)?.body {
+            Body::Step(step) => match &mut step.phase {
+                Phase::Work(Work { stage: Stage::Talking(talk), .. }) | Phase::Judging(Judging::Llm(talk)) => {
+                    Some(talk)
+                }
+                _ => None,
+            },
+            Body::Element(element) => match &mut element.work.stage {
+                Stage::Talking(talk) => Some(talk),
+                _ => None,
+            },
+            Body::Line(_) => None,
+        };
+        found.map_or_else(|| missing(format!("conversation of frame {id}")), |talk| Ok(talk.as_mut()))
+    }
+
+    fn pending_mut(&mut self, id: EffectId) -> Change<&mut Pending> {
+        self.effects.get_mut(&id).map_or_else(|| missing(format!("effect {id}")), Ok)
+    }
+
+    fn instance_mut(&mut self, id: InstanceId) -> Change<&mut Instance> {
+        self.instances.get_mut(&id).map_or_else(|| missing(format!("instance {id}")), Ok)
+    }
+
+    fn finish(&mut self, end: &RunEnd) {
+        self.frames.clear();
+        self.ready.clear();
+        self.effects.clear();
+        self.instances.retain(|id, _| *id == InstanceId(0));
+        self.end = Some(end.clone());
+    }
+}

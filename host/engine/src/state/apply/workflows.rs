@@ -1,0 +1,127 @@
+//! Delegated workflows.
+
+use super::{Change, missing};
+use crate::event::{FrameId, InstanceId};
+use crate::outcome::{RunEnd, Status};
+use crate::ports::Failure;
+use crate::state::memory::StepMemory;
+use crate::state::{Instance, Raw, Stage, State};
+use opcell_workflow::Value;
+use opcell_workflow::ir::{Form, Session};
+use opcell_workflow::value::Map;
+use std::sync::Arc;
+
+impl State {
+    pub(super) fn start_instance(
+        &mut self,
+        id: InstanceId,
+        line: FrameId,
+        parent: FrameId,
+        workflow: &Arc<str>,
+        input: &Value,
+        original: &Value,
+    ) -> Change {
+        let Some(Some(program)) = self.definitions.get(workflow).cloned() else {
+            return missing(format!("workflow `{workflow}`"));
+        };
+        let Some((caller, step)) = self.step_of(parent) else { return missing(format!("frame {parent}")) };
+        let inherited = match &step.form {
+            Form::Delegate { delegate } => inherit(caller.inherited.as_ref(), &delegate.session),
+            _ => None,
+        };
+        let instance = Instance {
+            parent: Some(parent),
+            depth: caller.depth + 1,
+            input: input.clone(),
+            original: original.clone(),
+            inputs: program.bind_inputs(input),
+            outputs: Value::Object(Arc::default()),
+            memory: vec![StepMemory::default(); program.ir().steps.len()],
+            last: None,
+            log: Vec::new(),
+            brief: "".into(),
+            exited: None,
+            failed: None,
+            inherited,
+            program,
+        };
+        self.work_mut(parent)?.stage = Stage::Delegating(id);
+        self.refresh(parent);
+        self.open(id, line, instance);
+        Ok(())
+    }
+
+    pub(super) fn finish_instance(&mut self, id: InstanceId, end: &RunEnd) -> Change {
+        let Some(parent) = self.instances.get(&id).and_then(|instance| instance.parent) else {
+            return missing(format!("instance {id}"));
+        };
+        let Some(workflow) = self.instances.get(&id).map(|instance| instance.program.name().clone()) else {
+            return missing(format!("instance {id}"));
+        };
+        self.close(id);
+        self.work_mut(parent)?.stage = if end.status == Status::Completed {
+            Stage::Produced(Raw::Delegate(Box::new(end.clone())))
+        } else {
+            Stage::Failed(delegate_failure(&workflow, end))
+        };
+        self.refresh(parent);
+        Ok(())
+    }
+
+    /// Takes away an instance, what it opened, and what they wanted.
+    pub(super) fn close(&mut self, id: InstanceId) {
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            self.instances.remove(&id);
+            let gone: Vec<FrameId> =
+                self.frames.iter().filter(|(_, frame)| frame.instance == id).map(|(id, _)| *id).collect();
+            for frame in &gone {
+                self.frames.remove(frame);
+                self.ready.remove(frame);
+            }
+            self.effects.retain(|_, effect| !gone.contains(&effect.frame));
+            open.extend(
+                self.instances
+                    .iter()
+                    .filter(|(_, inner)| inner.parent.is_some_and(|p| gone.contains(&p)))
+                    .map(|(id, _)| *id),
+            );
+        }
+    }
+}
+
+fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
+    let verb = if end.status == Status::Cancelled { "cancelled" } else { "failed" };
+    let why = end.message.as_deref().or(end.reason.as_deref()).unwrap_or("no reason was given");
+    let mut details: Map = [("target".into(), Value::String(workflow.clone()))].into_iter().collect();
+    if let Some(reason) = &end.reason {
+        details.insert("reason".into(), Value::String(reason.clone()));
+    }
+    if let Some(step) = &end.step {
+        details.insert("step".into(), Value::String(step.clone()));
+    }
+    if let Some(inner) = &end.details {
+        details.insert("details".into(), inner.clone());
+    }
+    Failure {
+        reason: format!("delegate-{verb}").into(),
+        message: format!("Delegated workflow {verb}: `{workflow}`: {why}"),
+        details: Some(Value::Object(Arc::new(details))),
+        retriable: false,
+    }
+}
+
+/// Session settings of the delegating step over those that it inherits itself.
+fn inherit(outer: Option<&Session>, own: &Session) -> Option<Session> {
+    let mut session = outer.cloned().unwrap_or_default();
+    if own.model.is_some() {
+        session.model.clone_from(&own.model);
+    }
+    if own.session_profile.is_some() {
+        session.session_profile.clone_from(&own.session_profile);
+    }
+    if own.thinking_level.is_some() {
+        session.thinking_level = own.thinking_level;
+    }
+    (session != Session::default()).then_some(session)
+}
