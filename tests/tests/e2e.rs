@@ -139,7 +139,7 @@ async fn without_its_grant_the_health_report_ends_in_a_denial_that_says_what_wou
     let details = outcome.details.unwrap();
     let detail = |key| details.get(key).and_then(Value::as_str).unwrap_or_default();
     assert_eq!(detail("rule"), "the operator has not granted it to plugin `repo`");
-    assert_eq!(detail("remedy"), "to grant it: opcell plugin grant repo files workspace=PATH");
+    assert_eq!(detail("remedy"), "opcell plugin grant repo files workspace=PATH");
     assert!(receipts.first().and_then(|receipt| receipt.get("denials")).is_some());
 }
 

@@ -53,8 +53,18 @@ fn test(rest: &[String]) -> Result<()> {
 
 fn demo(rest: &[String]) -> Result<()> {
     guests::build()?;
-    let workflow = ["run", "--quiet", "--package", "opcell", "--", "run", "workflows/repo-health.edn"];
-    run(cargo().args(workflow).args(rest).current_dir(root()))
+    let opcell = |arguments: &[&str]| {
+        let mut command = cargo();
+        command.args(["run", "--quiet", "--package", "opcell", "--"]).args(arguments).args(rest).current_dir(root());
+        command
+    };
+    run(&mut opcell(&["run", "repo-health"]))?;
+    eprintln!("\nThe same without the files grant ends in a denial:");
+    let denied = opcell(&["--without-grant", "repo:files", "run", "repo-health"]).status()?;
+    if denied.code() != Some(1) {
+        bail!("without its grant the report ended with {denied}, not with a failed run");
+    }
+    Ok(())
 }
 
 fn bench(rest: &[String]) -> Result<()> {

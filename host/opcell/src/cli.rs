@@ -58,6 +58,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Compiles a document and prints the execution model.
     Compile(compile::CompileArgs),
+    /// Draws a document's steps and routes as a Mermaid flowchart.
+    Graph(compile::CompileArgs),
     /// Shows and changes what plugins may reach.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
@@ -183,6 +185,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&cli.global, args, terminal).await,
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),
+        Command::Graph(args) => compile::graph(args, terminal),
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,

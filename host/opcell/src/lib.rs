@@ -42,6 +42,7 @@ pub mod config;
 pub mod report;
 
 pub mod document;
+pub mod graph;
 pub mod library;
 
 pub mod catalog;

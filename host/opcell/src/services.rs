@@ -100,7 +100,7 @@ impl PluginServices {
                 rule: format!("{rule} (plugin `{}`)", self.plugin),
                 remedy: match grant {
                     Some(grant) => format!("opcell plugin grant {} {grant}", self.plugin),
-                    None => "no setting allows it".to_owned(),
+                    None => "no setting does".to_owned(),
                 },
             }),
             FetchError::Invalid(error) => failed("invalid-arguments", error.to_string()),

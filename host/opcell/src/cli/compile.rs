@@ -1,9 +1,14 @@
 //! `opcell compile`: the execution model of a document.
 
 use super::{Exit, Failure, Terminal};
-use crate::{document, report};
+use crate::{
+    document::{self, Document},
+    graph,
+    report::{self, Rejected},
+};
 use clap::Args;
-use std::path::PathBuf;
+use opcell_workflow::WorkflowIr;
+use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct CompileArgs {
@@ -16,6 +21,23 @@ pub struct CompileArgs {
 }
 
 pub fn compile(args: &CompileArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let ir = serde_json::to_value(compiled(args, terminal)?.as_ref()).map_err(anyhow::Error::from)?;
+    terminal.json(&ir)?;
+    Ok(Exit::Done)
+}
+
+/// `opcell graph`: the same execution model as a picture.
+pub fn graph(args: &CompileArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let text = graph::mermaid(&*compiled(args, terminal)?);
+    if terminal.json {
+        terminal.json(&serde_json::json!({"mermaid": text}))?
+    } else {
+        terminal.line(&text)?
+    }
+    Ok(Exit::Done)
+}
+
+fn compiled(args: &CompileArgs, terminal: &Terminal) -> Result<Arc<WorkflowIr>, Failure> {
     let document = document::read(&args.file)?;
     if let Some(rejected) = document.rejection(args.strict) {
         return Err(rejected.into());
@@ -25,7 +47,7 @@ pub fn compile(args: &CompileArgs, terminal: &Terminal) -> Result<Exit, Failure>
             terminal.note(report::render(Some(&document.source), warning, terminal.color).trim_end());
         }
     }
-    let ir = serde_json::to_value(document.ir.as_deref()).map_err(anyhow::Error::from)?;
-    terminal.json(&ir)?;
-    Ok(Exit::Done)
+    // A document that is not rejected has its execution model.
+    let Document { ir, source, diagnostics, .. } = document;
+    ir.ok_or_else(|| Rejected::in_source(source, diagnostics).into())
 }

@@ -136,7 +136,7 @@ pub fn cell_line(receipt: &Value) -> String {
     }
     for denial in receipt.get("denials").and_then(Value::as_array).unwrap_or_default() {
         let part = |key: &str| denial.get(key).and_then(Value::as_str).unwrap_or_default();
-        let _ = write!(line, "\n  denied {}: {}; {}", part("capability"), part("rule"), part("remedy"));
+        let _ = write!(line, "\n  denied {}: {}; to grant it: {}", part("capability"), part("rule"), part("remedy"));
     }
     printable(&line).into_owned()
 }

@@ -138,8 +138,10 @@ fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability>
         let extra = granted.into_iter().filter(|name| !requests.iter().any(|request| request.name == **name));
         for name in asked.chain(extra) {
             let request = requests.iter().find(|request| request.name == *name);
-            let denied =
-                policy.allows(kind, name, None).err().map(|denial| format!("{}; {}", denial.rule, denial.remedy));
+            let denied = policy
+                .allows(kind, name, None)
+                .err()
+                .map(|denial| format!("{}; to grant it: {}", denial.rule, denial.remedy));
             let files = grants.files.get(name).filter(|_| kind == Kind::Files).map(|grant| {
                 let access = policy.file_access(name, None).unwrap_or(grant.access);
                 let patterns = if grant.patterns.is_empty() {
