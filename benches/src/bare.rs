@@ -1,21 +1,12 @@
-//! What a cell costs beside the bare engine: `cargo run --release -p opcell-sandbox --example cell_cost -- PLUGIN.wasm ID 'ARGUMENTS'`.
+//! The engine alone: wasmtime with nothing around it, in its best configuration.
 //!
-//! Both run the same component, with a fresh store and instance per call, from a pool of the same shape. Bare is wasmtime with nothing
-//! around it: no limits, no budget, no grants, no receipt, no JSON. The two take turns, so that a busy machine slows both.
+//! No limits, no budget, no grants, no receipt, no JSON: what a cell cannot be faster than.
 
 use anyhow::{Context as _, Result};
-use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
     component::{Component, ComponentExportIndex, ComponentType, InstancePre, Lift, Linker, Lower},
 };
-
-const ROUNDS: usize = 200;
-const CALLS: usize = 50;
 
 #[derive(Clone, ComponentType, Lower)]
 #[component(record)]
@@ -44,14 +35,18 @@ struct Failure {
     details: Option<String>,
 }
 
-/// The engine alone.
-struct Bare {
+/// A component in an engine of its own.
+pub struct Bare {
     pre: InstancePre<()>,
     invoke: ComponentExportIndex,
 }
 
 impl Bare {
-    fn new(component: &[u8]) -> Result<Self> {
+    /// Compiles `component` in this process.
+    ///
+    /// # Errors
+    /// When it is no plugin with operations.
+    pub fn new(component: &[u8]) -> Result<Self> {
         let mut pool = PoolingAllocationConfig::default();
         pool.total_component_instances(64)
             .total_core_instances(512)
@@ -80,7 +75,11 @@ impl Bare {
         Ok(Self { pre, invoke })
     }
 
-    async fn call(&self, id: &str, arguments: &str) -> wasmtime::Result<usize> {
+    /// One call in a fresh store; returns the bytes of the answer.
+    ///
+    /// # Errors
+    /// When the guest traps.
+    pub async fn call(&self, id: &str, arguments: &str) -> wasmtime::Result<usize> {
         let mut store = Store::new(self.pre.engine(), ());
         store.set_epoch_deadline(1_000_000);
         let instance = self.pre.instantiate_async(&mut store).await?;
@@ -96,57 +95,4 @@ impl Bare {
             Err(failure) => failure.reason.len() + failure.message.len() + failure.details.map_or(0, |s| s.len()),
         })
     }
-}
-
-fn report(name: &str, times: &mut [Duration]) -> f64 {
-    times.sort_unstable();
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0.0, |time| time.as_secs_f64() * 1e6);
-    println!("{name:<28} p50 {:>8.2} us   p99 {:>8.2} us", at(0.5), at(0.99));
-    at(0.5)
-}
-
-#[tokio::main]
-async fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let path: PathBuf = arguments.next().context("which component?")?.into();
-    let id = arguments.next().context("which operation?")?;
-    let input = arguments.next().context("which arguments?")?;
-    let bytes = std::fs::read(&path)?;
-    let bare = Bare::new(&bytes)?;
-    let directory = tempfile::tempdir()?;
-    let cache = Some(directory.path().join("cache"));
-    let sandbox = Sandbox::new(SandboxConfig { cache, ..SandboxConfig::new(CompileMode::TrustedInProcess) })?;
-    let source = PluginSource::Bytes(bytes.into());
-    for temperature in ["cold", "warm"] {
-        let started = Instant::now();
-        sandbox.load(LoadRequest::new("measured", source.clone())).await?;
-        println!("{temperature} load {:>19.2} ms", started.elapsed().as_secs_f64() * 1e3);
-    }
-    let plugin = sandbox.load(LoadRequest::new("measured", source)).await?;
-    let first = plugin.invoke(CellRequest::new(&id, &input)).await;
-    first.result?;
-    println!(
-        "{} {id}, {} bytes of arguments, {} KiB of memory",
-        path.display(),
-        input.len(),
-        first.receipt.peak_memory >> 10
-    );
-    let (mut bare_times, mut cell_times) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        for _ in 0..CALLS {
-            let started = Instant::now();
-            bare.call(&id, &input).await.map_err(anyhow::Error::msg)?;
-            bare_times.push(started.elapsed());
-        }
-        for _ in 0..CALLS {
-            let started = Instant::now();
-            let done = plugin.invoke(CellRequest::new(&id, &input)).await;
-            cell_times.push(started.elapsed());
-            done.result?;
-        }
-    }
-    let bare = report("bare wasmtime", &mut bare_times);
-    let cell = report("cell", &mut cell_times);
-    println!("{:<28} {:>12.2}", "cell / bare", cell / bare);
-    Ok(())
 }

@@ -1,0 +1,42 @@
+//! One call of the echo plugin: the bare engine, a cell. Both make a fresh store and instance per call.
+//!
+//! `cargo xtask bench --bench cell`; the component is `example-operations/dist/echo.wasm`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use opcell_benches::bare::Bare;
+use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
+use std::path::Path;
+
+const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../example-operations/dist/echo.wasm");
+const SMALL: &str = r#"{"text":"hello world","numbers":[1,2,3],"flag":true}"#;
+
+fn cells(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let bytes = std::fs::read(Path::new(ECHO)).unwrap();
+    let bare = Bare::new(&bytes).unwrap();
+    let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
+    let plugin = runtime.block_on(sandbox.load(LoadRequest::new("echo", PluginSource::Bytes(bytes.into())))).unwrap();
+
+    let mut group = c.benchmark_group("echo");
+    group.bench_function("bare-wasmtime", |b| {
+        b.to_async(&runtime).iter(async || bare.call("echo/echo", SMALL).await.unwrap());
+    });
+    group.bench_function("cell", |b| {
+        b.to_async(&runtime).iter(async || plugin.invoke(CellRequest::new("echo/echo", SMALL)).await.result.unwrap());
+    });
+    group.finish();
+
+    let mut group = c.benchmark_group("boundary");
+    for kib in [1_usize, 64, 1024] {
+        let arguments = format!(r#"{{"text":"{}"}}"#, "x".repeat(kib << 10));
+        group.throughput(Throughput::Bytes(arguments.len() as u64));
+        group.bench_with_input(BenchmarkId::new("cell", format!("{kib} KiB")), &arguments, |b, arguments| {
+            b.to_async(&runtime).iter(async || plugin.invoke(CellRequest::new("echo/echo", arguments)).await.result.unwrap());
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, cells);
+criterion_main!(benches);
