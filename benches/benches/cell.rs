@@ -32,7 +32,8 @@ fn cells(c: &mut Criterion) {
         let arguments = format!(r#"{{"text":"{}"}}"#, "x".repeat(kib << 10));
         group.throughput(Throughput::Bytes(arguments.len() as u64));
         group.bench_with_input(BenchmarkId::new("cell", format!("{kib} KiB")), &arguments, |b, arguments| {
-            b.to_async(&runtime).iter(async || plugin.invoke(CellRequest::new("echo/echo", arguments)).await.result.unwrap());
+            b.to_async(&runtime)
+                .iter(async || plugin.invoke(CellRequest::new("echo/echo", arguments)).await.result.unwrap());
         });
     }
     group.finish();

@@ -29,7 +29,10 @@ fn rows(count: usize) -> Vec<Value> {
         Value::object([
             ("id", Value::from(i as i64)),
             ("score", Value::from(((i * 7919) % 100) as i64)),
-            ("title", Value::from(format!("Row {i} about {}", if i % 3 == 0 { "urgent" } else { "ordinary" }))),
+            (
+                "title",
+                Value::from(format!("Row {i} about {}", if i.is_multiple_of(3) { "urgent" } else { "ordinary" })),
+            ),
             ("nested", Value::object([("rank", Value::from(((i * 104_729) % 1000) as i64))])),
         ])
     };

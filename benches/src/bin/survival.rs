@@ -70,7 +70,9 @@ fn resident_mib() -> f64 {
 async fn attackers(sandbox: &Sandbox) -> Result<Vec<Arc<Plugin>>> {
     let cases: Vec<Case> = Case::all()?
         .into_iter()
-        .filter(|case| case.at == Stage::Invoke && !case.judge && case.grant_files.is_none() && case.grant_tools.is_empty())
+        .filter(|case| {
+            case.at == Stage::Invoke && !case.judge && case.grant_files.is_none() && case.grant_tools.is_empty()
+        })
         .collect();
     let mut plugins = Vec::new();
     for case in cases.iter().cycle().take(ATTACKERS) {
