@@ -130,6 +130,13 @@ impl Catalog {
         self.entries.get(id).map(|(entry, _)| entry).ok_or_else(|| self.unknown(id).into())
     }
 
+    /// Every name that a document may call: ids of operations and judges, and the tools that stand for one.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let tools = self.tools.keys().filter(|tool| self.resolve(tool).is_some());
+        self.entries.keys().map(AsRef::as_ref).chain(tools.map(String::as_str)).map(str::to_owned).collect()
+    }
+
     pub(crate) fn unknown(&self, id: &str) -> Diagnostic {
         let mut diagnostic = Diagnostic::error("unknown-operation", format!("no plugin of the project offers `{id}`"));
         diagnostic.help = match did_you_mean(id, self.entries.keys().map(AsRef::as_ref)) {

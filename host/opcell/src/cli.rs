@@ -8,6 +8,7 @@ mod input;
 mod op;
 mod plugin;
 mod progress;
+mod prompt;
 mod run;
 mod selftest;
 mod terminal;
@@ -60,6 +61,8 @@ enum Command {
     Compile(compile::CompileArgs),
     /// Draws a document's steps and routes as a Mermaid flowchart.
     Graph(compile::CompileArgs),
+    /// Shows what the model of each session step and LLM judge would be told, by section.
+    Prompt(prompt::PromptArgs),
     /// Shows and changes what plugins may reach.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
@@ -186,6 +189,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),
         Command::Graph(args) => compile::graph(args, terminal),
+        Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,

@@ -11,7 +11,11 @@ mod withdraw;
 use crate::{http::HttpRule, report::Rejected};
 use indexmap::IndexMap;
 use opcell_sandbox::{grants::Grants, limits::LimitRequest};
-use opcell_session::{models::ModelsConfig, sessions::MissingTools, tools::FileRoot};
+use opcell_session::{
+    models::ModelsConfig,
+    sessions::MissingTools,
+    tools::{FileRoot, Shell},
+};
 use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use std::{
     path::{Path, PathBuf},
@@ -63,6 +67,12 @@ pub struct SessionSettings {
     pub profiles: IndexMap<String, Session>,
     /// What happens when a session declares a tool that is not there.
     pub missing_tools: MissingTools,
+    /// Which files every prompt shows.
+    pub context_files: text::ContextFilesText,
+    /// Requests that models may make with `http.fetch`; the tool is there when there is one.
+    pub http: Vec<HttpRule>,
+    /// Commands that models may run; absent: none.
+    pub bash: Option<Shell>,
 }
 
 /// One plugin of a project.

@@ -8,18 +8,18 @@ use crate::{
     report::Rejected,
     run::{Run, Workflow},
     services::{HostTool, LogSink, PluginServices},
-    sessions,
+    sessions::{self, ChildRuns, Surroundings},
 };
 use opcell_engine::{
     Engine, Program, RunError, RunOptions,
     ports::{Call, EffectContext, Operations, Reply, Success},
 };
 use opcell_sandbox::{CompileMode, CompileProgram, LoadRequest, PluginSource, Sandbox, SandboxConfig, SandboxError};
-use opcell_session::skills::{SkillFolder, SkillLibrary};
-use opcell_workflow::{
-    Diagnostic, Severity, Value,
-    ir::{Form, Judge},
+use opcell_session::{
+    HostSessions,
+    skills::{SkillFolder, SkillLibrary},
 };
+use opcell_workflow::{Diagnostic, Severity, Value, checks};
 use std::{path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +66,8 @@ pub struct HostBuilder {
 pub struct Host {
     catalog: Arc<Catalog>,
     library: Arc<Library>,
-    engine: Engine,
+    sessions: Arc<HostSessions>,
+    engine: Arc<Engine>,
 }
 
 impl Host {
@@ -88,6 +89,12 @@ impl Host {
         &self.library
     }
 
+    /// The model conversations that steps open.
+    #[must_use]
+    pub fn sessions(&self) -> &HostSessions {
+        &self.sessions
+    }
+
     /// A workflow by the path of its document, or by its name in the project.
     ///
     /// # Errors
@@ -102,10 +109,9 @@ impl Host {
     /// # Errors
     /// When the workflow names operations or judges that no plugin offers, or the journal does not take the run.
     pub async fn start(&self, workflow: &Workflow, input: Value) -> Result<Run, StartError> {
-        let unknown = self.unknown_names(workflow);
-        if !unknown.is_empty() {
-            let errors =
-                unknown.into_iter().map(|finding| Diagnostic { severity: Severity::Error, ..finding }).collect();
+        let unknown = self.check(workflow).into_iter().filter(|finding| finding.code == checks::UNKNOWN_OPERATION);
+        let errors: Vec<_> = unknown.map(|finding| Diagnostic { severity: Severity::Error, ..finding }).collect();
+        if !errors.is_empty() {
             return Err(StartError::Rejected(workflow.reject(errors)));
         }
         let program = Program::new(workflow.ir().clone())
@@ -132,28 +138,15 @@ impl Host {
             .await
     }
 
-    /// Operations, judges and workflows that a workflow names and this host does not have. Each is a warning with the step as its
-    /// path: the languages' own runtimes only find out when the step is entered.
+    /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are warnings:
+    /// the languages' own runtimes only find out when the step is entered.
     #[must_use]
-    pub fn unknown_names(&self, workflow: &Workflow) -> Vec<Diagnostic> {
-        let mut findings = Vec::new();
-        let mut unknown = |id: &str, path: String| {
-            if self.catalog.resolve(id).is_none() {
-                let Diagnostic { code, message, help, .. } = self.catalog.unknown(id);
-                let mut finding = Diagnostic::warning(code, message).path(path);
-                finding.help = help;
-                findings.push(workflow.locate(finding));
-            }
-        };
-        for (index, step) in workflow.ir().steps.iter().enumerate() {
-            if let Form::Invoke { invoke } = &step.form {
-                unknown(&invoke.operation, format!("steps[{index}].invoke.operation"));
-            }
-            if let Some(Judge::Invoke { invoke }) = &step.judge {
-                unknown(&invoke.operation, format!("steps[{index}].judge.invoke.operation"));
-            }
+    pub fn check(&self, workflow: &Workflow) -> Vec<Diagnostic> {
+        let mut findings = checks::names(workflow.ir(), self);
+        for finding in findings.iter_mut().filter(|finding| finding.code == checks::UNKNOWN_OPERATION) {
+            finding.help.get_or_insert_with(|| "`opcell op list` shows what there is".to_owned());
         }
-        findings
+        findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
 }
 
@@ -234,6 +227,7 @@ impl HostBuilder {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
         let mut catalog = Catalog::with_tools(config.tools.clone());
+        let http = Arc::new(HttpClient::new(self.fetch)?);
         if !config.plugins.is_empty() {
             let sandbox = Sandbox::new(SandboxConfig {
                 cache: config.cache.clone().or_else(user_cache),
@@ -243,7 +237,6 @@ impl HostBuilder {
             if let Some(warning) = sandbox.warning() {
                 tracing::warn!("{warning}");
             }
-            let http = Arc::new(HttpClient::new(self.fetch)?);
             let tools = Arc::new(self.tools);
             for plugin in config.plugins.values() {
                 let refused = |mut diagnostic: Diagnostic| {
@@ -277,14 +270,25 @@ impl HostBuilder {
             }
         }
         let (catalog, library) = (Arc::new(catalog), Arc::new(Library::read(&config.workflows)));
-        let sessions = sessions::build(config.sessions, &catalog, &library, &skills)?;
+        let child_runs = Arc::new(ChildRuns::default());
+        let surroundings = Surroundings {
+            root: &config.root,
+            catalog: &catalog,
+            library: &library,
+            skills: &skills,
+            http,
+            child_runs: child_runs.clone(),
+        };
+        let sessions = Arc::new(sessions::build(config.sessions, surroundings)?);
         let engine = Engine::builder()
             .operations(catalog.clone())
             .judges(catalog.clone())
-            .sessions(Arc::new(sessions))
+            .sessions(sessions.clone())
             .workflows(library.clone())
             .build();
-        Ok(Host { catalog, library, engine })
+        let engine = Arc::new(engine);
+        child_runs.connect(&engine, &library);
+        Ok(Host { catalog, library, sessions, engine })
     }
 }
 

@@ -51,6 +51,8 @@ pub mod services;
 mod sessions;
 
 pub mod host;
+mod names;
+pub mod prompts;
 pub mod run;
 
 pub mod selftest;

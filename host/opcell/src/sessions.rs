@@ -1,46 +1,71 @@
 //! Model conversations of a project: its models, its skills, the tools that a model may call.
 
+mod delegation;
+mod fetch;
+
 use crate::{
     catalog::{Catalog, Offer},
-    config::SessionSettings,
+    config::{SessionSettings, text::ContextFilesText},
+    http::HttpClient,
     library::Library,
     report::Rejected,
 };
+pub(crate) use delegation::ChildRuns;
+use fetch::Fetch;
 use opcell_engine::{conversation::ToolSpec, ports::Operations};
 use opcell_session::{
     HostSessions,
+    context::project_context,
     models::{Models, ScriptedModel},
     sessions::Extension,
     skills::SkillLibrary,
-    tools::{FileRoots, HostTool, OperationTool, ToolDescription, file_tools},
+    tools::{DelegateTool, FileRoots, HostTool, OperationTool, ShellTool, ToolDescription, file_tools},
 };
 use opcell_workflow::{Diagnostic, Value};
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
+
+/// What sessions of a project share with the rest of its host.
+pub(crate) struct Surroundings<'a> {
+    pub root: &'a Path,
+    pub catalog: &'a Arc<Catalog>,
+    pub library: &'a Arc<Library>,
+    pub skills: &'a Arc<SkillLibrary>,
+    pub http: Arc<HttpClient>,
+    pub child_runs: Arc<ChildRuns>,
+}
 
 /// Puts a project's sessions together. Models may call every operation of the plugins as a tool (a step's `tools` narrow that), read
-/// and, where the project says so, write in its file roots, and read its skills.
-pub(crate) fn build(
-    settings: SessionSettings,
-    catalog: &Arc<Catalog>,
-    library: &Arc<Library>,
-    skills: &Arc<SkillLibrary>,
-) -> Result<HostSessions, Rejected> {
+/// and, where the project says so, write in its file roots, read its skills, delegate to its workflows, and, where the project says
+/// so, fetch and run commands.
+pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Result<HostSessions, Rejected> {
     let wrong = |error: String| Rejected::plain(Diagnostic::error("invalid-sessions", error));
     let models = match &settings.script {
         Some(script) => Models::only(Arc::new(ScriptedModel::load(script).map_err(|error| wrong(error.to_string()))?)),
         None => Models::new(settings.models).map_err(|error| wrong(error.to_string()))?,
     };
+    let context_files = match settings.context_files {
+        ContextFilesText::None => Vec::new(),
+        ContextFilesText::Project => project_context(around.root).map_err(|error| wrong(error.to_string()))?,
+    };
     let roots = FileRoots::open(&settings.files).map_err(|error| wrong(error.to_string()))?;
     let mut builder = HostSessions::builder()
         .models(models)
-        .skills(skills.clone())
-        .tools(file_tools(roots, skills.clone()))
-        .tools(operation_tools(catalog))
-        .workflows(library.clone())
+        .skills(around.skills.clone())
+        .context_files(context_files)
+        .tools(file_tools(roots, around.skills.clone()))
+        .tools(operation_tools(around.catalog))
+        .tool(Arc::new(DelegateTool::new(around.child_runs)))
+        .workflows(around.library.clone())
         .profiles(settings.profiles)
         .defaults(settings.defaults)
         .missing_tools(settings.missing_tools);
-    for plugin in catalog.plugins() {
+    if !settings.http.is_empty() {
+        builder = builder.tool(Arc::new(Fetch::new(around.http, settings.http)));
+    }
+    if let Some(shell) = settings.bash {
+        builder = builder.tool(Arc::new(ShellTool::new(shell)));
+    }
+    for plugin in around.catalog.plugins() {
         builder = builder.extension(Extension {
             name: plugin.name().to_owned(),
             description: format!("Operations of the plugin {}", plugin.name()),

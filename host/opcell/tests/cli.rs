@@ -79,6 +79,7 @@ fn stable(text: &str) -> String {
         (r" +\d+\.\d ms", " [..] ms"),
         (r#""duration-us": \d+"#, r#""duration-us": [..]"#),
         (r#""digest": "[0-9a-f]{64}""#, r#""digest": "[..]""#),
+        (r"(session[- ]start[- ]date(?: ≡|:)) \d{4}-\d\d-\d\d", "$1 [..]"),
         (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "[..]"),
     ];
     patterns.iter().fold(text.to_owned(), |text, (pattern, with)| {

@@ -32,7 +32,8 @@ pub(crate) fn of(step: &Step) -> Option<(Orchestration, Control)> {
 }
 
 /// The tools that the engine itself offers to a state's model.
-pub(crate) fn tools(ir: &WorkflowIr, step: &Step) -> Vec<ToolSpec> {
+#[must_use]
+pub fn tools(ir: &WorkflowIr, step: &Step) -> Vec<ToolSpec> {
     let Some((orchestration, _)) = of(step) else { return Vec::new() };
     let mut tools = Vec::new();
     if orchestration != Orchestration::External && !ir.is_terminal(&step.name) {

@@ -12,7 +12,7 @@ mod line;
 pub(crate) mod session;
 mod step;
 
-pub use dialogue::MESSAGE_SIGNAL;
+pub use dialogue::{MESSAGE_SIGNAL, tools as engine_tools};
 
 use crate::{
     event::{EffectId, Event, FrameId, InstanceId, Request},

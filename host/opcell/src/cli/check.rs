@@ -40,7 +40,7 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
             Err(unreadable) => (None, Some(unreadable)),
             Ok(mut document) => {
                 if let (Some(host), Ok(workflow)) = (&host, Workflow::of(document.clone())) {
-                    document.diagnostics.extend(host.unknown_names(&workflow));
+                    document.diagnostics.extend(host.check(&workflow));
                 }
                 (Some(document), None)
             }

@@ -3,8 +3,8 @@
 use super::{
     Config, PluginConfig, PluginGrants, SessionSettings,
     text::{
-        AccessText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText, Quantity,
-        SessionsText,
+        AccessText, BashText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText,
+        Quantity, SessionsText,
     },
 };
 use crate::{
@@ -16,7 +16,10 @@ use opcell_sandbox::{
     grants::{Access, DangerousPreopen, FilesGrant, Grants},
     limits::{LimitError, LimitRequest, Unit},
 };
-use opcell_session::{models::ModelsConfig, tools::FileRoot};
+use opcell_session::{
+    models::ModelsConfig,
+    tools::{FileRoot, Shell},
+};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use reqwest::Method;
 use serde_spanned::Spanned;
@@ -24,6 +27,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// Tools that the host itself offers.
@@ -247,7 +251,35 @@ impl Checker<'_> {
             defaults: text.defaults,
             profiles: text.profiles,
             missing_tools: text.missing_tools,
+            context_files: text.context_files,
+            http: text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect(),
+            bash: text.bash.and_then(|bash| self.bash(bash)),
         }
+    }
+
+    fn bash(&mut self, text: Spanned<BashText>) -> Option<Shell> {
+        let span = span_of(&text);
+        let text = text.into_inner();
+        if !text.dangerous {
+            let message = "`bash` runs commands outside every sandbox, with the rights of whoever runs opcell, and must say \
+                           `dangerous = true`";
+            self.error("dangerous-bash", span, message.to_owned(), None);
+        }
+        let folder = match &text.path {
+            Some(path) => self.directory(path, "working directory of `bash`")?,
+            None => self.root.to_owned(),
+        };
+        let mut shell = Shell { environment: text.environment, ..Shell::new(folder) };
+        if let Some(timeout) = &text.timeout {
+            match quantity(timeout.get_ref(), Unit::Milliseconds, "timeout") {
+                Ok(ms) => {
+                    shell.timeout = Duration::from_millis(ms);
+                    shell.max_timeout = shell.max_timeout.max(shell.timeout);
+                }
+                Err(error) => self.error("invalid-limit", span_of(timeout), error.to_string(), None),
+            }
+        }
+        text.dangerous.then_some(shell)
     }
 
     fn http(&mut self, text: HttpText) -> Option<HttpRule> {
@@ -331,12 +363,16 @@ impl Checker<'_> {
     /// Bytes that may be written; the default where nothing is said.
     fn quota(&mut self, quota: Option<&Spanned<Quantity>>) -> Option<u64> {
         let Some(quota) = quota else { return Some(FilesGrant::DEFAULT_WRITE_QUOTA) };
-        let read = match quota.get_ref() {
-            Quantity::Number(bytes) => Ok(*bytes),
-            Quantity::Text(text) => Unit::Bytes.parse("quota", text),
-            Quantity::Other(_) => Unit::Bytes.parse("quota", ""),
-        };
+        let read = quantity(quota.get_ref(), Unit::Bytes, "quota");
         read.map_err(|error| self.error("invalid-limit", span_of(quota), error.to_string(), None)).ok()
+    }
+}
+
+fn quantity(written: &Quantity, unit: Unit, key: &'static str) -> Result<u64, LimitError> {
+    match written {
+        Quantity::Number(number) => Ok(*number),
+        Quantity::Text(text) => unit.parse(key, text),
+        Quantity::Other(_) => unit.parse(key, ""),
     }
 }
 

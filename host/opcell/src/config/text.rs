@@ -46,8 +46,41 @@ pub struct SessionsText {
     pub defaults: Session,
     /// Named sets of settings.
     pub profiles: IndexMap<String, Session>,
-    /// `refuse` unless said.
+    /// `withhold` unless said.
     pub missing_tools: MissingTools,
+    /// Files that every prompt shows.
+    pub context_files: ContextFilesText,
+    /// Requests that models may make with `http.fetch`.
+    pub http: Vec<Spanned<HttpText>>,
+    /// Commands; absent: there are none.
+    pub bash: Option<Spanned<BashText>>,
+}
+
+/// Which files every prompt shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContextFilesText {
+    /// `AGENTS.md`, or else `CLAUDE.md`, of each directory from the repository's root down to the project.
+    #[default]
+    Project,
+    /// None.
+    None,
+}
+
+/// `[sessions.bash]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct BashText {
+    /// Where commands run; the project unless said.
+    pub path: Option<Spanned<String>>,
+    /// How long a command may take.
+    pub timeout: Option<Spanned<Quantity>>,
+    /// Variables that commands inherit beside the usual ones.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// Must be `true`: the reader of the file is told.
+    #[serde(default)]
+    pub dangerous: bool,
 }
 
 /// `[sessions.files.NAME]`.

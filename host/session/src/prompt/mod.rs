@@ -56,6 +56,12 @@ impl Component {
         Self::SELECTABLE.map(|(name, _)| name)
     }
 
+    /// Its name, as a selection lists it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::SELECTABLE.iter().find(|(_, component)| *component == self).map_or("replacement", |(name, _)| name)
+    }
+
     fn parse(name: &str) -> Option<Self> {
         Self::SELECTABLE.iter().find(|(known, _)| *known == name).map(|(_, component)| *component)
     }
@@ -70,15 +76,20 @@ pub struct Section {
     pub text: String,
     /// The text's length in UTF-8.
     pub bytes: usize,
-    /// About how many tokens: a quarter of the bytes, rounded up. Models count differently; this is for comparing sections.
+    /// About how many [`tokens`]. Models count differently; this is for comparing sections.
     pub tokens: usize,
 }
 
 impl Section {
     fn new(component: Component, text: String) -> Self {
-        let bytes = text.len();
-        Self { component, text, bytes, tokens: bytes.div_ceil(4) }
+        Self { component, bytes: text.len(), tokens: tokens(&text), text }
     }
+}
+
+/// About how many tokens a text is: a quarter of its bytes, rounded up.
+#[must_use]
+pub fn tokens(text: &str) -> usize {
+    text.len().div_ceil(4)
 }
 
 /// A system prompt that a person can inspect, test and diff.

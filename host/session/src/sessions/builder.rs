@@ -31,9 +31,9 @@ pub struct Extension {
 #[serde(rename_all = "kebab-case")]
 pub enum MissingTools {
     /// The session does not open.
-    #[default]
     Refuse,
-    /// The session opens without it, and its prompt says so.
+    /// The session opens without it, and its prompt says so: a workflow written for another host runs with what is here.
+    #[default]
     Withhold,
 }
 

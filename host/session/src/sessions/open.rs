@@ -80,6 +80,7 @@ impl HostSessions {
         settings.extensions = names(&parts.extensions);
         settings.workflows = names(&parts.workflows);
         let mut prompt = assemble(&parts);
+        prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name)));
         if settings.logprobs == Some(true) {
             prompt.notes.push("token log probabilities are asked for and not recorded".to_owned());
         }
@@ -131,6 +132,15 @@ impl HostSessions {
         let host = allowed.into_iter().map(|tool| Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() });
         let engine = engine_tools.iter().map(|spec| Allowed { spec: spec.clone(), lambda: None });
         Ok((host.chain(engine).collect(), unavailable))
+    }
+
+    /// What a person is told about a tool that is declared and not there.
+    fn withheld(&self, name: &str) -> String {
+        let hint = did_you_mean(name, self.tools.descriptions().map(|tool| tool.spec.name.as_str()));
+        format!(
+            "the session declares the tool `{name}`, which is not there, and goes on without it{hint}{}",
+            remark(name)
+        )
     }
 
     /// Declaring workflows brings the `delegate` tool; a session without the tool has no workflows, and one without workflows
@@ -192,12 +202,17 @@ fn unique(names: &[String]) -> impl Iterator<Item = &String> {
 
 fn missing_tool(name: &str, known: &[&str]) -> Failure {
     let mut failure = unknown("tool", name, known);
-    failure.message.push_str(match name {
+    failure.message.push_str(remark(name));
+    failure
+}
+
+/// Why a tool may not be there.
+fn remark(name: &str) -> &'static str {
+    match name {
         "bash" => ". It runs commands outside every sandbox, so it is there only where the operator enables it",
         DELEGATE_TOOL => ". The host gives sessions no way to delegate",
         _ => "",
-    });
-    failure
+    }
 }
 
 fn unknown(kind: &str, name: &str, known: &[&str]) -> Failure {

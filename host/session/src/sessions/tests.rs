@@ -88,6 +88,7 @@ fn world() -> World {
         .tool(Arc::new(ShellTool::new(Shell::new(work))))
         .tool(echo("ledger/add", Some("ledger")))
         .tool(Arc::new(DelegateTool::new(Arc::new(Runs))))
+        .missing_tools(MissingTools::Refuse)
         .skills(skills)
         .extension(Extension {
             name: "ledger".to_owned(),
@@ -259,7 +260,8 @@ async fn what_is_declared_and_not_there_does_not_open() {
 async fn bash_is_not_there_unless_the_operator_enables_it() {
     let sessions = HostSessions::builder()
         .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: []").unwrap())))
-        .tool(echo("read", None));
+        .tool(echo("read", None))
+        .missing_tools(MissingTools::Refuse);
     let declared = Session { tools: names(&["read", "bash"]), ..Session::default() };
     let strict = sessions.build().unwrap();
     let failed = open(&strict, declared.clone()).await.unwrap_err();
@@ -268,7 +270,6 @@ async fn bash_is_not_there_unless_the_operator_enables_it() {
     let lenient = HostSessions::builder()
         .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: []").unwrap())))
         .tool(echo("read", None))
-        .missing_tools(MissingTools::Withhold)
         .build()
         .unwrap();
     let opened = open(&lenient, declared).await.unwrap();

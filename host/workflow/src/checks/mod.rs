@@ -13,6 +13,9 @@ use crate::{
 use graph::Graph;
 use std::collections::{HashMap, HashSet};
 
+/// The code of a finding about an operation that the host does not have.
+pub const UNKNOWN_OPERATION: &str = "unknown-operation";
+
 /// What a host has. `None` means that nobody knows, and keeps the checks quiet.
 pub trait Catalog {
     /// Ids of operations, and of judges that are called like operations.
@@ -235,7 +238,7 @@ fn unknown(what: &str, name: &str, known: Option<&[String]>, path: String, found
         "tool" => "unknown-tool",
         "skill" => "unknown-skill",
         "workflow" => "unknown-workflow",
-        _ => "unknown-operation",
+        _ => UNKNOWN_OPERATION,
     };
     let warning = Diagnostic::warning(code, format!("no {what} is called `{name}` here")).path(path);
     found.push(match did_you_mean(name, known.iter().map(String::as_str)) {

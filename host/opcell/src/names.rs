@@ -1,0 +1,33 @@
+//! What a host has, as the static checks ask for it.
+
+use crate::{catalog::Offer, host::Host};
+use opcell_engine::ports::Workflows as _;
+use opcell_workflow::{checks::Catalog, ir::Invoke, names::Outcome};
+
+impl Catalog for Host {
+    fn operations(&self) -> Option<Vec<String>> {
+        Some(self.catalog().names())
+    }
+
+    fn workflows(&self) -> Option<Vec<String>> {
+        Some(self.library().names())
+    }
+
+    fn skills(&self) -> Option<Vec<String>> {
+        Some(self.sessions().skills().skills().map(|skill| skill.name.clone()).collect())
+    }
+
+    fn tools(&self) -> Option<Vec<String>> {
+        Some(self.sessions().tools().descriptions().map(|tool| tool.spec.name.clone()).collect())
+    }
+
+    fn outcomes(&self, call: &Invoke) -> Option<Vec<Outcome>> {
+        match &self.catalog().resolve(&call.operation)?.0.offer {
+            Offer::Judge { outcomes } => Some(outcomes.clone()).filter(|outcomes| !outcomes.is_empty()),
+            Offer::Operation { data_schema, .. } => {
+                let listed = data_schema.get("enum")?.as_array()?;
+                listed.iter().map(|value| value.as_str().map(|text| Outcome::Text(text.into()))).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What the models of a workflow would be told, without asking any.
+//!
+//! The system prompt is the very one that a run's session gets. The conversation is what is known before a run: references to the
+//! input are filled in when there is one, and every other reference stands as `⟨step plan: text⟩`.
+
+use crate::{host::Host, report::Rejected, run::Workflow};
+use opcell_engine::{
+    decide::engine_tools,
+    ports::{EffectContext, Failure, OpenSession},
+};
+use opcell_session::prompt::{SystemPrompt, tokens};
+use opcell_workflow::{
+    Diagnostic, Value, WorkflowIr,
+    diagnostic::did_you_mean,
+    interpolate,
+    ir::{Contribution, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step, StepName, ValueSpec},
+    print,
+    promptpack::go,
+    resolve::{self, Scope},
+    template,
+};
+use serde::Serialize;
+use std::{collections::HashMap, sync::Arc};
+
+/// What is asked about a workflow's prompts.
+#[derive(Debug, Clone, Default)]
+pub struct PromptRequest {
+    /// One step; absent: every session step and every LLM judge.
+    pub step: Option<String>,
+    /// The run's `workflow-input`.
+    pub input: Option<Value>,
+    /// In place of the mode that the session has.
+    pub mode: Option<PromptMode>,
+}
+
+/// What one session would be told.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StepPrompt {
+    /// The step.
+    pub step: StepName,
+    /// Whether this is the session of the step's judge.
+    pub judge: bool,
+    /// The system prompt.
+    #[serde(flatten)]
+    pub system: SystemPrompt,
+    /// What is said first, in order.
+    pub conversation: Vec<Said>,
+}
+
+/// One message that is there before the model answers.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Said {
+    /// The prompt group, of a session that has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Arc<str>>,
+    /// Who says it.
+    pub role: Arc<str>,
+    /// What.
+    pub text: String,
+    /// The text's length in UTF-8.
+    pub bytes: usize,
+    /// About how many tokens, as in [`opcell_session::prompt::Section::tokens`].
+    pub tokens: usize,
+}
+
+impl Host {
+    /// What the sessions of a workflow would be told on this host. No model is asked, and none has to be there.
+    ///
+    /// # Errors
+    /// When the workflow has no such step or the step no session, or a session declares what this host does not have.
+    pub fn prompts(&self, workflow: &Workflow, request: &PromptRequest) -> Result<Vec<StepPrompt>, Rejected> {
+        let ir = workflow.ir();
+        let wanted = |step: &Step| request.step.as_ref().is_none_or(|name| name.as_str() == step.name.as_ref());
+        let mut prompts = Vec::new();
+        for (index, step) in ir.steps.iter().enumerate().filter(|(_, step)| wanted(step)) {
+            let form = match &step.form {
+                Form::Session { session } => Some((session, "session", false)),
+                _ => None,
+            };
+            let judge = match &step.judge {
+                Some(Judge::Llm { session, .. }) => Some((session.as_ref(), "judge.session", true)),
+                _ => None,
+            };
+            for (session, path, judge) in form.into_iter().chain(judge) {
+                let prompt = self.step_prompt(ir, step, session, judge, request).map_err(|failure| {
+                    let message = format!("Step '{}': {}: {}", step.name, failure.reason, failure.message);
+                    let finding =
+                        Diagnostic::error("session-does-not-open", message).path(format!("steps[{index}].{path}"));
+                    workflow.reject(vec![workflow.locate(finding)])
+                })?;
+                prompts.push(prompt);
+            }
+        }
+        if let Some(name) = request.step.as_ref().filter(|_| prompts.is_empty()) {
+            return Err(workflow.reject(vec![no_session(ir, name)]));
+        }
+        Ok(prompts)
+    }
+
+    fn step_prompt(
+        &self,
+        ir: &WorkflowIr,
+        step: &Step,
+        declared: &Session,
+        judge: bool,
+        request: &PromptRequest,
+    ) -> Result<StepPrompt, Failure> {
+        let before = Before::new(ir, request.input.as_ref());
+        let mut session = declared.clone();
+        session.system_prompt = declared.system_prompt.as_ref().map(|text| before.instructions(text, declared));
+        session.prompt_mode = request.mode.or(session.prompt_mode);
+        let context =
+            EffectContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
+        let engine_tools = if judge { Vec::new() } else { engine_tools(ir, step) };
+        let system = self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited: None })?;
+        let mut conversation = before.conversation(None, &declared.contributions);
+        for group in &declared.prompts {
+            conversation.extend(before.conversation(Some(&group.name), &group.contributions));
+        }
+        Ok(StepPrompt { step: step.name.clone(), judge, system, conversation })
+    }
+}
+
+fn no_session(ir: &WorkflowIr, name: &str) -> Diagnostic {
+    let has_session =
+        |step: &&Step| matches!(step.form, Form::Session { .. }) || matches!(step.judge, Some(Judge::Llm { .. }));
+    let with: Vec<&str> = ir.steps.iter().filter(has_session).map(|step| step.name.as_ref()).collect();
+    let message = match ir.step(name) {
+        Some(_) => format!("step '{name}' asks no model"),
+        None => format!("the workflow has no step '{name}'"),
+    };
+    let help = match did_you_mean(name, with.iter().copied()) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None if with.is_empty() => "no step of this workflow asks a model".to_owned(),
+        None => format!("the steps that ask a model are: {}", with.join(", ")),
+    };
+    Diagnostic::error("no-session", message).help(help)
+}
+
+/// A run before it starts: the input may be known, nothing else is.
+struct Before<'a> {
+    input: Option<&'a Value>,
+    original: Option<&'a Value>,
+    printing: Printing,
+}
+
+impl<'a> Before<'a> {
+    fn new(ir: &WorkflowIr, input: Option<&'a Value>) -> Self {
+        let original = input.map(|input| input.get("original").unwrap_or(input));
+        Self { input, original, printing: ir.dialect.printing }
+    }
+
+    fn conversation(&self, prompt: Option<&Arc<str>>, contributions: &[Contribution]) -> Vec<Said> {
+        let parts = contributions.iter().map(|contribution| self.known_part(contribution)).flat_map(|contribution| {
+            resolve::conversation(std::slice::from_ref(&contribution), self)
+                .unwrap_or_else(|_| vec![resolve::ConversationPart::user("⟨value⟩")])
+        });
+        parts
+            .map(|part| {
+                let text = part.text().unwrap_or_else(|| part.message.to_json());
+                let (bytes, tokens) = (text.len(), tokens(&text));
+                Said { prompt: prompt.cloned(), role: part.role, text, bytes, tokens }
+            })
+            .collect()
+    }
+
+    /// A system prompt with its variables filled in.
+    fn instructions(&self, text: &str, session: &Session) -> String {
+        let values: HashMap<&str, String> =
+            session.variables.iter().map(|(name, spec)| (name.as_ref(), self.variable(name, spec))).collect();
+        template::render(text, |name| values.get(name).cloned()).unwrap_or_else(|_| text.to_owned())
+    }
+
+    fn variable(&self, name: &str, spec: &ValueSpec) -> String {
+        let spec = match spec {
+            ValueSpec::Source(spec) => ValueSpec::Source(self.known(spec)),
+            other => other.clone(),
+        };
+        match resolve::value(&spec, self) {
+            Ok(value) if !value.is_nullish() => self.print(&value),
+            _ => format!("⟨{name}⟩"),
+        }
+    }
+
+    /// A contribution whose references to what is not there yet name the whole of it, so that nothing looks into a placeholder.
+    fn known_part(&self, contribution: &Contribution) -> Contribution {
+        match contribution {
+            Contribution::Source(spec) => Contribution::Source(self.known(spec)),
+            Contribution::Template(template) => {
+                let mut template = template.clone();
+                template.vars.values_mut().for_each(|spec| *spec = self.known(spec));
+                Contribution::Template(template)
+            }
+            value @ Contribution::Value { .. } => value.clone(),
+        }
+    }
+
+    fn known(&self, spec: &SourceSpec) -> SourceSpec {
+        let is_known = match spec.from {
+            SourceRef::WorkflowInput | SourceRef::WorkflowOriginal => self.input.is_some(),
+            _ => false,
+        };
+        if is_known { spec.clone() } else { SourceSpec { path: None, projection: None, ..spec.clone() } }
+    }
+}
+
+impl Scope for Before<'_> {
+    fn input(&self) -> &Value {
+        static UNKNOWN: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("⟨workflow input⟩"));
+        self.input.unwrap_or(&UNKNOWN)
+    }
+
+    fn original(&self) -> &Value {
+        static UNKNOWN: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("⟨workflow original⟩"));
+        self.original.unwrap_or(&UNKNOWN)
+    }
+
+    fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value> {
+        let prompt = prompt.map(|prompt| format!(", prompt {prompt}")).unwrap_or_default();
+        Some(Value::from(format!("⟨step {step}{prompt}: {key}⟩")))
+    }
+
+    fn yielded(&self, step: &str, field: &str) -> Option<Value> {
+        Some(Value::from(format!("⟨step {step}: {field}⟩")))
+    }
+
+    fn artifact(&self, name: &str) -> Option<Value> {
+        Some(Value::from(format!("⟨artifact {name}⟩")))
+    }
+
+    fn print(&self, value: &Value) -> String {
+        match self.printing {
+            Printing::Edn => print::edn(value),
+            Printing::Javascript => interpolate::stringify(value).into_owned(),
+            Printing::Go => go::sprint(value),
+        }
+    }
+}
