@@ -1,37 +1,35 @@
-//! Starting, following, resuming and asking about runs.
+//! Starting and resuming runs, and telling them things.
 
 use crate::{
-    decide::{Next, decide},
     effect::Ports,
-    event::{Event, Recorded, RunStarted},
+    error::RunError,
+    event::{Event, RunStarted},
+    handle::{Listeners, RunHandle},
+    message::Message,
     nothing::Nothing,
-    outcome::RunOutcome,
+    outcome::Question,
+    past::fold,
     ports::{Judges, Operations, Sessions, SystemTimer, TextSink, Timer, Workflows},
     program::Program,
-    run::{Driver, Listeners, Message, RunError, from_record},
+    record::from_record,
+    run::Driver,
     state::State,
 };
-use futures_util::Stream;
 use indexmap::IndexMap;
-use opcell_journal::{Damage, Fence, Journal, MemoryJournal, RunEntry, RunId};
+use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, RunId};
 use opcell_workflow::{
     Value,
     ir::{DelegateTarget, Form, RunLimits, Session},
 };
-use std::{
-    collections::{BTreeMap, VecDeque},
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Runs workflows. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Engine {
-    ports: Ports,
-    journal: Arc<dyn Journal>,
+    pub(crate) ports: Ports,
+    pub(crate) journal: Arc<dyn Journal>,
 }
 
 /// Builds an [`Engine`]. What is not given is not there: no operations, no judges, no sessions, no other workflows, the computer's
@@ -64,6 +62,8 @@ pub struct RunOptions {
     /// Whether to let go of the run while it waits for somebody: [`RunHandle::finished`] then says `suspended`, and
     /// [`Engine::resume`] takes it up again.
     pub detach: bool,
+    /// Whether to let go of the run when all it waits for is more time than this; [`Engine::runnable`] names it when that is over.
+    pub park: Option<Duration>,
 }
 
 /// How a run goes on.
@@ -75,6 +75,12 @@ pub struct ResumeOptions {
     pub sink: Option<Arc<dyn TextSink>>,
     /// As [`RunOptions::detach`].
     pub detach: bool,
+    /// As [`RunOptions::park`].
+    pub park: Option<Duration>,
+    /// Whether what the run pinned does not matter: only for a run that is told to stop.
+    pub unpinned: bool,
+    /// How much of a damaged run may be given up.
+    pub cut: Cut,
 }
 
 /// Names by which a delegate's nesting is bounded unless a host says otherwise.
@@ -82,9 +88,6 @@ const MAX_DEPTH: u32 = 16;
 
 /// psi stops after this many events of one drain; here it is transitions back to a step on routes without a limit.
 const VISIT_BOUND: u64 = 1000;
-
-/// How many records are read at once.
-const PAGE: u64 = 10_000;
 
 impl EngineBuilder {
     /// Operations of plugins.
@@ -175,16 +178,19 @@ impl Engine {
                 session: options.session,
             },
         );
-        let fence = self.journal.create(&run, program.name(), self.ports.timer.now().0).await?;
-        Ok(self.drive(Drive {
+        let workflow = program.name().clone();
+        let (mut driver, handle) = self.driver(Drive {
             run,
-            fence,
+            fence: Fence(0),
             state: State::default(),
-            first,
             sink: options.sink,
             detach: options.detach,
+            park: options.park,
             damage: None,
-        }))
+        });
+        driver.begin(&workflow, first).await?;
+        tokio::spawn(driver.drive(false));
+        Ok(handle)
     }
 
     fn first_events(
@@ -241,17 +247,21 @@ impl Engine {
     /// # Errors
     /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned is not there.
     pub async fn resume(&self, run: &RunId, options: ResumeOptions) -> Result<RunHandle, RunError> {
-        let opened = self.journal.acquire(run).await?;
-        match self.fold_for_resume(run, &opened.records, &options.pins) {
-            Ok(state) => Ok(self.drive(Drive {
-                run: run.clone(),
-                fence: opened.fence,
-                state,
-                first: Vec::new(),
-                sink: options.sink,
-                detach: options.detach,
-                damage: opened.damage,
-            })),
+        let opened = self.journal.acquire(run, options.cut).await?;
+        match fold_for_resume(run, &opened, &options) {
+            Ok(state) => {
+                let (driver, handle) = self.driver(Drive {
+                    run: run.clone(),
+                    fence: opened.fence,
+                    state,
+                    sink: options.sink,
+                    detach: options.detach,
+                    park: options.park,
+                    damage: opened.damage,
+                });
+                tokio::spawn(driver.drive(true));
+                Ok(handle)
+            }
             Err(error) => {
                 self.journal.release(run, opened.fence).await?;
                 Err(error)
@@ -259,44 +269,7 @@ impl Engine {
         }
     }
 
-    fn fold_for_resume(
-        &self,
-        run: &RunId,
-        records: &[opcell_journal::Record],
-        pins: &IndexMap<Arc<str>, Arc<str>>,
-    ) -> Result<State, RunError> {
-        let mut state = State::default();
-        for record in records {
-            fold(run, &mut state, &from_record(run, record)?)?;
-        }
-        if state.program().is_none() {
-            let problem = "the run has no first event; it was never started, or its beginning is lost".to_owned();
-            return Err(RunError::Unreadable {
-                run: run.clone(),
-                seq: 1,
-                kind: "run-started".to_owned(),
-                version: 0,
-                problem,
-            });
-        }
-        if state.end().is_some() {
-            return Ok(state);
-        }
-        for (name, pinned) in state.pins() {
-            let found = pins.get(name);
-            if found != Some(pinned) {
-                return Err(RunError::Pin {
-                    run: run.clone(),
-                    name: name.clone(),
-                    pinned: pinned.clone(),
-                    found: found.map_or_else(|| "none".to_owned(), |digest| digest.as_ref().to_owned()),
-                });
-            }
-        }
-        Ok(state)
-    }
-
-    fn drive(&self, drive: Drive) -> RunHandle {
+    fn driver(&self, drive: Drive) -> (Driver, RunHandle) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let (outcome, ended) = watch::channel(None);
         let listeners = Arc::new(Listeners::default());
@@ -311,18 +284,20 @@ impl Engine {
             cancel: CancellationToken::new(),
             sink: drive.sink,
             detach: drive.detach,
+            park: drive.park,
             state: drive.state,
+            stands: None,
         };
         listeners.start_at(driver.state.seq());
-        tokio::spawn(driver.drive(drive.first));
-        RunHandle {
+        let handle = RunHandle {
             run: drive.run,
             journal: self.journal.clone(),
             inbox: sender,
             listeners,
             ended,
             damage: drive.damage,
-        }
+        };
+        (driver, handle)
     }
 
     /// Tells a run something, whichever process drives it; what nobody drives now is told when it is resumed.
@@ -334,87 +309,76 @@ impl Engine {
         Ok(self.journal.post(run, self.ports.timer.now().0, payload.into()).await?)
     }
 
-    /// Every run of the journal, newest first.
+    /// Sends a run a signal, whichever process drives it, after checking that a step of the run could ever take it: one that waits
+    /// now, or one that comes to wait later.
     ///
     /// # Errors
-    /// The journal's.
-    pub async fn runs(&self) -> Result<Vec<RunEntry>, RunError> {
-        Ok(self.journal.runs().await?)
-    }
-
-    /// A run's events, without owning it.
-    ///
-    /// # Errors
-    /// When the journal does not have the run, or one of them cannot be read.
-    pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, RunError> {
-        read_history(&self.journal, run, 0).await
-    }
-
-    /// A run's state after its `seq`th event, or after the last one.
-    ///
-    /// # Errors
-    /// As [`Engine::history`], or when the events make no sense.
-    pub async fn state_at(&self, run: &RunId, seq: Option<u64>) -> Result<State, RunError> {
-        let mut state = State::default();
-        for recorded in self.history(run).await?.iter().take_while(|recorded| seq.is_none_or(|seq| recorded.seq <= seq))
-        {
-            fold(run, &mut state, recorded)?;
-        }
-        Ok(state)
-    }
-
-    /// Decides a run again from its journal and gives the first event that this version would have decided otherwise, with what it
-    /// would have decided; `None` when there is none.
-    ///
-    /// # Errors
-    /// As [`Engine::state_at`].
-    pub async fn replay(&self, run: &RunId) -> Result<Option<Divergence>, RunError> {
-        let mut state = State::default();
-        let mut expected: VecDeque<Event> = VecDeque::new();
-        for recorded in self.history(run).await? {
-            if !recorded.event.comes_from_outside() {
-                if expected.is_empty()
-                    && let Next::Record(events) = decide(&state)
-                {
-                    expected.extend(events);
-                }
-                let decided = expected.pop_front();
-                if decided.as_ref() != Some(&recorded.event) {
-                    return Ok(Some(Divergence { recorded, decided }));
-                }
-            }
-            fold(run, &mut state, &recorded)?;
-        }
-        Ok(None)
-    }
-
-    /// Starts a new run that shares the first `seq` events of another.
-    ///
-    /// # Errors
-    /// As [`Engine::resume`], or when the name is taken.
-    pub async fn fork(
+    /// As [`Engine::tell`], when the run has ended, or when no step waits for such a signal.
+    pub async fn signal(
         &self,
         run: &RunId,
-        seq: u64,
-        name: Option<RunId>,
-        options: ResumeOptions,
-    ) -> Result<RunHandle, RunError> {
-        let fork: RunId = name.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
-        let mut events = self.history(run).await?;
-        events.retain(|recorded| recorded.seq <= seq);
-        for recorded in &mut events {
-            if let Event::RunStarted(started) = &mut recorded.event {
-                started.run = fork.clone();
-            }
+        name: &Arc<str>,
+        data: Value,
+        by: Option<Arc<str>>,
+    ) -> Result<Taker, RunError> {
+        let state = self.state_at(run, None).await?;
+        if state.status().has_ended() {
+            return Err(RunError::Ended { run: run.clone(), status: state.status() });
         }
-        let workflow =
-            self.state_at(run, Some(1)).await?.program().map_or_else(|| "".into(), |program| program.name().clone());
-        let fence = self.journal.create(&fork, &workflow, self.ports.timer.now().0).await?;
-        let records = events.iter().map(crate::run::to_record).collect();
-        self.journal.append(opcell_journal::Append { run: fork.clone(), fence, records, state: None }).await?;
-        self.journal.release(&fork, fence).await?;
-        self.resume(&fork, options).await
+        let signals = state.signals();
+        if !signals.open && !signals.names.contains(name) {
+            let known = signals.names.iter().map(|name| format!("`{name}`")).collect();
+            return Err(RunError::UnknownSignal { run: run.clone(), signal: name.clone(), known });
+        }
+        self.tell(run, &Message::Signal { name: name.clone(), data, by }).await?;
+        let waits = state.questions().into_iter().find_map(|question| match question {
+            Question::Signal { name: wanted, step, .. } if wanted == *name => Some(step),
+            _ => None,
+        });
+        Ok(waits.map_or(Taker::Later, Taker::Waits))
     }
+}
+
+/// The state that a run was left in, checked against what is there now.
+fn fold_for_resume(run: &RunId, opened: &OpenedRun, options: &ResumeOptions) -> Result<State, RunError> {
+    let mut state = State::default();
+    for record in &opened.records {
+        fold(run, &mut state, &from_record(run, record)?)?;
+    }
+    if state.program().is_none() {
+        let problem = "the run has no first event; it was never started, or its beginning is lost".to_owned();
+        return Err(RunError::Unreadable {
+            run: run.clone(),
+            seq: 1,
+            kind: "run-started".to_owned(),
+            version: 0,
+            problem,
+        });
+    }
+    if state.end().is_some() {
+        return Ok(state);
+    }
+    for (name, pinned) in state.pins().iter().filter(|_| !options.unpinned) {
+        let found = options.pins.get(name);
+        if found != Some(pinned) {
+            return Err(RunError::Pin {
+                run: run.clone(),
+                name: name.clone(),
+                pinned: pinned.clone(),
+                found: found.map_or_else(|| "none".to_owned(), |digest| digest.as_ref().to_owned()),
+            });
+        }
+    }
+    Ok(state)
+}
+
+/// Who takes a signal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taker {
+    /// This step waits for it now.
+    Waits(Arc<str>),
+    /// A step that is not there yet; the signal is kept until then.
+    Later,
 }
 
 struct FirstOptions {
@@ -429,38 +393,10 @@ struct Drive {
     run: RunId,
     fence: Fence,
     state: State,
-    first: Vec<Event>,
     sink: Option<Arc<dyn TextSink>>,
     detach: bool,
+    park: Option<Duration>,
     damage: Option<Damage>,
-}
-
-/// Where today's code would have decided otherwise.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Divergence {
-    /// What the journal has.
-    pub recorded: Recorded,
-    /// What would be decided now; absent: nothing.
-    pub decided: Option<Event>,
-}
-
-fn fold(run: &RunId, state: &mut State, recorded: &Recorded) -> Result<(), RunError> {
-    state.apply(recorded).map_err(|source| RunError::Replay { run: run.clone(), source })
-}
-
-async fn read_history(journal: &Arc<dyn Journal>, run: &RunId, up_to: u64) -> Result<Vec<Recorded>, RunError> {
-    let mut events: Vec<Recorded> = Vec::new();
-    loop {
-        let after = events.last().map_or(0, |last| last.seq);
-        let limit = if up_to == 0 { PAGE } else { PAGE.min(up_to - after) };
-        let records = if limit == 0 { Vec::new() } else { journal.read(run, after, limit).await? };
-        if records.is_empty() {
-            return Ok(events);
-        }
-        for record in &records {
-            events.push(from_record(run, record)?);
-        }
-    }
 }
 
 /// The tighter of two sets of limits, one by one.
@@ -478,96 +414,5 @@ fn tighter(a: &RunLimits, b: &RunLimits) -> RunLimits {
         tokens: least(a.tokens, b.tokens),
         cost: least(a.cost, b.cost),
         host_calls: least(a.host_calls, b.host_calls),
-    }
-}
-
-/// A run that is being driven. Dropping it changes nothing.
-#[derive(Clone)]
-pub struct RunHandle {
-    run: RunId,
-    journal: Arc<dyn Journal>,
-    inbox: mpsc::UnboundedSender<Message>,
-    listeners: Arc<Listeners>,
-    ended: watch::Receiver<Option<Result<RunOutcome, RunError>>>,
-    damage: Option<Damage>,
-}
-
-impl RunHandle {
-    /// The run's name.
-    #[must_use]
-    pub fn run(&self) -> &RunId {
-        &self.run
-    }
-
-    /// What was found broken at the end of the journal, and cut, when the run was resumed.
-    #[must_use]
-    pub fn damage(&self) -> Option<&Damage> {
-        self.damage.as_ref()
-    }
-
-    /// Every event of the run, from its first one: those of the past, then those to come, none twice, none left out.
-    ///
-    /// # Errors
-    /// When the past cannot be read.
-    pub async fn events(&self) -> Result<EventStream, RunError> {
-        let (last, live) = self.listeners.join();
-        let past = if last == 0 { Vec::new() } else { read_history(&self.journal, &self.run, last).await? };
-        Ok(EventStream { past: past.into_iter().map(Arc::new).collect(), live })
-    }
-
-    /// Asks the run to stop. It ends as `cancelled` once everything in flight has stopped.
-    pub fn cancel(&self, reason: impl Into<Arc<str>>) {
-        self.tell(Message::Cancel { reason: reason.into(), by: None });
-    }
-
-    /// Sends a signal. It is kept until a step waits for it.
-    pub fn signal(&self, name: impl Into<Arc<str>>, data: Value, by: Option<Arc<str>>) {
-        self.tell(Message::Signal { name: name.into(), data, by });
-    }
-
-    /// Tells the run something. A run that has ended does not listen.
-    pub fn tell(&self, message: Message) {
-        // The receiver is gone only when the run has ended, and then nothing can be told any more.
-        let _ = self.inbox.send(message);
-    }
-
-    /// Waits until the run has ended, or, if it was started with `detach`, waits for somebody.
-    ///
-    /// # Errors
-    /// When it could not be driven to its end. It can then be resumed.
-    pub async fn finished(&self) -> Result<RunOutcome, RunError> {
-        let mut ended = self.ended.clone();
-        match ended.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(RunError::Gone(self.run.clone()))),
-            Err(_) => Err(RunError::Gone(self.run.clone())),
-        }
-    }
-}
-
-/// A run's events; see [`RunHandle::events`]. Ends when nobody drives the run any more.
-#[derive(Debug)]
-pub struct EventStream {
-    past: VecDeque<Arc<Recorded>>,
-    live: mpsc::UnboundedReceiver<Arc<Recorded>>,
-}
-
-impl EventStream {
-    /// The next event; `None` at the end.
-    pub async fn next(&mut self) -> Option<Arc<Recorded>> {
-        match self.past.pop_front() {
-            Some(event) => Some(event),
-            None => self.live.recv().await,
-        }
-    }
-}
-
-impl Stream for EventStream {
-    type Item = Arc<Recorded>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.past.pop_front() {
-            Some(event) => Poll::Ready(Some(event)),
-            None => self.live.poll_recv(context),
-        }
     }
 }

@@ -28,15 +28,27 @@ pub mod decide;
 pub mod effect;
 mod nothing;
 
+mod error;
+mod message;
+mod record;
+
 mod run;
 
 pub mod engine;
 
+pub mod handle;
+
+pub mod past;
+
 pub use decide::{Next, decide};
 pub use effect::Ports;
-pub use engine::{Divergence, Engine, EngineBuilder, EventStream, ResumeOptions, RunHandle, RunOptions};
+pub use engine::{Engine, EngineBuilder, ResumeOptions, RunOptions, Taker};
+pub use error::RunError;
 pub use event::{Event, Recorded};
+pub use handle::{EventStream, RunHandle};
+pub use message::Message;
 pub use outcome::{RunOutcome, Status};
+pub use past::Divergence;
 pub use program::Program;
-pub use run::{Message, RunError};
+
 pub use state::State;

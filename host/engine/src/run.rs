@@ -3,24 +3,26 @@
 use crate::{
     decide::{Next, decide},
     effect::{Effect, Ports, failed_reply, perform},
-    event::{Answer, EffectId, EffectReply, Event, Recorded, Request, SCHEMA_VERSION, Signal},
-    outcome::RunOutcome,
+    error::RunError,
+    event::{EffectId, EffectReply, Event, Recorded, Request, Signal},
+    handle::Listeners,
+    message::Message,
+    outcome::{RunOutcome, Status},
     ports::{Effects, Failure, TextSink},
     program::Program,
-    state::{ApplyError, State},
+    record::to_record,
+    state::State,
 };
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, abortable},
     stream::FuturesUnordered,
 };
-use opcell_journal::{Append, Fence, Journal, JournalError, Record, RunId, RunState};
-use opcell_workflow::Value;
-use serde::{Deserialize, Serialize};
+use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState};
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::{mpsc, watch};
@@ -34,142 +36,6 @@ const GRACE_MS: f64 = 5_000.0;
 
 /// How often a run that waits looks into its letter box.
 const LETTERS: Duration = Duration::from_millis(200);
-
-/// Why a run could not be driven on. The run itself has not ended: it can be resumed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum RunError {
-    /// The journal refused, so nothing more may happen.
-    #[error("the run stopped: {0}")]
-    Journal(#[source] Arc<JournalError>),
-    /// The journal holds events that do not follow from each other.
-    #[error("the journal of run `{run}` does not make sense: {source}")]
-    Replay {
-        /// The run.
-        run: RunId,
-        /// What is wrong.
-        source: ApplyError,
-    },
-    /// A record is not an event that this version knows.
-    #[error("event {seq} of run `{run}` cannot be read ({kind}, schema {version}): {problem}")]
-    Unreadable {
-        /// The run.
-        run: RunId,
-        /// The record.
-        seq: u64,
-        /// Its kind.
-        kind: String,
-        /// Its schema.
-        version: u32,
-        /// What is wrong.
-        problem: String,
-    },
-    /// What the run was started with is not what is there now.
-    #[error("run `{run}` was started with {name} {pinned}, and there is {found}; put the pinned one back to go on")]
-    Pin {
-        /// The run.
-        run: RunId,
-        /// What was pinned.
-        name: Arc<str>,
-        /// Its digest then.
-        pinned: Arc<str>,
-        /// Its digest now, or that it is missing.
-        found: String,
-    },
-    /// The task that drove it is gone.
-    #[error("whatever drove run `{0}` is gone; resume it")]
-    Gone(RunId),
-}
-
-impl From<JournalError> for RunError {
-    fn from(error: JournalError) -> Self {
-        Self::Journal(Arc::new(error))
-    }
-}
-
-/// What a run can be told from outside; also what a letter in the journal says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Message {
-    /// A signal.
-    Signal {
-        /// Its name.
-        name: Arc<str>,
-        /// What it says.
-        data: Value,
-        /// Who sends it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<Arc<str>>,
-    },
-    /// Stop.
-    Cancel {
-        /// Why.
-        reason: Arc<str>,
-        /// Who says so.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<Arc<str>>,
-    },
-    /// What to do with an effect in doubt.
-    Answer {
-        /// Which; absent: every one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        effect: Option<EffectId>,
-        /// What.
-        answer: Answer,
-        /// Who says so.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<Arc<str>>,
-    },
-}
-
-/// Who listens. Events reach everybody who was there when they became durable, and nobody before.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners {
-    inner: Mutex<Audience>,
-}
-
-#[derive(Debug, Default)]
-struct Audience {
-    /// The last event that everybody has been told.
-    last: u64,
-    senders: Vec<mpsc::UnboundedSender<Arc<Recorded>>>,
-    /// Nobody drives the run any more: whoever comes now hears the past only.
-    over: bool,
-}
-
-impl Listeners {
-    /// A new listener and the last event that it will not get.
-    pub(crate) fn join(&self) -> (u64, mpsc::UnboundedReceiver<Arc<Recorded>>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if !inner.over {
-            inner.senders.push(sender);
-        }
-        (inner.last, receiver)
-    }
-
-    /// Events up to this one are in the past.
-    pub(crate) fn start_at(&self, seq: u64) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).last = seq;
-    }
-
-    fn tell(&self, events: Vec<Recorded>) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.last = events.last().map_or(inner.last, |last| last.seq);
-        if inner.senders.is_empty() {
-            return;
-        }
-        for event in events {
-            let event = Arc::new(event);
-            inner.senders.retain(|listener| listener.send(event.clone()).is_ok());
-        }
-    }
-
-    fn leave(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.senders.clear();
-        inner.over = true;
-    }
-}
 
 /// One run being driven.
 pub(crate) struct Driver {
@@ -186,6 +52,10 @@ pub(crate) struct Driver {
     pub cancel: CancellationToken,
     /// Whether to let go of a run that waits for somebody.
     pub detach: bool,
+    /// Whether to let go of a run that has to wait longer than this for nothing but time.
+    pub park: Option<Duration>,
+    /// How the run stood when the journal was last told.
+    pub stands: Option<RunState>,
 }
 
 /// What the journal has not seen yet.
@@ -222,29 +92,55 @@ struct InFlight {
 }
 
 impl Driver {
-    /// Drives the run to its end, or to where it waits for somebody. `first`: the events that begin it; none when it goes on.
-    pub(crate) async fn drive(mut self, first: Vec<Event>) {
-        let result = self.go_on(first).await;
+    /// Makes the run, with all that can be decided before anything happens.
+    ///
+    /// # Errors
+    /// When the journal does not take the run.
+    pub(crate) async fn begin(&mut self, workflow: &Arc<str>, first: Vec<Event>) -> Result<(), RunError> {
+        let mut batch = Batch::default();
+        for event in first {
+            self.record(&mut batch, event)?;
+        }
+        while let (true, Next::Record(events)) = (batch.records.len() < BATCH, decide(&self.state)) {
+            for event in events {
+                self.record(&mut batch, event)?;
+            }
+        }
+        let state = self.run_state();
+        let new = NewRun {
+            run: self.run.clone(),
+            workflow: workflow.clone(),
+            at: self.state.started_at().0,
+            records: batch.records,
+            state: state.clone(),
+        };
+        self.fence = self.journal.create(new).await?;
+        self.stands = Some(state);
+        self.listeners.tell(batch.events);
+        Ok(())
+    }
+
+    /// Drives the run to its end, or to where it waits for somebody. `resumed`: somebody else drove it before.
+    pub(crate) async fn drive(mut self, resumed: bool) {
+        let result = self.go_on(resumed).await;
         if let Err(error) = &result {
             tracing::error!(run = %self.run, %error, "run stopped");
         }
-        if let Err(error) = self.journal.release(&self.run, self.fence).await {
+        // A run that has ended has no owner any more.
+        let released = result.is_ok() && self.stands.as_ref().is_some_and(|state| state.ended);
+        if !released && let Err(error) = self.journal.release(&self.run, self.fence).await {
             tracing::warn!(run = %self.run, %error, "the run could not be released");
         }
         self.listeners.leave();
         self.outcome.send_replace(Some(result.map(|()| self.state.outcome())));
     }
 
-    async fn go_on(&mut self, first: Vec<Event>) -> Result<(), RunError> {
+    async fn go_on(&mut self, mut resumed: bool) -> Result<(), RunError> {
         let mut batch = Batch::default();
         let mut in_flight = InFlight { done: FuturesUnordered::new(), stop: HashMap::new(), next: EffectId(0) };
-        let mut resumed = first.is_empty();
         if resumed {
             self.doubt(&mut batch)?;
             self.read_letters(&mut batch).await?;
-        }
-        for event in first {
-            self.record(&mut batch, event)?;
         }
         let mut looked = Instant::now();
         for turn in 1u64.. {
@@ -267,14 +163,29 @@ impl Driver {
                 }
                 Next::Perform | Next::Wait | Next::Record(_) => {}
             }
+            if self.only_time_is_left() {
+                return Ok(());
+            }
             self.start_effects(&mut in_flight, resumed);
             resumed = false;
-            if self.detach && in_flight.stop.is_empty() && self.state.status() == crate::outcome::Status::Suspended {
+            if self.detach && in_flight.stop.is_empty() && self.state.status() == Status::Suspended {
                 return Ok(());
             }
             self.wait(&mut in_flight, &mut batch).await?;
         }
         Ok(())
+    }
+
+    /// Whether the run waits for nothing but time, and for too long to be kept at hand.
+    #[allow(clippy::cast_precision_loss)]
+    fn only_time_is_left(&self) -> bool {
+        let (Some(park), Some(due)) = (self.park, self.state.due()) else { return false };
+        due.ms_since(self.ports.timer.now()) > park.as_millis() as f64
+    }
+
+    fn run_state(&self) -> RunState {
+        let status = self.state.status();
+        RunState { status: status.as_str().into(), ended: status.has_ended(), due: self.state.due().map(|due| due.0) }
     }
 
     /// Decides until the world is needed.
@@ -311,14 +222,17 @@ impl Driver {
         if batch.records.is_empty() {
             return Ok(());
         }
-        let status = self.state.status();
+        let state = self.run_state();
+        let changed = self.stands.as_ref() != Some(&state);
         let append = Append {
             run: self.run.clone(),
             fence: self.fence,
             records: std::mem::take(&mut batch.records),
-            state: Some(RunState { status: status.as_str().into(), ended: status.has_ended() }),
+            state: changed.then(|| state.clone()),
+            snapshot: None,
         };
         self.journal.append(append).await?;
+        self.stands = Some(state);
         self.listeners.tell(std::mem::take(&mut batch.events));
         Ok(())
     }
@@ -511,33 +425,4 @@ fn panicked() -> Failure {
         details: None,
         retriable: false,
     }
-}
-
-/// An event as the journal keeps it.
-pub(crate) fn to_record(recorded: &Recorded) -> Record {
-    // Events hold strings, numbers and their own types only; none of them can fail to be written.
-    let payload = serde_json::to_string(&recorded.event).unwrap_or_default();
-    Record {
-        seq: recorded.seq,
-        kind: recorded.event.kind().into(),
-        version: SCHEMA_VERSION,
-        at: recorded.at.0,
-        payload: payload.into(),
-    }
-}
-
-/// A record as the event that it holds.
-pub(crate) fn from_record(run: &RunId, record: &Record) -> Result<Recorded, RunError> {
-    let unreadable = |problem: String| RunError::Unreadable {
-        run: run.clone(),
-        seq: record.seq,
-        kind: record.kind.to_string(),
-        version: record.version,
-        problem,
-    };
-    if record.version > SCHEMA_VERSION {
-        return Err(unreadable(format!("this version reads schemas up to {SCHEMA_VERSION}")));
-    }
-    let event = serde_json::from_str(&record.payload).map_err(|error| unreadable(error.to_string()))?;
-    Ok(Recorded { seq: record.seq, at: crate::event::Timestamp(record.at), event })
 }

@@ -19,4 +19,4 @@ mod writer;
 pub use memory::MemoryJournal;
 pub use record::{Fence, Letter, Record, RunEntry, RunId, RunState};
 pub use sqlite::SqliteJournal;
-pub use store::{Append, Damage, Journal, JournalError, OpenedRun, Retention};
+pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};

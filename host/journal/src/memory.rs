@@ -2,7 +2,7 @@
 
 use crate::{
     record::{Fence, Letter, Record, RunEntry, RunId, RunState},
-    store::{Append, Journal, JournalError, OpenedRun, Retention},
+    store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
 };
 use async_trait::async_trait;
 use std::{
@@ -24,8 +24,15 @@ struct Run {
     state: RunState,
     created_at: i64,
     records: Vec<Record>,
+    snapshot: Option<Snapshot>,
     letters: Vec<Letter>,
     next_letter: u64,
+}
+
+/// The records that the snapshot does not cover.
+fn behind(run: &Run) -> Vec<Record> {
+    let after = run.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
+    run.records.iter().filter(|record| record.seq > after).cloned().collect()
 }
 
 impl MemoryJournal {
@@ -47,34 +54,35 @@ impl MemoryJournal {
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    async fn create(&self, run: &RunId, workflow: &str, at: i64) -> Result<Fence, JournalError> {
+    async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
         let mut runs = self.lock();
-        if runs.contains_key(run) {
-            return Err(JournalError::RunExists(run.clone()));
+        if runs.contains_key(&new.run) {
+            return Err(JournalError::RunExists(new.run));
         }
-        let state = RunState { status: "pending".into(), ended: false };
-        let new = Run {
-            workflow: workflow.into(),
+        in_order(&new.run, 0, &new.records)?;
+        let run = Run {
+            workflow: new.workflow,
             fence: Fence(1),
-            owned: true,
-            state,
-            created_at: at,
-            records: Vec::new(),
+            owned: !new.state.ended,
+            state: new.state,
+            created_at: new.at,
+            records: new.records,
+            snapshot: None,
             letters: Vec::new(),
             next_letter: 1,
         };
-        runs.insert(run.clone(), new);
+        runs.insert(new.run, run);
         Ok(Fence(1))
     }
 
-    async fn acquire(&self, run: &RunId) -> Result<OpenedRun, JournalError> {
+    async fn acquire(&self, run: &RunId, _cut: Cut) -> Result<OpenedRun, JournalError> {
         self.with(run, |found| {
             if found.owned {
                 return Err(JournalError::Held { run: run.clone(), owner: "this process".to_owned() });
             }
             found.fence = Fence(found.fence.0 + 1);
             found.owned = true;
-            Ok(OpenedRun { fence: found.fence, records: found.records.clone(), damage: None })
+            Ok(OpenedRun { fence: found.fence, snapshot: found.snapshot.clone(), records: behind(found), damage: None })
         })?
     }
 
@@ -93,13 +101,11 @@ impl Journal for MemoryJournal {
                 return Err(JournalError::Fenced { run: run.clone(), held: append.fence, newest: found.fence });
             }
             let last = found.records.last().map_or(0, |record| record.seq);
-            for (expected, record) in (last + 1..).zip(&append.records) {
-                if record.seq != expected {
-                    return Err(JournalError::OutOfOrder { run: run.clone(), last, expected, got: record.seq });
-                }
-            }
+            in_order(&run, last, &append.records)?;
             found.records.extend(append.records);
+            found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
             if let Some(state) = append.state {
+                found.owned &= !state.ended;
                 found.state = state;
             }
             Ok(())
@@ -132,6 +138,19 @@ impl Journal for MemoryJournal {
         Ok(entries)
     }
 
+    async fn runnable(&self, now: i64, limit: u64) -> Result<Vec<RunId>, JournalError> {
+        let runs = self.lock();
+        let could_go_on = |run: &Run| {
+            let due = run.state.due.is_some_and(|due| due <= now);
+            !run.owned && !run.state.ended && (due || !run.letters.is_empty())
+        };
+        let updated = |run: &Run| run.records.last().map_or(run.created_at, |record| record.at);
+        let mut found: Vec<(i64, RunId)> =
+            runs.iter().filter(|(_, run)| could_go_on(run)).map(|(name, run)| (updated(run), name.clone())).collect();
+        found.sort();
+        Ok(found.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, run)| run).collect())
+    }
+
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         let ended = self.runs().await?.into_iter().filter(|run| run.state.ended && !run.driven);
         let gone: Vec<RunId> =
@@ -145,9 +164,13 @@ impl Journal for MemoryJournal {
 
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.with(run, |found| {
+            if found.state.ended {
+                return Err(JournalError::Ended { run: run.clone(), status: found.state.status.clone().into() });
+            }
             found.letters.push(Letter { id: found.next_letter, at, payload });
             found.next_letter += 1;
-        })
+            Ok(())
+        })?
     }
 
     async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {

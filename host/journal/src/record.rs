@@ -39,6 +39,15 @@ pub struct RunState {
     pub status: Cow<'static, str>,
     /// Whether it has ended. Retention never touches a run that has not.
     pub ended: bool,
+    /// When it can go on without anybody's doing, in microseconds since 1970: at once when that has passed. Absent: it has ended, or
+    /// waits for somebody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<i64>,
+}
+
+impl RunState {
+    /// Nothing has happened yet, and something could.
+    pub const PENDING: Self = Self { status: Cow::Borrowed("pending"), ended: false, due: Some(0) };
 }
 
 /// A run in a list.

@@ -4,6 +4,29 @@ use crate::record::{Fence, Letter, Record, RunEntry, RunId, RunState};
 use async_trait::async_trait;
 use std::sync::Arc;
 
+/// A run to make, with its first records: all of it or nothing.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Its name.
+    pub run: RunId,
+    /// The workflow's name.
+    pub workflow: Arc<str>,
+    /// When, in microseconds since 1970.
+    pub at: i64,
+    /// In order; the first one's `seq` is 1.
+    pub records: Vec<Record>,
+    /// How the run stands after the last of them.
+    pub state: RunState,
+}
+
+impl NewRun {
+    /// A run to which nothing has happened.
+    #[must_use]
+    pub fn empty(run: &RunId, workflow: &str, at: i64) -> Self {
+        Self { run: run.clone(), workflow: workflow.into(), at, records: Vec::new(), state: RunState::PENDING }
+    }
+}
+
 /// Records to append, all or none of them.
 #[derive(Debug, Clone)]
 pub struct Append {
@@ -13,8 +36,31 @@ pub struct Append {
     pub fence: Fence,
     /// In order; the first one's `seq` is one more than the run's last.
     pub records: Vec<Record>,
-    /// How the run stands after the last of them; absent: as before.
+    /// How the run stands after the last of them; absent: as before. A run that has ended has no owner any more.
     pub state: Option<RunState>,
+    /// The run's state after the last of them, as text, to be given back instead of the records up to it.
+    pub snapshot: Option<Snapshot>,
+}
+
+/// A run's state, as whoever drives it wrote it. The records say the same, and stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The last record that it covers.
+    pub seq: u64,
+    /// Version of what the text says.
+    pub version: u32,
+    /// The state.
+    pub payload: Arc<str>,
+}
+
+/// How much of a broken run may be given up to take it over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cut {
+    /// A broken end. Where good records stand behind a broken one, somebody changed the store, and somebody has to look.
+    #[default]
+    Tail,
+    /// Everything behind the last record before which nothing is broken.
+    Anything,
 }
 
 /// A run taken over by [`Journal::acquire`].
@@ -22,7 +68,9 @@ pub struct Append {
 pub struct OpenedRun {
     /// Proof of ownership.
     pub fence: Fence,
-    /// Every good record, in order.
+    /// The newest snapshot, if there is a good one.
+    pub snapshot: Option<Snapshot>,
+    /// Every good record behind the snapshot, in order.
     pub records: Vec<Record>,
     /// What was found broken behind them, and cut.
     pub damage: Option<Damage>,
@@ -56,6 +104,14 @@ impl Retention {
     }
 }
 
+/// Whether records follow the last one and each other.
+pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(), JournalError> {
+    match (last + 1..).zip(records).find(|(expected, record)| record.seq != *expected) {
+        Some((expected, record)) => Err(JournalError::OutOfOrder { run: run.clone(), last, expected, got: record.seq }),
+        None => Ok(()),
+    }
+}
+
 /// Why a journal refused.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -82,6 +138,52 @@ pub enum JournalError {
         held: Fence,
         /// The run's.
         newest: Fence,
+    },
+    /// A record in the middle of the run is not what was written.
+    #[error(
+        "run `{run}` was changed: {reason}, and {behind} good records stand behind it; the run is sound up to event {last_good}"
+    )]
+    Broken {
+        /// Which run.
+        run: RunId,
+        /// The last record before which nothing is broken.
+        last_good: u64,
+        /// What is wrong with the next one.
+        reason: String,
+        /// Good records behind it.
+        behind: u64,
+    },
+    /// The end of the run is not what was written. Taking the run over cuts it.
+    #[error("the end of run `{run}` is damaged: {reason}; the run is sound up to event {last_good}")]
+    Torn {
+        /// Which run.
+        run: RunId,
+        /// The last good record.
+        last_good: u64,
+        /// What is wrong behind it.
+        reason: String,
+    },
+    /// The run has ended and takes no letters.
+    #[error("run `{run}` has ended ({status}); nothing can be told to it any more")]
+    Ended {
+        /// Which run.
+        run: RunId,
+        /// How.
+        status: String,
+    },
+    /// The run has as many records as a run can have.
+    #[error("run `{run}` has {most} records, and no run can have more")]
+    Full {
+        /// Which run.
+        run: RunId,
+        /// The most.
+        most: u64,
+    },
+    /// Another process keeps the store to itself.
+    #[error("{path} is locked by another process; try again when that is done")]
+    Locked {
+        /// The store.
+        path: String,
     },
     /// The records do not follow the run's last.
     #[error("run `{run}` has {last} records; the next one is {expected}, not {got}; nothing was written")]
@@ -121,17 +223,17 @@ pub enum JournalError {
 /// Runs as append-only sequences of records. Every method returns only after what it did is durable, as far as the store is.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Makes an empty run and takes ownership of it.
+    /// Makes a run with its first records and takes ownership of it.
     ///
     /// # Errors
-    /// [`JournalError::RunExists`], or the storage's.
-    async fn create(&self, run: &RunId, workflow: &str, at: i64) -> Result<Fence, JournalError>;
+    /// [`JournalError::RunExists`], [`JournalError::OutOfOrder`], or the storage's.
+    async fn create(&self, new: NewRun) -> Result<Fence, JournalError>;
 
-    /// Takes ownership of a run whose owner is gone, and reads it. A damaged tail is cut first.
+    /// Takes ownership of a run whose owner is gone, and reads it. What is damaged is cut first, as far as `cut` allows.
     ///
     /// # Errors
-    /// [`JournalError::UnknownRun`], [`JournalError::Held`], or the storage's.
-    async fn acquire(&self, run: &RunId) -> Result<OpenedRun, JournalError>;
+    /// [`JournalError::UnknownRun`], [`JournalError::Held`], [`JournalError::Broken`], or the storage's.
+    async fn acquire(&self, run: &RunId, cut: Cut) -> Result<OpenedRun, JournalError>;
 
     /// Gives ownership back; an owner that lost it already is not told.
     ///
@@ -148,7 +250,8 @@ pub trait Journal: Send + Sync {
     /// Reads up to `limit` records after `after` without owning the run.
     ///
     /// # Errors
-    /// [`JournalError::UnknownRun`], or the storage's.
+    /// [`JournalError::UnknownRun`], [`JournalError::Broken`] or [`JournalError::Torn`] when the first of them is not what was
+    /// written, or the storage's.
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError>;
 
     /// Every run, newest first.
@@ -156,6 +259,13 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// The storage's.
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError>;
+
+    /// Up to `limit` runs that nobody drives and that could go on: those that are due, and those with letters; the one that has
+    /// waited longest first.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn runnable(&self, now: i64, limit: u64) -> Result<Vec<RunId>, JournalError>;
 
     /// Removes ended runs that the rule does not keep, and gives their names.
     ///
@@ -166,7 +276,7 @@ pub trait Journal: Send + Sync {
     /// Puts a letter into a run's box, without owning the run.
     ///
     /// # Errors
-    /// [`JournalError::UnknownRun`], or the storage's.
+    /// [`JournalError::UnknownRun`], [`JournalError::Ended`], or the storage's.
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError>;
 
     /// Letters that are still in the box, oldest first. Reading takes nothing out: the owner records what a letter says, then

@@ -69,24 +69,30 @@ fn apart<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Result<T, JournalError>,
 ) -> Result<T, JournalError> {
-    connection.execute_batch("SAVEPOINT job").map_err(storage)?;
+    execute(connection, "SAVEPOINT job").map_err(storage)?;
     let result = job(connection);
-    let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
-    connection.execute_batch(end).map_err(storage)?;
+    if result.is_err() {
+        execute(connection, "ROLLBACK TO job").map_err(storage)?;
+    }
+    execute(connection, "RELEASE job").map_err(storage)?;
     result
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
     while let Ok(first) = inbox.recv() {
-        let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(Arc::new);
+        let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         let mut finish: Vec<Finish> = vec![first(connection)];
         while let (true, Ok(job)) = (finish.len() < GROUP, inbox.try_recv()) {
             finish.push(job(connection));
         }
-        let committed = begun.and_then(|()| connection.execute_batch("COMMIT").map_err(Arc::new));
+        let committed = begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new));
         if committed.is_err() && !connection.is_autocommit() {
             // The next group must start from a clean state, or fail by itself.
-            let _ = connection.execute_batch("ROLLBACK");
+            let _ = execute(connection, "ROLLBACK");
         }
         for finish in finish {
             finish(committed.clone());

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use opcell_journal::{
-    Append, Fence, Journal, JournalError, MemoryJournal, Record, Retention, RunId, RunState, SqliteJournal,
+    Append, Cut, Fence, Journal, JournalError, MemoryJournal, NewRun, Record, Retention, RunId, RunState, Snapshot,
+    SqliteJournal,
 };
 use std::{path::Path, sync::Arc};
 use tempfile::TempDir;
@@ -19,11 +20,11 @@ fn record(seq: u64) -> Record {
 }
 
 fn append(run: &RunId, fence: Fence, seqs: impl IntoIterator<Item = u64>) -> Append {
-    Append { run: run.clone(), fence, records: seqs.into_iter().map(record).collect(), state: None }
+    Append { run: run.clone(), fence, records: seqs.into_iter().map(record).collect(), state: None, snapshot: None }
 }
 
 fn ended(status: &'static str) -> Option<RunState> {
-    Some(RunState { status: status.into(), ended: true })
+    Some(RunState { status: status.into(), ended: true, due: None })
 }
 
 fn stores() -> (TempDir, Vec<Arc<dyn Journal>>) {
@@ -37,7 +38,7 @@ async fn what_was_appended_is_read_back_in_order() {
     let (_directory, stores) = stores();
     for journal in stores {
         let run: RunId = "r".into();
-        let fence = journal.create(&run, "w", 5).await.unwrap();
+        let fence = journal.create(NewRun::empty(&run, "w", 5)).await.unwrap();
         journal.append(append(&run, fence, 1..=3)).await.unwrap();
         journal.append(append(&run, fence, 4..=4)).await.unwrap();
         assert_eq!(journal.read(&run, 0, 100).await.unwrap(), (1..=4).map(record).collect::<Vec<_>>());
@@ -51,7 +52,7 @@ async fn a_gap_or_a_repetition_is_refused_and_leaves_nothing() {
     let (_directory, stores) = stores();
     for journal in stores {
         let run: RunId = "r".into();
-        let fence = journal.create(&run, "w", 0).await.unwrap();
+        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
         journal.append(append(&run, fence, 1..=2)).await.unwrap();
         for seqs in [vec![2], vec![4], vec![3, 5]] {
             let error = journal.append(append(&run, fence, seqs)).await.unwrap_err();
@@ -66,18 +67,21 @@ async fn a_run_has_one_owner_and_a_former_owner_cannot_write() {
     let (_directory, stores) = stores();
     for journal in stores {
         let run: RunId = "r".into();
-        let first = journal.create(&run, "w", 0).await.unwrap();
-        assert!(matches!(journal.create(&run, "w", 0).await, Err(JournalError::RunExists(_))));
-        assert!(matches!(journal.acquire(&run).await, Err(JournalError::Held { .. })));
+        let first = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+        assert!(matches!(journal.create(NewRun::empty(&run, "w", 0)).await, Err(JournalError::RunExists(_))));
+        assert!(matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::Held { .. })));
         journal.append(append(&run, first, 1..=1)).await.unwrap();
         journal.release(&run, first).await.unwrap();
-        let second = journal.acquire(&run).await.unwrap();
+        let second = journal.acquire(&run, Cut::Tail).await.unwrap();
         assert_eq!((second.records.len(), second.damage), (1, None));
         let error = journal.append(append(&run, first, 2..=2)).await.unwrap_err();
         assert!(matches!(error, JournalError::Fenced { .. }), "{error}");
         journal.release(&run, first).await.unwrap();
         journal.append(append(&run, second.fence, 2..=2)).await.unwrap();
-        assert!(matches!(journal.acquire(&run).await, Err(JournalError::Held { .. })), "an old fence releases nothing");
+        assert!(
+            matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::Held { .. })),
+            "an old fence releases nothing"
+        );
     }
 }
 
@@ -86,7 +90,7 @@ async fn an_unknown_run_is_an_error_everywhere() {
     let (_directory, stores) = stores();
     for journal in stores {
         let run: RunId = "gone".into();
-        assert!(matches!(journal.acquire(&run).await, Err(JournalError::UnknownRun(_))));
+        assert!(matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::UnknownRun(_))));
         assert!(matches!(journal.read(&run, 0, 1).await, Err(JournalError::UnknownRun(_))));
         assert!(matches!(journal.append(append(&run, Fence(1), 1..=1)).await, Err(JournalError::UnknownRun(_))));
         assert!(matches!(journal.post(&run, 0, "{}".into()).await, Err(JournalError::UnknownRun(_))));
@@ -98,7 +102,7 @@ async fn letters_stay_until_they_are_discarded() {
     let (_directory, stores) = stores();
     for journal in stores {
         let run: RunId = "r".into();
-        journal.create(&run, "w", 0).await.unwrap();
+        journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
         for text in ["1", "2", "3"] {
             journal.post(&run, 7, text.into()).await.unwrap();
         }
@@ -115,7 +119,7 @@ async fn retention_never_touches_a_run_that_has_not_ended() {
     for journal in stores {
         for (name, at) in [("a", 1), ("b", 2), ("c", 3), ("live", 0)] {
             let run: RunId = name.into();
-            let fence = journal.create(&run, "w", at).await.unwrap();
+            let fence = journal.create(NewRun::empty(&run, "w", at)).await.unwrap();
             let state = if name == "live" { None } else { ended("completed") };
             journal.append(Append { state, ..append(&run, fence, 1..=1) }).await.unwrap();
             journal.release(&run, fence).await.unwrap();
@@ -140,7 +144,7 @@ async fn many_writers_at_once_lose_nothing() {
                 let journal = journal.clone();
                 tokio::spawn(async move {
                     let run: RunId = format!("r{n}").into();
-                    let fence = journal.create(&run, "w", 0).await.unwrap();
+                    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
                     for seq in 1..=10 {
                         journal.append(append(&run, fence, [seq])).await.unwrap();
                     }
@@ -163,7 +167,7 @@ fn edit(path: &Path, sql: &str) {
 async fn with_records(path: &Path, count: u64) {
     let journal = SqliteJournal::open(path).unwrap();
     let run: RunId = "r".into();
-    let fence = journal.create(&run, "w", 0).await.unwrap();
+    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
     journal.append(append(&run, fence, 1..=count)).await.unwrap();
 }
 
@@ -174,7 +178,7 @@ async fn a_run_whose_process_is_gone_can_be_taken_over() {
     with_records(&path, 3).await;
     let journal = SqliteJournal::open(&path).unwrap();
     assert!(!journal.runs().await.unwrap()[0].driven);
-    let opened = journal.acquire(&"r".into()).await.unwrap();
+    let opened = journal.acquire(&"r".into(), Cut::Tail).await.unwrap();
     assert_eq!((opened.fence, opened.records.len(), opened.damage), (Fence(2), 3, None));
 }
 
@@ -184,28 +188,32 @@ async fn two_processes_never_own_one_run() {
     let path = directory.path().join("runs.db");
     let (first, second) = (SqliteJournal::open(&path).unwrap(), SqliteJournal::open(&path).unwrap());
     let run: RunId = "r".into();
-    let fence = first.create(&run, "w", 0).await.unwrap();
-    let error = second.acquire(&run).await.unwrap_err();
+    let fence = first.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    let error = second.acquire(&run, Cut::Tail).await.unwrap_err();
     assert!(error.to_string().contains("is driven by another process"), "{error}");
     assert!(second.runs().await.unwrap()[0].driven);
     first.append(append(&run, fence, 1..=1)).await.unwrap();
     drop(first);
     // The writing thread and its file go a moment after the last handle.
-    assert_eq!(second.acquire(&run).await.unwrap().records.len(), 1);
+    assert_eq!(second.acquire(&run, Cut::Tail).await.unwrap().records.len(), 1);
 }
 
 #[tokio::test]
-async fn an_edited_record_and_all_behind_it_are_cut_and_reported() {
+async fn a_damaged_end_is_cut_and_reported() {
     for (sql, last_good, cut, reason) in [
         (
-            "UPDATE records SET payload = '{}' WHERE seq = 3",
+            "UPDATE records SET at = 7 WHERE id & 0xffff = 4",
+            3,
+            1,
+            "record 4 does not have the checksum it was written with",
+        ),
+        (
+            "UPDATE records SET payload = 'x' WHERE id & 0xffff >= 3",
             2,
             2,
             "record 3 does not have the checksum it was written with",
         ),
-        ("UPDATE records SET at = 7 WHERE seq = 4", 3, 1, "record 4 does not have the checksum it was written with"),
-        ("DELETE FROM records WHERE seq = 2", 1, 3, "record 2 is missing"),
-        ("DELETE FROM records WHERE seq = 4", 3, 1, "4 records were written, and 3 are there"),
+        ("DELETE FROM records WHERE id & 0xffff = 4", 3, 1, "4 records were written, and 3 are there"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
@@ -213,12 +221,136 @@ async fn an_edited_record_and_all_behind_it_are_cut_and_reported() {
         edit(&path, sql);
         let journal = SqliteJournal::open(&path).unwrap();
         let run: RunId = "r".into();
-        let opened = journal.acquire(&run).await.unwrap();
+        let error = journal.read(&run, last_good, 100).await.unwrap_err();
+        assert!(matches!(error, JournalError::Torn { .. }), "{error}");
+        let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
         let damage = opened.damage.unwrap();
         assert_eq!((damage.last_good, damage.cut, damage.reason.as_str()), (last_good, cut, reason), "{sql}");
         assert_eq!(opened.records.len() as u64, last_good);
         journal.append(append(&run, opened.fence, [last_good + 1])).await.unwrap();
         assert_eq!(journal.read(&run, 0, 100).await.unwrap().len() as u64, last_good + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_edited_in_the_middle_is_cut_only_when_somebody_says_so() {
+    for (sql, last_good, behind, reason) in [
+        (
+            "UPDATE records SET payload = '{}' WHERE id & 0xffff = 3",
+            2,
+            1,
+            "record 3 does not have the checksum it was written with",
+        ),
+        ("DELETE FROM records WHERE id & 0xffff = 2", 1, 2, "record 2 is missing"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        with_records(&path, 4).await;
+        edit(&path, sql);
+        let journal = SqliteJournal::open(&path).unwrap();
+        let run: RunId = "r".into();
+        for error in
+            [journal.acquire(&run, Cut::Tail).await.unwrap_err(), journal.read(&run, last_good, 9).await.unwrap_err()]
+        {
+            let JournalError::Broken { last_good: good, reason: found, behind: left, .. } = error else {
+                unreachable!("{error}")
+            };
+            assert_eq!((good, found.as_str(), left), (last_good, reason, behind));
+        }
+        let opened = journal.acquire(&run, Cut::Anything).await.unwrap();
+        assert_eq!(opened.records.len() as u64, last_good);
+        assert_eq!(opened.damage.unwrap().cut, 4 - last_good);
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_stands_for_the_records_before_it_and_a_damaged_one_for_none() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "r".into();
+        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+        let snapshot = Snapshot { seq: 3, version: 1, payload: "three".into() };
+        journal.append(Append { snapshot: Some(snapshot.clone()), ..append(&run, fence, 1..=3) }).await.unwrap();
+        journal.append(append(&run, fence, 4..=5)).await.unwrap();
+        journal.release(&run, fence).await.unwrap();
+        let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
+        assert_eq!((opened.snapshot, opened.records), (Some(snapshot), vec![record(4), record(5)]));
+        assert_eq!(journal.read(&run, 0, 9).await.unwrap().len(), 5, "the records stay");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_records(&path, 4).await;
+    edit(&path, "INSERT INTO snapshots VALUES (1, 2, 1, 'made up', x'00')");
+    let opened = SqliteJournal::open(&path).unwrap().acquire(&"r".into(), Cut::Tail).await.unwrap();
+    assert_eq!((opened.snapshot, opened.records.len()), (None, 4));
+}
+
+#[tokio::test]
+async fn a_run_is_made_with_its_first_records_or_not_at_all() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let new = |seqs: std::ops::RangeInclusive<u64>| NewRun {
+            records: seqs.map(record).collect(),
+            ..NewRun::empty(&"r".into(), "w", 0)
+        };
+        let error = journal.create(new(2..=3)).await.unwrap_err();
+        assert!(matches!(error, JournalError::OutOfOrder { .. }), "{error}");
+        assert!(matches!(journal.read(&"r".into(), 0, 1).await, Err(JournalError::UnknownRun(_))));
+        let fence = journal.create(new(1..=2)).await.unwrap();
+        journal.append(append(&"r".into(), fence, [3])).await.unwrap();
+        assert_eq!(journal.read(&"r".into(), 0, 9).await.unwrap().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let state = |due| RunState { status: "suspended".into(), ended: false, due };
+        for (name, due) in [("later", Some(50)), ("now", Some(10)), ("waits", None), ("owned", Some(0)), ("told", None)]
+        {
+            let run: RunId = name.into();
+            let fence = journal.create(NewRun { state: state(due), ..NewRun::empty(&run, "w", 0) }).await.unwrap();
+            if name != "owned" {
+                journal.release(&run, fence).await.unwrap();
+            }
+        }
+        journal.post(&"told".into(), 0, "{}".into()).await.unwrap();
+        let names = |runs: Vec<RunId>| {
+            let mut names: Vec<String> = runs.iter().map(ToString::to_string).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(journal.runnable(20, 9).await.unwrap()), ["now", "told"]);
+        assert_eq!(names(journal.runnable(50, 9).await.unwrap()), ["later", "now", "told"]);
+        assert_eq!(journal.runnable(50, 1).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_has_no_owner_and_takes_no_letters() {
+    let (_directory, stores) = stores();
+    for journal in stores {
+        let run: RunId = "r".into();
+        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+        journal.append(Append { state: ended("completed"), ..append(&run, fence, 1..=1) }).await.unwrap();
+        assert!(!journal.runs().await.unwrap()[0].driven);
+        let error = journal.post(&run, 0, "{}".into()).await.unwrap_err();
+        assert_eq!(error.to_string(), "run `r` has ended (completed); nothing can be told to it any more");
+        assert!(journal.acquire(&run, Cut::Tail).await.is_ok());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let _journal = SqliteJournal::open(&path).unwrap();
+    for file in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        let mode = std::fs::metadata(directory.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file}");
     }
 }
 

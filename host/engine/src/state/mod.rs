@@ -23,7 +23,8 @@ use indexmap::IndexMap;
 use memory::StepMemory;
 use opcell_workflow::{
     Value,
-    ir::{Form, RunLimits, Session, Step},
+    ir::{DelegateTarget, Form, Judge, RunLimits, Session, Step},
+    names::Outcome,
     value::Map,
 };
 use std::{
@@ -249,6 +250,38 @@ impl State {
         self.effects.values().all(|effect| effect.in_doubt || matches!(effect.request, Request::Timeout { .. }))
     }
 
+    /// When the run can go on without anybody's doing: at once (some moment in the past), or when a timer ends or its wall time does.
+    /// `None`: it has ended, or waits for somebody.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn due(&self) -> Option<Timestamp> {
+        if self.end.is_some() {
+            return None;
+        }
+        let timer = |effect: &Pending| match effect.request {
+            Request::Sleep { ms } | Request::Timeout { ms } => Some(effect.at.plus_ms(ms)),
+            _ => None,
+        };
+        let wanted = || self.effects.values().filter(|effect| !effect.in_doubt);
+        if !self.ready.is_empty() || self.cancel.is_some() || wanted().any(|effect| timer(effect).is_none()) {
+            return Some(Timestamp::default());
+        }
+        let wall = self.limits.wall_time_seconds.map(|seconds| self.started_at.plus_ms(seconds as f64 * 1000.0));
+        wanted().filter_map(timer).chain(wall).min()
+    }
+
+    /// When the run started.
+    #[must_use]
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// The limits of the run: the workflow's own and the host's, the tighter of the two.
+    #[must_use]
+    pub fn limits(&self) -> &RunLimits {
+        &self.limits
+    }
+
     /// The steps that are at work, outermost first, with how often each has been entered.
     #[must_use]
     pub fn current_steps(&self) -> Vec<(Arc<str>, u32)> {
@@ -467,6 +500,45 @@ impl Frame {
                 Phase::Judging(judging) => judging.is_ready(),
             },
         }
+    }
+}
+
+/// The signals that a run's steps take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// By name.
+    pub names: BTreeSet<Arc<str>>,
+    /// Whether a workflow that is only known later may take others.
+    pub open: bool,
+}
+
+impl State {
+    /// The signals that any step of the run's workflows takes.
+    #[must_use]
+    pub fn signals(&self) -> Signals {
+        let mut signals = Signals::default();
+        let definitions = self.definitions.values().flatten();
+        for step in self.program().into_iter().chain(definitions).flat_map(|program| &program.ir().steps) {
+            let speaks = crate::decide::dialogue::of(step).is_some();
+            if speaks {
+                signals.names.insert(MESSAGE_SIGNAL.into());
+            }
+            if speaks || matches!(step.judge, Some(Judge::Event { .. })) {
+                let events = step.on.iter().filter_map(|route| match &route.outcome {
+                    Outcome::Text(name) => Some(name.clone()),
+                    Outcome::Keyword(_) => None,
+                });
+                signals.names.extend(events);
+            }
+            match &step.form {
+                Form::Wait { wait } => drop(signals.names.insert(wait.signal.clone())),
+                Form::Delegate { delegate } => {
+                    signals.open |= matches!(delegate.target, DelegateTarget::Dynamic(_));
+                }
+                _ => {}
+            }
+        }
+        signals
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::support::{Script, drive_by_hand, failure, json, program, retriable, routed, sequential};
 use opcell_engine::{
-    Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, State, Status,
+    Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, State, Status, Taker,
     conversation::{Message as ChatMessage, ToolCallRequest},
     event::{Answer, RunStarted},
     outcome::Question,
     ports::{Effects, ModelRound},
 };
-use opcell_journal::{Journal, MemoryJournal};
+use opcell_journal::{Journal, MemoryJournal, NewRun};
 use opcell_workflow::{Value, ir::RunLimits};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -137,10 +137,8 @@ async fn everybody_gets_every_event_from_the_first_one() {
 /// A journal with the first `keep` events of a finished run: what a crash at that point leaves.
 async fn crashed(whole: &MemoryJournal, run: &Arc<str>, keep: u64) -> MemoryJournal {
     let journal = MemoryJournal::new();
-    let fence = journal.create(run, "w", 0).await.unwrap();
     let records = whole.read(run, 0, keep).await.unwrap();
-    let append = opcell_journal::Append { run: run.clone(), fence, records, state: None };
-    journal.append(append).await.unwrap();
+    let fence = journal.create(NewRun { records, ..NewRun::empty(run, "w", 0) }).await.unwrap();
     journal.release(run, fence).await.unwrap();
     journal
 }
@@ -233,8 +231,7 @@ async fn a_journal_that_was_edited_is_noticed_when_it_is_decided_again() {
     let at = records.iter().position(|record| record.kind == "routed").unwrap();
     records[at].payload = records[at].payload.replace(r#""bounded":true"#, r#""bounded":false"#).into();
     let edited = MemoryJournal::new();
-    let fence = edited.create(handle.run(), "w", 0).await.unwrap();
-    edited.append(opcell_journal::Append { run: handle.run().clone(), fence, records, state: None }).await.unwrap();
+    edited.create(NewRun { records, ..NewRun::empty(handle.run(), "w", 0) }).await.unwrap();
     let divergence = engine(&everywhere(), &edited).replay(handle.run()).await.unwrap().unwrap();
     assert_eq!(divergence.recorded.seq, at as u64 + 1);
 }
@@ -246,7 +243,8 @@ async fn a_fork_shares_the_past_and_goes_its_own_way() {
     let handle = engine.start(routed(&wait("", "")), json("{}"), options).await.unwrap();
     handle.finished().await.unwrap();
     let at = engine.state_at(handle.run(), None).await.unwrap().seq();
-    let fork = engine.fork(handle.run(), at, Some("other".into()), ResumeOptions::default()).await.unwrap();
+    let fork = engine.fork(handle.run(), at, Some("other".into())).await.unwrap();
+    let fork = engine.resume(&fork, ResumeOptions::default()).await.unwrap();
     fork.signal("go", json("7"), None);
     assert_eq!(fork.finished().await.unwrap().result, json("7"));
     assert_eq!(engine.state_at(handle.run(), None).await.unwrap().status(), Status::Suspended);
@@ -422,7 +420,7 @@ proptest! {
 async fn a_run_whose_beginning_is_lost_is_refused_and_free_again() {
     let journal = MemoryJournal::new();
     let run: Arc<str> = "r".into();
-    let fence = journal.create(&run, "w", 0).await.unwrap();
+    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
     journal.release(&run, fence).await.unwrap();
     let engine = engine(&Script::new(), &journal);
     for _ in 0..2 {
@@ -441,4 +439,58 @@ async fn a_run_that_never_pauses_still_reads_its_letters() {
     let handle = engine.start(routed(step), json("{}"), options).await.unwrap();
     engine.tell(handle.run(), &Message::Cancel { reason: "enough".into(), by: None }).await.unwrap();
     assert_eq!(handle.finished().await.unwrap().status, Status::Cancelled);
+}
+
+#[tokio::test]
+async fn a_signal_that_no_step_ever_waits_for_is_refused_and_one_for_later_is_kept() {
+    let script = Script::new().operation("t", |_| Ok(json("1")));
+    let engine = script.engine();
+    let later =
+        wait("", "").replace(r#""signal":"go""#, r#""signal":"later""#).replace(r#""name":"w""#, r#""name":"w2""#);
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let handle = engine.start(routed(&[wait("", ""), later].join(",")), json("{}"), options).await.unwrap();
+    handle.finished().await.unwrap();
+    let send = async |name: &str| engine.signal(handle.run(), &name.into(), json("1"), None).await;
+    let error = send("og").await.unwrap_err();
+    assert!(error.to_string().ends_with("waits for a signal `og`; it takes `go`, `later`"), "{error}");
+    assert_eq!(send("later").await.unwrap(), Taker::Later);
+    assert_eq!(send("go").await.unwrap(), Taker::Waits("w".into()));
+    let outcome = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap().finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Completed);
+    assert!(matches!(send("go").await, Err(RunError::Ended { status: Status::Completed, .. })));
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_time_alone_can_be_parked_and_is_due_when_the_time_has_come() {
+    let journal = MemoryJournal::new();
+    let engine = Engine::builder().journal(Arc::new(journal.clone())).build();
+    let park = |ms| Some(std::time::Duration::from_millis(ms));
+    let options = RunOptions { detach: true, park: park(10), ..RunOptions::default() };
+    let handle = engine.start(routed(&wait("", r#","timeout-ms":300"#)), json("{}"), options).await.unwrap();
+    assert_eq!(handle.finished().await.unwrap().status, Status::Suspended);
+    assert!(engine.runnable(9).await.unwrap().is_empty(), "it is not due yet");
+    tokio::time::sleep(std::time::Duration::from_millis(310)).await;
+    assert_eq!(engine.runnable(9).await.unwrap(), [handle.run().clone()]);
+    let resumed =
+        engine.resume(handle.run(), ResumeOptions { park: park(10), ..ResumeOptions::default() }).await.unwrap();
+    assert_eq!(resumed.finished().await.unwrap().reason.as_deref(), Some("timeout"));
+}
+
+#[tokio::test]
+async fn a_run_can_be_cancelled_where_its_plugins_are_not() {
+    let journal = MemoryJournal::new();
+    let script = Script::new().operation("t", |_| Ok(json("1")));
+    let pins = [(Arc::from("plugin"), Arc::from("sha-1"))].into_iter().collect();
+    let options = RunOptions { detach: true, pins, ..RunOptions::default() };
+    let handle = engine(&script, &journal)
+        .start(routed(&[wait("", ""), tool("a")].join(",")), json("{}"), options)
+        .await
+        .unwrap();
+    handle.finished().await.unwrap();
+    let bare = Engine::builder().journal(Arc::new(journal.clone())).build();
+    bare.tell(handle.run(), &Message::Cancel { reason: "enough".into(), by: Some("ann".into()) }).await.unwrap();
+    let options = ResumeOptions { unpinned: true, ..ResumeOptions::default() };
+    let outcome = bare.resume(handle.run(), options).await.unwrap().finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
+    assert!(script.called().is_empty());
 }

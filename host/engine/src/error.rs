@@ -1,0 +1,87 @@
+//! Why a run could not be driven on.
+
+use crate::{outcome::Status, state::ApplyError};
+use opcell_journal::{JournalError, RunId};
+use std::sync::Arc;
+
+/// Why a run could not be driven on. The run itself has not ended: it can be resumed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    /// The journal refused, so nothing more may happen.
+    #[error("the run stopped: {0}")]
+    Journal(#[source] Arc<JournalError>),
+    /// The journal holds events that do not follow from each other.
+    #[error("the journal of run `{run}` does not make sense: {source}")]
+    Replay {
+        /// The run.
+        run: RunId,
+        /// What is wrong.
+        source: ApplyError,
+    },
+    /// A record is not an event that this version knows.
+    #[error("event {seq} of run `{run}` cannot be read ({kind}, schema {version}): {problem}")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// The record.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// Its schema.
+        version: u32,
+        /// What is wrong.
+        problem: String,
+    },
+    /// What the run was started with is not what is there now.
+    #[error("run `{run}` was started with {name} {pinned}, and there is {found}; put the pinned one back to go on")]
+    Pin {
+        /// The run.
+        run: RunId,
+        /// What was pinned.
+        name: Arc<str>,
+        /// Its digest then.
+        pinned: Arc<str>,
+        /// Its digest now, or that it is missing.
+        found: String,
+    },
+    /// No step of the run ever waits for such a signal.
+    #[error(
+        "no step of run `{run}` waits for a signal `{signal}`{}",
+        if known.is_empty() { "; it takes none".to_owned() } else { format!("; it takes {}", known.join(", ")) }
+    )]
+    UnknownSignal {
+        /// The run.
+        run: RunId,
+        /// The signal.
+        signal: Arc<str>,
+        /// Those that it takes.
+        known: Vec<String>,
+    },
+    /// The run has ended, and what was asked for needs one that has not.
+    #[error("run `{run}` has ended ({status})")]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// How.
+        status: Status,
+    },
+    /// The run has no such event.
+    #[error("run `{run}` has {last} events; there is no event {seq}")]
+    NoSuchEvent {
+        /// The run.
+        run: RunId,
+        /// What was asked for.
+        seq: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// The task that drove it is gone.
+    #[error("whatever drove run `{0}` is gone; resume it")]
+    Gone(RunId),
+}
+
+impl From<JournalError> for RunError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(Arc::new(error))
+    }
+}

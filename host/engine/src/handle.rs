@@ -1,0 +1,154 @@
+//! Following a run that is being driven, and telling it things.
+
+use crate::{error::RunError, event::Recorded, message::Message, outcome::RunOutcome, past::read_history};
+use futures_util::Stream;
+use opcell_journal::{Damage, Journal, RunId};
+use opcell_workflow::Value;
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+use tokio::sync::{mpsc, watch};
+
+/// Who listens. Events reach everybody who was there when they became durable, and nobody before.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    inner: Mutex<Audience>,
+}
+
+#[derive(Debug, Default)]
+struct Audience {
+    /// The last event that everybody has been told.
+    last: u64,
+    senders: Vec<mpsc::UnboundedSender<Arc<Recorded>>>,
+    /// Nobody drives the run any more: whoever comes now hears the past only.
+    over: bool,
+}
+
+impl Listeners {
+    /// A new listener and the last event that it will not get.
+    pub(crate) fn join(&self) -> (u64, mpsc::UnboundedReceiver<Arc<Recorded>>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if !inner.over {
+            inner.senders.push(sender);
+        }
+        (inner.last, receiver)
+    }
+
+    /// Events up to this one are in the past.
+    pub(crate) fn start_at(&self, seq: u64) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).last = seq;
+    }
+
+    pub(crate) fn tell(&self, events: Vec<Recorded>) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.last = events.last().map_or(inner.last, |last| last.seq);
+        if inner.senders.is_empty() {
+            return;
+        }
+        for event in events {
+            let event = Arc::new(event);
+            inner.senders.retain(|listener| listener.send(event.clone()).is_ok());
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.senders.clear();
+        inner.over = true;
+    }
+}
+
+/// A run that is being driven. Dropping it changes nothing.
+#[derive(Clone)]
+pub struct RunHandle {
+    pub(crate) run: RunId,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) inbox: mpsc::UnboundedSender<Message>,
+    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) ended: watch::Receiver<Option<Result<RunOutcome, RunError>>>,
+    pub(crate) damage: Option<Damage>,
+}
+
+impl RunHandle {
+    /// The run's name.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// What was found broken at the end of the journal, and cut, when the run was resumed.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    /// Every event of the run, from its first one: those of the past, then those to come, none twice, none left out.
+    ///
+    /// # Errors
+    /// When the past cannot be read.
+    pub async fn events(&self) -> Result<EventStream, RunError> {
+        let (last, live) = self.listeners.join();
+        let past = if last == 0 { Vec::new() } else { read_history(&self.journal, &self.run, last).await? };
+        Ok(EventStream { past: past.into_iter().map(Arc::new).collect(), live })
+    }
+
+    /// Asks the run to stop. It ends as `cancelled` once everything in flight has stopped.
+    pub fn cancel(&self, reason: impl Into<Arc<str>>) {
+        self.tell(Message::Cancel { reason: reason.into(), by: None });
+    }
+
+    /// Sends a signal. It is kept until a step waits for it.
+    pub fn signal(&self, name: impl Into<Arc<str>>, data: Value, by: Option<Arc<str>>) {
+        self.tell(Message::Signal { name: name.into(), data, by });
+    }
+
+    /// Tells the run something. A run that has ended does not listen.
+    pub fn tell(&self, message: Message) {
+        // The receiver is gone only when the run has ended, and then nothing can be told any more.
+        let _ = self.inbox.send(message);
+    }
+
+    /// Waits until the run has ended, or, if it was started with `detach`, waits for somebody.
+    ///
+    /// # Errors
+    /// When it could not be driven to its end. It can then be resumed.
+    pub async fn finished(&self) -> Result<RunOutcome, RunError> {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(RunError::Gone(self.run.clone()))),
+            Err(_) => Err(RunError::Gone(self.run.clone())),
+        }
+    }
+}
+
+/// A run's events; see [`RunHandle::events`]. Ends when nobody drives the run any more.
+#[derive(Debug)]
+pub struct EventStream {
+    past: VecDeque<Arc<Recorded>>,
+    live: mpsc::UnboundedReceiver<Arc<Recorded>>,
+}
+
+impl EventStream {
+    /// The next event; `None` at the end.
+    pub async fn next(&mut self) -> Option<Arc<Recorded>> {
+        match self.past.pop_front() {
+            Some(event) => Some(event),
+            None => self.live.recv().await,
+        }
+    }
+}
+
+impl Stream for EventStream {
+    type Item = Arc<Recorded>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.past.pop_front() {
+            Some(event) => Poll::Ready(Some(event)),
+            None => self.live.poll_recv(context),
+        }
+    }
+}

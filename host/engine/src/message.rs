@@ -1,0 +1,41 @@
+//! What a run can be told.
+
+use crate::event::{Answer, EffectId};
+use opcell_workflow::Value;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a run can be told from outside; also what a letter in the journal says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: Arc<str>,
+        /// What it says.
+        data: Value,
+        /// Who sends it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// Stop.
+    Cancel {
+        /// Why.
+        reason: Arc<str>,
+        /// Who says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// What to do with an effect in doubt.
+    Answer {
+        /// Which; absent: every one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<EffectId>,
+        /// What.
+        answer: Answer,
+        /// Who says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+}

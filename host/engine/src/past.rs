@@ -1,0 +1,155 @@
+//! What a journal tells about runs, whoever drives them: history, the state at any event, deciding again, forking.
+
+use crate::{
+    decide::{Next, decide},
+    engine::Engine,
+    error::RunError,
+    event::{Event, Recorded},
+    outcome::Status,
+    record::{from_record, to_record},
+    state::State,
+};
+use opcell_journal::{Journal, NewRun, RunEntry, RunId, RunState};
+use std::{collections::VecDeque, sync::Arc};
+
+/// How many records are read at once.
+const PAGE: u64 = 10_000;
+
+/// Where today's code would have decided otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Divergence {
+    /// What the journal has.
+    pub recorded: Recorded,
+    /// What would be decided now; absent: nothing.
+    pub decided: Option<Event>,
+}
+
+impl Engine {
+    /// Every run of the journal, newest first.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub async fn runs(&self) -> Result<Vec<RunEntry>, RunError> {
+        Ok(self.journal.runs().await?)
+    }
+
+    /// Up to `limit` runs that nobody drives and that could go on now, the one that has waited longest first.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub async fn runnable(&self, limit: u64) -> Result<Vec<RunId>, RunError> {
+        Ok(self.journal.runnable(self.ports.timer.now().0, limit).await?)
+    }
+
+    /// A run's events, without owning it.
+    ///
+    /// # Errors
+    /// When the journal does not have the run, or one of them cannot be read.
+    pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, RunError> {
+        read_history(&self.journal, run, u64::MAX).await
+    }
+
+    /// A run's events up to its `seq`th, or all of them.
+    ///
+    /// # Errors
+    /// As [`Engine::history`]; what is broken behind `seq` does not matter.
+    pub async fn history_up_to(&self, run: &RunId, seq: Option<u64>) -> Result<Vec<Recorded>, RunError> {
+        let events = read_history(&self.journal, run, seq.unwrap_or(u64::MAX)).await?;
+        let last = events.last().map_or(0, |last| last.seq);
+        match seq {
+            Some(seq) if seq == 0 || seq > last => Err(RunError::NoSuchEvent { run: run.clone(), seq, last }),
+            _ => Ok(events),
+        }
+    }
+
+    /// A run's state after its `seq`th event, or after the last one.
+    ///
+    /// # Errors
+    /// As [`Engine::history_up_to`], or when the events make no sense.
+    pub async fn state_at(&self, run: &RunId, seq: Option<u64>) -> Result<State, RunError> {
+        let mut state = State::default();
+        for recorded in self.history_up_to(run, seq).await? {
+            fold(run, &mut state, &recorded)?;
+        }
+        Ok(state)
+    }
+
+    /// Decides a run again from its journal and gives the first event that this version would have decided otherwise, with what it
+    /// would have decided; `None` when there is none.
+    ///
+    /// # Errors
+    /// As [`Engine::state_at`].
+    pub async fn replay(&self, run: &RunId) -> Result<Option<Divergence>, RunError> {
+        let mut state = State::default();
+        let mut expected: VecDeque<Event> = VecDeque::new();
+        for recorded in self.history(run).await? {
+            if !recorded.event.comes_from_outside() {
+                if expected.is_empty()
+                    && let Next::Record(events) = decide(&state)
+                {
+                    expected.extend(events);
+                }
+                let decided = expected.pop_front();
+                if decided.as_ref() != Some(&recorded.event) {
+                    return Ok(Some(Divergence { recorded, decided }));
+                }
+            }
+            fold(run, &mut state, &recorded)?;
+        }
+        Ok(None)
+    }
+
+    /// Makes a new run that shares the first `seq` events of another, and gives its name. Nobody drives it yet: [`Engine::resume`]
+    /// does. Its effects have idempotency keys of their own.
+    ///
+    /// # Errors
+    /// As [`Engine::history_up_to`], when the run has ended by then, or when the name is taken.
+    pub async fn fork(&self, run: &RunId, seq: u64, name: Option<RunId>) -> Result<RunId, RunError> {
+        let fork: RunId = name.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
+        let mut events = self.history_up_to(run, Some(seq)).await?;
+        let mut state = State::default();
+        for recorded in &mut events {
+            if let Event::RunStarted(started) = &mut recorded.event {
+                started.run = fork.clone();
+            }
+            fold(&fork, &mut state, recorded)?;
+        }
+        let status = state.status();
+        if status.has_ended() {
+            return Err(RunError::Ended { run: run.clone(), status });
+        }
+        let new = NewRun {
+            run: fork.clone(),
+            workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
+            at: self.ports.timer.now().0,
+            records: events.iter().map(to_record).collect(),
+            state: RunState { status: Status::Pending.as_str().into(), ended: false, due: Some(0) },
+        };
+        let fence = self.journal.create(new).await?;
+        self.journal.release(&fork, fence).await?;
+        Ok(fork)
+    }
+}
+
+pub(crate) fn fold(run: &RunId, state: &mut State, recorded: &Recorded) -> Result<(), RunError> {
+    state.apply(recorded).map_err(|source| RunError::Replay { run: run.clone(), source })
+}
+
+pub(crate) async fn read_history(
+    journal: &Arc<dyn Journal>,
+    run: &RunId,
+    up_to: u64,
+) -> Result<Vec<Recorded>, RunError> {
+    let mut events: Vec<Recorded> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |last| last.seq);
+        let limit = PAGE.min(up_to - after);
+        let records = if limit == 0 { Vec::new() } else { journal.read(run, after, limit).await? };
+        if records.is_empty() {
+            return Ok(events);
+        }
+        for record in &records {
+            events.push(from_record(run, record)?);
+        }
+    }
+}

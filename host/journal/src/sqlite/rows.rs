@@ -1,0 +1,206 @@
+//! Rows of runs and records: finding, checking, adding.
+
+use super::storage;
+use crate::{
+    record::{Fence, Record, RunId},
+    store::{JournalError, Snapshot, in_order},
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// The most records of one run; a record's id has 32 bits for its position.
+const MOST_RECORDS: u64 = u32::MAX as u64 - 1;
+
+/// A run's row.
+pub(super) struct Found {
+    pub id: i64,
+    pub fence: Fence,
+    pub owner: Option<String>,
+    pub records: u64,
+    pub status: String,
+    pub ended: bool,
+}
+
+pub(super) fn find(connection: &Connection, run: &RunId) -> Result<Found, JournalError> {
+    let found = connection
+        .prepare_cached("SELECT id, fence, owner, records, status, ended FROM runs WHERE run = ?1")
+        .and_then(|mut query| {
+            query
+                .query_row([run.as_ref()], |row| {
+                    Ok(Found {
+                        id: row.get(0)?,
+                        fence: Fence(unsigned(row, 1)?),
+                        owner: row.get(2)?,
+                        records: unsigned(row, 3)?,
+                        status: row.get(4)?,
+                        ended: row.get(5)?,
+                    })
+                })
+                .optional()
+        })
+        .map_err(storage)?;
+    found.ok_or_else(|| JournalError::UnknownRun(run.clone()))
+}
+
+/// Numbers that only grow from 0 fit; a negative one was put there by somebody else.
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}
+
+/// A record's id.
+pub(super) fn record_id(run: i64, seq: u64) -> i64 {
+    (run << 32) | seq.min(u64::from(u32::MAX)).cast_signed()
+}
+
+/// Covers everything that a row says, and where it stands.
+fn checksum(place: [i64; 4], texts: [&str; 2]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for number in place {
+        hasher.update(&number.to_le_bytes());
+    }
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut short = [0; 16];
+    hasher.finalize_xof().fill(&mut short);
+    short
+}
+
+fn record_checksum(run: i64, record: &Record) -> [u8; 16] {
+    checksum([run, record.seq.cast_signed(), i64::from(record.version), record.at], [&record.kind, &record.payload])
+}
+
+fn snapshot_checksum(run: i64, snapshot: &Snapshot) -> [u8; 16] {
+    checksum([run, snapshot.seq.cast_signed(), i64::from(snapshot.version), 0], ["snapshot", &snapshot.payload])
+}
+
+/// What a reading found.
+#[derive(Default)]
+pub(super) struct Read {
+    /// Up to the first that is not what was written.
+    pub records: Vec<Record>,
+    /// What is wrong with that one.
+    pub broken: Option<String>,
+    /// Good records behind it; they are counted, not given.
+    pub behind: u64,
+}
+
+/// Reads records that stand as they were written.
+pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit: u64) -> Result<Read, JournalError> {
+    let mut query = connection
+        .prepare_cached(
+            "SELECT id, kind, version, at, payload, checksum FROM records WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3",
+        )
+        .map_err(storage)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = query.query(params![record_id(run, after), record_id(run + 1, 0), limit]).map_err(storage)?;
+    let mut found = Read::default();
+    let mut expected = after + 1;
+    loop {
+        // A page that cannot be read any more is a broken end as well.
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(found),
+            Err(error) => {
+                found.broken.get_or_insert_with(|| error.to_string());
+                return Ok(found);
+            }
+        };
+        match good_record(run, row) {
+            Ok(record) if found.broken.is_some() => found.behind += u64::from(record.seq >= expected),
+            Ok(record) if record.seq == expected => {
+                found.records.push(record);
+                expected += 1;
+            }
+            Ok(_) => {
+                found.broken = Some(format!("record {expected} is missing"));
+                found.behind = 1;
+            }
+            Err(problem) => {
+                found.broken.get_or_insert_with(|| format!("record {expected} {problem}"));
+            }
+        }
+    }
+}
+
+fn good_record(run: i64, row: &Row<'_>) -> Result<Record, String> {
+    let read = || -> rusqlite::Result<_> {
+        let record = Record {
+            seq: unsigned(row, 0)? & u64::from(u32::MAX),
+            kind: row.get::<_, String>(1)?.into(),
+            version: row.get(2)?,
+            at: row.get(3)?,
+            payload: row.get::<_, String>(4)?.into(),
+        };
+        Ok((record, row.get::<_, Vec<u8>>(5)?))
+    };
+    match read() {
+        Ok((record, sum)) if sum == record_checksum(run, &record) => Ok(record),
+        Ok(_) => Err("does not have the checksum it was written with".to_owned()),
+        Err(error) => Err(format!("cannot be read: {}", error)),
+    }
+}
+
+/// Adds records behind the last one.
+pub(super) fn insert(
+    connection: &Connection,
+    run: &RunId,
+    id: i64,
+    last: u64,
+    records: &[Record],
+) -> Result<(), JournalError> {
+    in_order(run, last, records)?;
+    if last + records.len() as u64 > MOST_RECORDS {
+        return Err(JournalError::Full { run: run.clone(), most: MOST_RECORDS });
+    }
+    let mut insert = connection
+        .prepare_cached(
+            "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )
+        .map_err(storage)?;
+    for record in records {
+        let row = params![
+            record_id(id, record.seq),
+            record.kind,
+            record.version,
+            record.at,
+            record.payload.as_ref(),
+            record_checksum(id, record)
+        ];
+        insert.execute(row).map_err(storage)?;
+    }
+    Ok(())
+}
+
+/// Keeps the newest snapshot of a run.
+pub(super) fn put_snapshot(connection: &Connection, id: i64, snapshot: &Snapshot) -> Result<(), JournalError> {
+    let row = params![
+        id,
+        snapshot.seq.cast_signed(),
+        snapshot.version,
+        snapshot.payload.as_ref(),
+        snapshot_checksum(id, snapshot)
+    ];
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO snapshots (run, seq, version, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )
+        .and_then(|mut put| put.execute(row))
+        .map_err(storage)?;
+    Ok(())
+}
+
+/// A run's snapshot. One that is not what was written is none: the records say the same, only slower.
+pub(super) fn snapshot(connection: &Connection, run: &Found) -> Option<Snapshot> {
+    let read = |row: &Row<'_>| {
+        let snapshot =
+            Snapshot { seq: unsigned(row, 0)?, version: row.get(1)?, payload: row.get::<_, String>(2)?.into() };
+        Ok((snapshot, row.get::<_, Vec<u8>>(3)?))
+    };
+    let (snapshot, sum) = connection
+        .prepare_cached("SELECT seq, version, payload, checksum FROM snapshots WHERE run = ?1")
+        .and_then(|mut query| query.query_row([run.id], read))
+        .ok()?;
+    (snapshot.seq <= run.records && sum == snapshot_checksum(run.id, &snapshot)).then_some(snapshot)
+}

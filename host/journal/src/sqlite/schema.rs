@@ -1,0 +1,138 @@
+//! The tables of a store, and opening one.
+//!
+//! `docs/journal.md` describes them for whoever reads a store without this code. A change that older code cannot read raises
+//! [`SCHEMA`].
+
+use super::storage;
+use crate::store::JournalError;
+use rusqlite::{Connection, ErrorCode};
+use std::{fs::OpenOptions, io, path::Path, time::Duration};
+
+/// The newest schema that this code reads and writes.
+pub(super) const SCHEMA: u32 = 1;
+
+/// How long to wait for another process's transaction.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// A record's id is `run * 2^32 + seq`: the records of a run stand together, in order, in one tree, and one that is appended touches
+/// one page.
+const TABLES: &str = "
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL UNIQUE,
+    workflow TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    owner TEXT,
+    status TEXT NOT NULL,
+    ended INTEGER NOT NULL,
+    due INTEGER,
+    records INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX runs_by_due ON runs (due) WHERE due IS NOT NULL;
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+CREATE TABLE snapshots (
+    run INTEGER PRIMARY KEY REFERENCES runs(id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+CREATE TABLE letters (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    at INTEGER NOT NULL,
+    payload TEXT NOT NULL
+) STRICT;
+CREATE INDEX letters_by_run ON letters (run);
+CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
+    DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
+END;
+CREATE VIEW events AS
+    SELECT runs.run, records.id & 0xffffffff AS seq, records.kind, records.version,
+           strftime('%Y-%m-%dT%H:%M:%fZ', records.at / 1000000.0, 'unixepoch') AS at, records.payload
+    FROM records JOIN runs ON runs.id = records.id >> 32;
+";
+
+/// Opens a store's file, or makes it, and checks that it is sound.
+pub(super) fn open(path: &Path) -> Result<Connection, JournalError> {
+    make_private(path).map_err(storage)?;
+    let connection = connect(path)?;
+    check(&connection, path)?;
+    create(&connection, path)?;
+    Ok(connection)
+}
+
+/// Runs hold prompts, answers and arguments: a new store is its owner's alone. SQLite gives the files beside it the same mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn connect(path: &Path) -> Result<Connection, JournalError> {
+    let connection = Connection::open(path).map_err(sound(path))?;
+    connection.busy_timeout(BUSY).map_err(storage)?;
+    let settings =
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;";
+    connection.execute_batch(settings).map_err(sound(path))?;
+    Ok(connection)
+}
+
+pub(super) fn corrupt(path: &Path, reason: impl Into<String>) -> JournalError {
+    JournalError::Corrupt { path: path.display().to_string(), reason: reason.into() }
+}
+
+fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
+    |error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => corrupt(path, error.to_string()),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            JournalError::Locked { path: path.display().to_string() }
+        }
+        _ => storage(error),
+    }
+}
+
+fn check(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sound(path))?;
+    if verdict == "ok" { Ok(()) } else { Err(corrupt(path, verdict)) }
+}
+
+fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sound(path))?;
+    if found == SCHEMA {
+        return Ok(());
+    }
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(sound(path))?;
+    let result = (|| {
+        let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(storage)?;
+        if found > SCHEMA {
+            return Err(JournalError::NewerSchema { path: path.display().to_string(), found, newest: SCHEMA });
+        }
+        if found == 0 {
+            let tables: i64 =
+                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(storage)?;
+            if tables > 0 {
+                return Err(corrupt(path, "it is an SQLite database of something else"));
+            }
+            connection.execute_batch(TABLES).map_err(storage)?;
+            connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage)?;
+        }
+        Ok(())
+    })();
+    connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(storage)?;
+    result
+}
