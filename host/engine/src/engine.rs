@@ -79,6 +79,8 @@ pub struct ResumeOptions {
     pub park: Option<Duration>,
     /// Whether what the run pinned does not matter: only for a run that is told to stop.
     pub unpinned: bool,
+    /// Cancelled when the run shall be let go of as soon as nothing is in flight: for a fair share, or an orderly end.
+    pub let_go: CancellationToken,
     /// How much of a damaged run may be given up.
     pub cut: Cut,
 }
@@ -186,6 +188,7 @@ impl Engine {
             sink: options.sink,
             detach: options.detach,
             park: options.park,
+            let_go: CancellationToken::new(),
             damage: None,
         });
         driver.begin(&workflow, first).await?;
@@ -257,6 +260,7 @@ impl Engine {
                     sink: options.sink,
                     detach: options.detach,
                     park: options.park,
+                    let_go: options.let_go,
                     damage: opened.damage,
                 });
                 tokio::spawn(driver.drive(true));
@@ -285,11 +289,13 @@ impl Engine {
             sink: drive.sink,
             detach: drive.detach,
             park: drive.park,
+            let_go: drive.let_go,
             state: drive.state,
             stands: None,
         };
         listeners.start_at(driver.state.seq());
         let handle = RunHandle {
+            resumed_at: driver.state.seq(),
             run: drive.run,
             journal: self.journal.clone(),
             inbox: sender,
@@ -396,6 +402,7 @@ struct Drive {
     sink: Option<Arc<dyn TextSink>>,
     detach: bool,
     park: Option<Duration>,
+    let_go: CancellationToken,
     damage: Option<Damage>,
 }
 

@@ -35,6 +35,12 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0).max(0) as f64 / 1000.0
     }
 
+    /// RFC 3339, in UTC, to the microsecond.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        jiff::Timestamp::from_microsecond(self.0).map_or_else(|_| self.0.to_string(), |moment| format!("{moment:.6}"))
+    }
+
     /// The moment `ms` milliseconds later.
     #[must_use]
     #[allow(clippy::cast_possible_truncation)]

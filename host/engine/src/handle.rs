@@ -71,6 +71,7 @@ pub struct RunHandle {
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) ended: watch::Receiver<Option<Result<RunOutcome, RunError>>>,
     pub(crate) damage: Option<Damage>,
+    pub(crate) resumed_at: u64,
 }
 
 impl RunHandle {
@@ -84,6 +85,12 @@ impl RunHandle {
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
+    }
+
+    /// The last event that was there when the run was taken up; 0 for a run that was started.
+    #[must_use]
+    pub fn resumed_at(&self) -> u64 {
+        self.resumed_at
     }
 
     /// Every event of the run, from its first one: those of the past, then those to come, none twice, none left out.

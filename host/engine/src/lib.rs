@@ -40,6 +40,8 @@ pub mod handle;
 
 pub mod past;
 
+pub mod trace;
+
 pub use decide::{Next, decide};
 pub use effect::Ports;
 pub use engine::{Engine, EngineBuilder, ResumeOptions, RunOptions, Taker};
@@ -52,3 +54,4 @@ pub use past::Divergence;
 pub use program::Program;
 
 pub use state::State;
+pub use trace::Trace;

@@ -54,6 +54,8 @@ pub(crate) struct Driver {
     pub detach: bool,
     /// Whether to let go of a run that has to wait longer than this for nothing but time.
     pub park: Option<Duration>,
+    /// Cancelled when the run shall be let go of.
+    pub let_go: CancellationToken,
     /// How the run stood when the journal was last told.
     pub stands: Option<RunState>,
 }
@@ -144,6 +146,10 @@ impl Driver {
         }
         let mut looked = Instant::now();
         for turn in 1u64.. {
+            // Everything that was asked for has ended, so whoever takes the run up has nothing to doubt.
+            if self.let_go.is_cancelled() && in_flight.stop.is_empty() && !resumed {
+                return self.flush(&mut batch).await;
+            }
             // A run whose effects all end at once must not keep other runs waiting.
             if turn % 64 == 0 {
                 tokio::task::yield_now().await;

@@ -1,17 +1,20 @@
 //! The `opcell` command: results on stdout, progress and findings on stderr.
 //!
-//! Exit codes: 0 done, 1 the run failed, 2 the input was wrong.
+//! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run waits for somebody.
 
 mod check;
 mod compile;
+mod follow;
 mod input;
 mod op;
 mod plugin;
 mod progress;
 mod prompt;
 mod run;
+mod runs;
 mod selftest;
 mod terminal;
+mod worker;
 
 use crate::{
     config::Config,
@@ -20,8 +23,9 @@ use crate::{
 };
 use clap::{Args, Parser, Subcommand};
 use opcell_engine::RunError;
+use opcell_journal::JournalError;
 use opcell_workflow::Diagnostic;
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use terminal::Terminal;
 
 /// Runs agent workflows whose operations are sandboxed WebAssembly components.
@@ -55,6 +59,10 @@ struct Global {
 enum Command {
     /// Runs a workflow and prints its result.
     Run(run::RunArgs),
+    /// Shows the runs of a journal, and goes on with them.
+    Runs(runs::RunsArgs),
+    /// Drives every run of a journal that can go on.
+    Worker(worker::WorkerArgs),
     /// Checks documents without running them: one verdict per file.
     Check(check::CheckArgs),
     /// Compiles a document and prints the execution model.
@@ -114,6 +122,7 @@ impl From<HostError> for Failure {
         match error {
             HostError::Rejected(rejected) => Self::Input(rejected),
             HostError::Sandbox(error) => Self::Other(error.into()),
+            HostError::Journal(error) => error.into(),
             HostError::Http(error) => Self::Other(error.into()),
         }
     }
@@ -130,7 +139,45 @@ impl From<StartError> for Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        Self::Other(error.into())
+        let code = match error {
+            RunError::Journal(error) => return Self::of_journal(&error),
+            RunError::Pin { .. } => "pinned-plugin-missing",
+            RunError::UnknownSignal { .. } => "unknown-signal",
+            RunError::Ended { .. } => "run-ended",
+            RunError::NoSuchEvent { .. } => "unknown-event",
+            RunError::Unreadable { .. } => "event-unreadable",
+            RunError::Replay { .. } => "journal-senseless",
+            RunError::Gone(_) => return Self::Other(error.into()),
+        };
+        Diagnostic::error(code, error.to_string()).into()
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::of_journal(&Arc::new(error))
+    }
+}
+
+impl Failure {
+    /// What somebody can put right is wrong input; what the storage does is not.
+    fn of_journal(error: &Arc<JournalError>) -> Self {
+        let code = match error.as_ref() {
+            JournalError::UnknownRun(_) => "unknown-run",
+            JournalError::RunExists(_) => "run-exists",
+            JournalError::Held { .. } => "run-driven",
+            JournalError::Ended { .. } => "run-ended",
+            JournalError::NewerSchema { .. } => "journal-newer",
+            JournalError::Corrupt { .. } => "journal-unsound",
+            JournalError::Broken { .. } => "journal-changed",
+            JournalError::Torn { .. } => "journal-torn",
+            JournalError::Locked { .. } => "journal-locked",
+            JournalError::Full { .. } => "run-full",
+            JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
+                return Self::Other(anyhow::Error::new(RunError::Journal(error.clone())));
+            }
+        };
+        Diagnostic::error(code, error.to_string()).into()
     }
 }
 
@@ -140,6 +187,8 @@ enum Exit {
     Done,
     RunFailed,
     InputWrong,
+    /// The run waits for somebody.
+    Waiting,
 }
 
 /// Runs the command line of this process.
@@ -166,6 +215,7 @@ pub fn main() -> ExitCode {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::RunFailed) => ExitCode::from(1),
         Ok(Exit::InputWrong) => ExitCode::from(2),
+        Ok(Exit::Waiting) => ExitCode::from(3),
         Err(Failure::Input(rejected)) => {
             terminal.rejected(&rejected);
             ExitCode::from(2)
@@ -186,6 +236,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args, terminal).await,
+        Command::Runs(args) => runs::runs(&cli.global, args, terminal).await,
+        Command::Worker(args) => worker::worker(&cli.global, args, terminal).await,
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),
         Command::Graph(args) => compile::graph(args, terminal),

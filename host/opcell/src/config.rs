@@ -20,6 +20,7 @@ use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// The file's name.
@@ -48,6 +49,30 @@ pub struct Config {
     pub cache: Option<PathBuf>,
     /// Models, and what they may use.
     pub sessions: SessionSettings,
+    /// Where runs are kept; `None` is in memory.
+    pub journal: Option<JournalSettings>,
+}
+
+/// Where a project keeps its runs, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// The store, an SQLite file.
+    pub path: PathBuf,
+    /// The most ended runs that are kept; all unless said.
+    pub keep: Option<u64>,
+    /// How long an ended run is kept; for ever unless said.
+    pub max_age: Option<Duration>,
+}
+
+impl JournalSettings {
+    /// Where runs of a project are kept that does not say where.
+    pub const DEFAULT_PATH: &str = ".opcell/runs.db";
+
+    /// A store that keeps everything.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path, keep: None, max_age: None }
+    }
 }
 
 /// What model conversations of a project are made of.
@@ -114,6 +139,7 @@ impl Config {
             tools: IndexMap::new(),
             cache: None,
             sessions: SessionSettings::default(),
+            journal: None,
         }
     }
 

@@ -9,18 +9,24 @@ use crate::{
     run::{Run, Workflow},
     services::{HostTool, LogSink, PluginServices},
     sessions::{self, ChildRuns, Surroundings},
+    store,
 };
+use indexmap::IndexMap;
 use opcell_engine::{
-    Engine, Program, RunError, RunOptions,
-    ports::{Call, EffectContext, Operations, Reply, Success},
+    Engine, Program, ResumeOptions, RunError, RunOptions,
+    ports::{Call, EffectContext, Operations, Reply, Success, Workflows},
 };
+use opcell_journal::{Journal, JournalError};
 use opcell_sandbox::{CompileMode, CompileProgram, LoadRequest, PluginSource, Sandbox, SandboxConfig, SandboxError};
 use opcell_session::{
     HostSessions,
     skills::{SkillFolder, SkillLibrary},
 };
-use opcell_workflow::{Diagnostic, Severity, Value, checks};
-use std::{path::PathBuf, sync::Arc};
+use opcell_workflow::{
+    Diagnostic, Severity, Value, WorkflowIr, checks,
+    ir::{DelegateTarget, Form, Judge},
+};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 /// The hidden subcommand that compiles one component.
@@ -35,6 +41,9 @@ pub enum HostError {
     /// The sandbox cannot be set up.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The system's certificates cannot be loaded.
     #[error("no HTTP client: {0}")]
     Http(#[from] reqwest::Error),
@@ -59,6 +68,7 @@ pub struct HostBuilder {
     sink: Option<Arc<dyn LogSink>>,
     compile: Option<CompileMode>,
     fetch: FetchLimits,
+    journal: Option<Arc<dyn Journal>>,
 }
 
 /// Runs workflows and single operations. Cheap to clone.
@@ -109,6 +119,14 @@ impl Host {
     /// # Errors
     /// When the workflow names operations or judges that no plugin offers, or the journal does not take the run.
     pub async fn start(&self, workflow: &Workflow, input: Value) -> Result<Run, StartError> {
+        self.start_with(workflow, input, RunOptions::default()).await
+    }
+
+    /// As [`Host::start`], with options. What the run pins is found out here: every plugin that it may call.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn start_with(&self, workflow: &Workflow, input: Value, options: RunOptions) -> Result<Run, StartError> {
         let unknown = self.check(workflow).into_iter().filter(|finding| finding.code == checks::UNKNOWN_OPERATION);
         let errors: Vec<_> = unknown.map(|finding| Diagnostic { severity: Severity::Error, ..finding }).collect();
         if !errors.is_empty() {
@@ -116,9 +134,62 @@ impl Host {
         }
         let program = Program::new(workflow.ir().clone())
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
-        let pins = self.catalog.plugins().map(|plugin| (plugin.name().into(), plugin.digest().into())).collect();
-        let options = RunOptions { pins, ..RunOptions::default() };
+        let options = RunOptions { pins: self.pins_of(workflow.ir()), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?))
+    }
+
+    /// Takes up a run of the journal that nobody drives, with its own definition and with the plugins of this host.
+    ///
+    /// # Errors
+    /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not here.
+    pub async fn resume(&self, run: &str, options: ResumeOptions) -> Result<Run, RunError> {
+        let options = ResumeOptions { pins: self.pins(|_| true), ..options };
+        Ok(Run::new(self.engine.resume(&run.into(), options).await?))
+    }
+
+    /// The engine: the runs of the journal, their past, and telling them things.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn pins(&self, wanted: impl Fn(&str) -> bool) -> IndexMap<Arc<str>, Arc<str>> {
+        let plugins = self.catalog.plugins().filter(|plugin| wanted(plugin.name()));
+        plugins.map(|plugin| (format!("plugin {}", plugin.name()).into(), plugin.digest().into())).collect()
+    }
+
+    /// The plugins that a run may call: those that its workflows name; all of them once a model or a name that is only known later
+    /// chooses.
+    fn pins_of(&self, ir: &Arc<WorkflowIr>) -> IndexMap<Arc<str>, Arc<str>> {
+        let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
+        let mut named: HashSet<Arc<str>> = HashSet::new();
+        while let Some(ir) = open.pop() {
+            if !seen.insert(ir.name.clone()) {
+                continue;
+            }
+            for step in &ir.steps {
+                let judge = match &step.judge {
+                    Some(Judge::Invoke { invoke }) => Some(&invoke.operation),
+                    Some(Judge::Llm { .. }) => return self.pins(|_| true),
+                    _ => None,
+                };
+                let operation = match &step.form {
+                    Form::Invoke { invoke } => Some(&invoke.operation),
+                    Form::Session { .. } => return self.pins(|_| true),
+                    Form::Delegate { delegate } => match &delegate.target {
+                        DelegateTarget::Name(name) => {
+                            open.extend(self.library.find(name));
+                            None
+                        }
+                        DelegateTarget::Dynamic(_) => return self.pins(|_| true),
+                    },
+                    _ => None,
+                };
+                let entries = judge.into_iter().chain(operation).filter_map(|id| self.catalog.resolve(id));
+                named.extend(entries.map(|(entry, _)| entry.plugin.clone()));
+            }
+        }
+        self.pins(|plugin| named.contains(plugin))
     }
 
     /// Calls one operation outside of any run.
@@ -192,6 +263,13 @@ impl HostBuilder {
     #[must_use]
     pub fn compile(mut self, mode: CompileMode) -> Self {
         self.compile = Some(mode);
+        self
+    }
+
+    /// Keeps runs in this journal, whatever the project says.
+    #[must_use]
+    pub fn journal(mut self, journal: impl Journal + 'static) -> Self {
+        self.journal = Some(Arc::new(journal));
         self
     }
 
@@ -280,13 +358,17 @@ impl HostBuilder {
             child_runs: child_runs.clone(),
         };
         let sessions = Arc::new(sessions::build(config.sessions, surroundings)?);
-        let engine = Engine::builder()
+        let mut engine = Engine::builder()
             .operations(catalog.clone())
             .judges(catalog.clone())
             .sessions(sessions.clone())
-            .workflows(library.clone())
-            .build();
-        let engine = Arc::new(engine);
+            .workflows(library.clone());
+        if let Some(journal) = self.journal {
+            engine = engine.journal(journal);
+        } else if let Some(settings) = &config.journal {
+            engine = engine.journal(Arc::new(store::open(settings).await?));
+        }
+        let engine = Arc::new(engine.build());
         child_runs.connect(&engine, &library);
         Ok(Host { catalog, library, sessions, engine })
     }

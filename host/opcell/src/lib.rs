@@ -44,6 +44,7 @@ pub mod report;
 pub mod document;
 pub mod graph;
 pub mod library;
+pub mod store;
 
 pub mod catalog;
 pub mod http;

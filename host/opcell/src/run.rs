@@ -6,6 +6,7 @@ use crate::{
 };
 use futures_util::Stream;
 use opcell_engine::{Event, Recorded, RunError, RunHandle, RunOutcome, event::EffectReply};
+use opcell_journal::Damage;
 use opcell_workflow::{Diagnostic, Value, WorkflowIr};
 use std::{path::Path, sync::Arc};
 
@@ -71,6 +72,12 @@ impl Workflow {
         Rejected { source: self.document.as_ref().map(|document| document.source.clone()), diagnostics }
     }
 
+    /// The names of its steps, in authored order.
+    #[must_use]
+    pub fn step_names(&self) -> Vec<Arc<str>> {
+        self.ir.steps.iter().map(|step| step.name.clone()).collect()
+    }
+
     /// What is remarkable about the document.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
@@ -93,6 +100,18 @@ impl Run {
     #[must_use]
     pub fn id(&self) -> &str {
         self.handle.run()
+    }
+
+    /// What was found broken at the end of the journal, and cut, when the run was taken up.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.handle.damage()
+    }
+
+    /// The last event that was there when the run was taken up; 0 for one that was started here.
+    #[must_use]
+    pub fn resumed_at(&self) -> u64 {
+        self.handle.resumed_at()
     }
 
     /// Every event from the first one, past ones included; ends with the run.

@@ -9,6 +9,7 @@ mod memory;
 mod work;
 
 pub use apply::ApplyError;
+pub(crate) use apply::tool_message;
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Stage, Work};
 

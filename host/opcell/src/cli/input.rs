@@ -47,6 +47,19 @@ pub fn arguments(parts: &[String]) -> Result<Value, Rejected> {
     }
 }
 
+/// One value: JSON, `@FILE`, `-`, or a text.
+pub fn value(part: &str) -> Result<Value, Rejected> {
+    let text = text_of(part)?;
+    match Value::from_json(&text) {
+        Ok(value) => Ok(value),
+        // Broken JSON must not silently become a text.
+        Err(error) if looks_like_json(&text) => {
+            Err(wrong("invalid-data", format!("`{part}` begins like JSON and is none: {error}")))
+        }
+        Err(_) => Ok(Value::from(text)),
+    }
+}
+
 fn wrong(code: &'static str, message: String) -> Rejected {
     Rejected::plain(Diagnostic::error(code, message))
 }

@@ -69,9 +69,19 @@ impl StepProgress {
         }
     }
 
+    /// Takes an event of the past: what is still under way is known, and nothing is shown.
+    pub fn recall(&mut self, recorded: &Recorded) {
+        match &recorded.event {
+            Event::StepEntered { frame, name, visit, .. } => {
+                self.steps.insert(*frame, Entered { label: label(name, *visit), at: recorded.at, bar: None });
+            }
+            Event::StepFinished { frame, .. } => drop(self.steps.remove(frame)),
+            event => self.receipts.extend(receipt(event).cloned()),
+        }
+    }
+
     fn entered(&mut self, frame: FrameId, name: &str, visit: u32, at: Timestamp) {
-        let label = if visit > 1 { format!("{name} (visit {visit})") } else { name.to_owned() };
-        let label = printable(&label).into_owned();
+        let label = label(name, visit);
         let bar = self.live.as_ref().map(|live| {
             let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -109,6 +119,11 @@ impl StepProgress {
             self.line(&format!("  {}", cell_line(receipt)));
         }
     }
+}
+
+fn label(name: &str, visit: u32) -> String {
+    let label = if visit > 1 { format!("{name} (visit {visit})") } else { name.to_owned() };
+    printable(&label).into_owned()
 }
 
 /// One line of a cell's receipt: what ran, how long, what it used, what it was refused.

@@ -1,12 +1,15 @@
 //! `opcell run`.
 
-use super::{Exit, Failure, Global, Terminal, input, progress::StepProgress};
-use crate::{report, run::Workflow};
+use super::{Exit, Failure, Global, Terminal, follow, input};
+use crate::{
+    config::{Config, JournalSettings},
+    host::Host,
+    report,
+    run::Workflow,
+};
 use clap::Args;
-use futures_util::StreamExt as _;
-use opcell_engine::outcome::{RunOutcome, Status};
-use opcell_workflow::Value;
-use serde_json::json;
+use opcell_engine::RunOptions;
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -19,11 +22,23 @@ pub struct RunArgs {
     /// Takes warnings for errors.
     #[arg(long)]
     strict: bool,
+    /// Keeps the run in a journal, so that it survives this process: in the project's, in `.opcell/runs.db`, or in this file.
+    #[arg(long, value_name = "PATH", require_equals = true)]
+    journal: Option<Option<PathBuf>>,
+    /// Keeps the run in memory even if the project has a journal.
+    #[arg(long, conflicts_with = "journal")]
+    no_journal: bool,
+    /// Names the run; a name that is taken is refused. Without it, a name is made up.
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
 }
 
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let given = input::run_input(&args.input)?;
-    let host = global.host().await?;
+    let mut config = global.config()?;
+    choose_journal(&mut config, args);
+    let journaled = config.journal.is_some();
+    let host = Host::builder().config(config).build().await?;
     let workflow = host.open(&args.workflow)?;
     if args.strict
         && let Some(rejected) = workflow.document().and_then(|document| document.rejection(true))
@@ -32,28 +47,26 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     }
     show_warnings(&workflow, terminal);
 
-    let run = host.start(&workflow, given).await?;
-    let interrupted = {
-        let run = run.clone();
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                run.cancel("interrupted");
-            }
-            // Whoever interrupts twice does not want to wait.
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        })
-    };
-    let mut progress = StepProgress::new(terminal, workflow.ir().steps.iter().map(|step| step.name.clone()).collect());
-    let mut events = run.events().await?;
-    while let Some(recorded) = events.next().await {
-        progress.observe(&recorded);
+    // What waits for somebody can be taken up again, if it is kept anywhere.
+    let name = args.name.as_deref().map(Into::into);
+    let options = RunOptions { run: name, detach: journaled, ..RunOptions::default() };
+    let run = host.start_with(&workflow, given, options).await?;
+    if journaled && !terminal.json {
+        terminal.note(&format!("run {}", run.id()));
     }
-    let outcome = run.outcome().await?;
-    interrupted.abort();
-    progress.finish();
-    show(&outcome, &progress.receipts, terminal)
+    follow::follow(&run, workflow.step_names(), 0, terminal).await
+}
+
+fn choose_journal(config: &mut Config, args: &RunArgs) {
+    match &args.journal {
+        Some(Some(path)) => config.journal = Some(JournalSettings::at(path.clone())),
+        Some(None) => {
+            let default = config.root.join(JournalSettings::DEFAULT_PATH);
+            config.journal.get_or_insert_with(|| JournalSettings::at(default));
+        }
+        None if args.no_journal => config.journal = None,
+        None => {}
+    }
 }
 
 fn show_warnings(workflow: &Workflow, terminal: &Terminal) {
@@ -65,28 +78,4 @@ fn show_warnings(workflow: &Workflow, terminal: &Terminal) {
             terminal.note(report::render(Some(&document.source), warning, terminal.color).trim_end());
         }
     }
-}
-
-fn show(outcome: &RunOutcome, receipts: &[Value], terminal: &Terminal) -> Result<Exit, Failure> {
-    if terminal.json {
-        terminal.json(&json!({
-            "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "message": outcome.message,
-            "step": outcome.step, "result": outcome.result, "details": outcome.details, "used": outcome.used,
-            "questions": outcome.questions, "receipts": receipts,
-        }))?;
-    } else if outcome.status == Status::Completed {
-        match outcome.result.as_str() {
-            Some(text) => terminal.line(text)?,
-            None => terminal.json(&serde_json::Value::from(&outcome.result))?,
-        }
-    } else {
-        let step = outcome.step.as_ref().map(|step| format!(" at step `{step}`")).unwrap_or_default();
-        let reason = outcome.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let message = outcome.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
-        terminal.failed(&format!("{}{reason}{step}{message}", outcome.status));
-    }
-    Ok(match outcome.status {
-        Status::Completed => Exit::Done,
-        _ => Exit::RunFailed,
-    })
 }

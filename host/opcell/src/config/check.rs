@@ -1,10 +1,10 @@
 //! From what the project file says to what it means; everything that it names must exist.
 
 use super::{
-    Config, PluginConfig, PluginGrants, SessionSettings,
+    Config, JournalSettings, PluginConfig, PluginGrants, SessionSettings,
     text::{
-        AccessText, BashText, CredentialText, FileText, GrantsText, HttpText, PluginText, PreopenText, ProjectText,
-        Quantity, SessionsText,
+        AccessText, BashText, CredentialText, FileText, GrantsText, HttpText, JournalText, PluginText, PreopenText,
+        ProjectText, Quantity, SessionsText,
     },
 };
 use crate::{
@@ -69,6 +69,7 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         tools: text.tools.into_iter().map(|(tool, operation)| (tool.into_inner(), operation.into_inner())).collect(),
         cache: text.cache.map(|cache| root.join(cache.into_inner())),
         sessions: checker.sessions(text.models, text.sessions),
+        journal: text.journal.map(|journal| checker.journal(journal)),
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
@@ -282,6 +283,19 @@ impl Checker<'_> {
         text.dangerous.then_some(shell)
     }
 
+    fn journal(&mut self, text: JournalText) -> JournalSettings {
+        let path = text.path.map_or_else(|| JournalSettings::DEFAULT_PATH.to_owned(), Spanned::into_inner);
+        let max_age = text.max_age.and_then(|age| {
+            let parsed = duration(age.get_ref());
+            if parsed.is_none() {
+                let message = format!("`{}` is not a length of time", age.get_ref());
+                self.error("invalid-duration", span_of(&age), message, Some("write `30 days` or `12 h`".to_owned()));
+            }
+            parsed
+        });
+        JournalSettings { path: self.root.join(path), keep: text.keep, max_age }
+    }
+
     fn http(&mut self, text: HttpText) -> Option<HttpRule> {
         let mut origins = Vec::new();
         for host in text.hosts {
@@ -374,6 +388,13 @@ fn quantity(written: &Quantity, unit: Unit, key: &'static str) -> Result<u64, Li
         Quantity::Text(text) => unit.parse(key, text),
         Quantity::Other(_) => unit.parse(key, ""),
     }
+}
+
+/// `30 days`, `12 h`; a day has 24 hours.
+fn duration(text: &str) -> Option<Duration> {
+    let span: jiff::Span = text.parse().ok()?;
+    let signed = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
+    Duration::try_from(signed).ok().filter(|length| !length.is_zero())
 }
 
 fn access(text: AccessText) -> Access {

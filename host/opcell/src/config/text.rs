@@ -30,6 +30,20 @@ pub struct ProjectText {
     pub models: ModelsConfig,
     /// Model conversations.
     pub sessions: SessionsText,
+    /// Where runs are kept.
+    pub journal: Option<JournalText>,
+}
+
+/// `[journal]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct JournalText {
+    /// The store; `.opcell/runs.db` unless said.
+    pub path: Option<Spanned<String>>,
+    /// The most ended runs that are kept.
+    pub keep: Option<u64>,
+    /// How long an ended run is kept.
+    pub max_age: Option<Spanned<String>>,
 }
 
 /// `[sessions]`.

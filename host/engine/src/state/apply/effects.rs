@@ -183,7 +183,7 @@ impl State {
     }
 }
 
-fn tool_message(call: Option<String>, result: &Result<Value, Failure>) -> Message {
+pub(crate) fn tool_message(call: Option<String>, result: &Result<Value, Failure>) -> Message {
     let (content, is_error) = match result {
         Ok(Value::String(text)) => (text.as_ref().to_owned(), false),
         Ok(value) => (value.to_json(), false),

@@ -10,6 +10,8 @@ mod signals;
 
 mod workflows;
 
+pub(crate) use effects::tool_message;
+
 use crate::conversation::Role;
 use crate::decide::dialogue;
 use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};

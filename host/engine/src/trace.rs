@@ -1,0 +1,626 @@
+//! What a run did, entry by entry: a projection of its events for people and programs. Nothing here is known that the journal does
+//! not hold.
+
+use crate::{
+    conversation::{Message, Role, Usage},
+    error::RunError,
+    event::{Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Request, Settled, Timestamp},
+    outcome::{Question, RunOutcome, Used},
+    past::fold,
+    ports::Failure,
+    program::Program,
+    state::{State, tool_message},
+};
+use indexmap::IndexMap;
+use opcell_workflow::{
+    Value,
+    ir::{Form, RunLimits},
+    names::Outcome,
+};
+use serde::Serialize;
+use std::{collections::HashMap, sync::Arc};
+
+/// A run up to one of its events.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Trace {
+    /// The run.
+    pub run: Arc<str>,
+    /// The workflow's name.
+    pub workflow: Arc<str>,
+    /// How the run stands after the last of the events.
+    #[serde(flatten)]
+    pub end: End,
+    /// The last of the events.
+    pub seq: u64,
+    /// When the run started.
+    pub started_at: Timestamp,
+    /// When the last of the events happened.
+    pub at: Timestamp,
+    /// What the run was given.
+    pub input: Value,
+    /// The workflow's limits, narrowed by the host's.
+    pub limits: RunLimits,
+    /// Digests of what the run depends on.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub pins: IndexMap<Arc<str>, Arc<str>>,
+    /// Every entry into a step and every element of one, in the order in which they began.
+    pub steps: Vec<StepTrace>,
+    /// What people and programs told the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<Told>,
+    /// What the run used.
+    pub used: Used,
+    /// Named values.
+    pub artifacts: Value,
+    /// What the run waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Question>,
+}
+
+/// How a run stands; see [`RunOutcome`].
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub struct End {
+    pub status: crate::outcome::Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<Arc<str>>,
+    pub result: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+impl End {
+    fn of(outcome: &RunOutcome) -> Self {
+        Self {
+            status: outcome.status,
+            reason: outcome.reason.clone(),
+            message: outcome.message.clone(),
+            step: outcome.step.clone(),
+            result: outcome.result.clone(),
+            details: outcome.details.clone(),
+        }
+    }
+}
+
+/// One entry into a step, or one element of it.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StepTrace {
+    /// The entry.
+    pub frame: FrameId,
+    /// The entry inside which it happened: the parallel, branching or delegating step, or the step that it is an element of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<FrameId>,
+    /// How many entries it is inside of.
+    pub depth: u32,
+    /// The workflow that the step belongs to.
+    pub workflow: Arc<str>,
+    /// The step.
+    pub step: Arc<str>,
+    /// `invoke`, `session`, …; `element` for one element of a step with `each`.
+    pub form: &'static str,
+    /// What it names: an operation, a workflow, a signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Arc<str>>,
+    /// How often the step has been entered, from 1.
+    pub visit: u32,
+    /// Position of the element, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub element: Option<u32>,
+    /// A guard was false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// The event that began it.
+    pub seq: u64,
+    /// When it began.
+    pub began: Timestamp,
+    /// When its last event happened.
+    pub ended: Timestamp,
+    /// Its inputs as they were resolved: an operation's arguments, a transform's inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// Its conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Talk>,
+    /// What it asked whoever it waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<Arc<str>>,
+    /// Failed attempts that were followed by another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retried: Vec<Failure>,
+    /// What came of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The run went on in spite of the failure.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+    /// Its judge at work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeTrace>,
+    /// Where the run went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transition: Option<Transition>,
+    /// What the run had used when it went on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
+    /// Named values when it went on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifacts: Option<Value>,
+    /// Of its cells, in the order in which they ended; its judge's are with the judge.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<Value>,
+    #[serde(skip)]
+    done: bool,
+}
+
+/// A model conversation.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Talk {
+    /// The assembled system prompt.
+    pub system: String,
+    /// Its sections.
+    pub sections: Value,
+    /// Models to try, best first.
+    pub models: Vec<String>,
+    /// What the model could call.
+    pub tools: Vec<String>,
+    /// What was said, in order.
+    pub messages: Vec<Message>,
+    /// What each model round used.
+    pub rounds: Vec<Round>,
+    /// Why models or the session did not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+}
+
+/// One model round.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Round {
+    /// The model that answered.
+    pub model: String,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// A judge at work.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct JudgeTrace {
+    /// An invoke judge's arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// An LLM judge's conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Talk>,
+    /// What it decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+    /// Why it did not decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Of its cells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<Value>,
+}
+
+/// A way that the run went.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Transition {
+    /// The event.
+    pub seq: u64,
+    /// The outcome that was routed; absent: a step without a judge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// A step, or `:done`.
+    pub to: Arc<str>,
+    /// Why not where the route says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redirected: Option<Arc<str>>,
+}
+
+/// Something that the run was told.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Told {
+    /// The event.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Who, as the host knows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
+    /// What: a signal, an answer, a request to stop.
+    #[serde(flatten)]
+    pub what: What,
+    /// The step that took it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken_by: Option<Arc<str>>,
+}
+
+/// What a run was told.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[allow(missing_docs)]
+pub enum What {
+    Signal { id: u64, name: Arc<str>, data: Value },
+    Answer { effect: EffectId, answer: crate::event::Answer },
+    Cancel { reason: Arc<str> },
+}
+
+impl Trace {
+    /// Puts a run's events together.
+    ///
+    /// # Errors
+    /// When they do not follow from each other.
+    pub fn of(run: &Arc<str>, events: &[Recorded]) -> Result<Self, RunError> {
+        let mut reader = Reader::default();
+        for recorded in events {
+            fold(run, &mut reader.state, recorded)?;
+            reader.read(recorded);
+        }
+        let (state, first) = (&reader.state, events.first());
+        let input = match first.map(|first| &first.event) {
+            Some(Event::RunStarted(started)) => started.input.clone(),
+            _ => Value::Null,
+        };
+        Ok(Self {
+            run: run.clone(),
+            workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
+            end: End::of(&state.outcome()),
+            seq: state.seq(),
+            started_at: state.started_at(),
+            at: events.last().map_or_else(Timestamp::default, |last| last.at),
+            input,
+            limits: *state.limits(),
+            pins: state.pins().clone(),
+            used: state.used(),
+            artifacts: Value::Object(Arc::new(state.artifacts().clone())),
+            questions: state.questions(),
+            steps: reader.steps,
+            told: reader.told,
+        })
+    }
+}
+
+/// Where a line of steps belongs.
+#[derive(Clone, Default)]
+struct Place {
+    workflow: Arc<str>,
+    inside: Option<FrameId>,
+}
+
+#[derive(Default)]
+struct Reader {
+    state: State,
+    steps: Vec<StepTrace>,
+    told: Vec<Told>,
+    at: HashMap<FrameId, usize>,
+    lines: HashMap<FrameId, Place>,
+    effects: HashMap<EffectId, (FrameId, Request)>,
+    programs: HashMap<Arc<str>, Arc<Program>>,
+    instances: HashMap<InstanceId, FrameId>,
+}
+
+impl Reader {
+    fn read(&mut self, recorded: &Recorded) {
+        let (seq, at) = (recorded.seq, recorded.at);
+        match &recorded.event {
+            Event::RunStarted(started) => {
+                let workflow = started.program.name().clone();
+                self.programs.insert(workflow.clone(), started.program.clone());
+                self.lines.insert(FrameId(0), Place { workflow, inside: None });
+            }
+            Event::DefinitionPinned { name, program: Some(program) } => {
+                self.programs.insert(name.clone(), program.clone());
+            }
+            Event::StepEntered { frame, parent, step, name, visit } => {
+                let entry = StepTrace { frame: *frame, visit: *visit, ..self.entry(*parent, *step, name, recorded) };
+                self.add(entry);
+            }
+            Event::StepSkipped { parent, step, name } => {
+                let entry = StepTrace { skipped: true, ..self.entry(*parent, *step, name, recorded) };
+                self.steps.push(entry);
+            }
+            Event::ElementEntered { frame, parent, index } => {
+                let Some(step) = self.step(*parent, at).cloned() else { return };
+                self.add(StepTrace {
+                    frame: *frame,
+                    inside: Some(*parent),
+                    depth: step.depth + 1,
+                    form: "element",
+                    element: Some(*index),
+                    workflow: step.workflow,
+                    step: step.step,
+                    visit: step.visit,
+                    target: step.target,
+                    seq,
+                    began: at,
+                    ended: at,
+                    ..StepTrace::default()
+                });
+            }
+            Event::GroupEntered { frame, parent, .. } => {
+                let workflow = self.step(*parent, at).map(|step| step.workflow.clone()).unwrap_or_default();
+                self.lines.insert(*frame, Place { workflow, inside: Some(*parent) });
+            }
+            Event::InstanceStarted { instance, frame, parent, workflow, input, .. } => {
+                self.lines.insert(*frame, Place { workflow: workflow.clone(), inside: Some(*parent) });
+                self.instances.insert(*instance, *parent);
+                if let Some(step) = self.step(*parent, at) {
+                    step.target = Some(workflow.clone());
+                    step.arguments = Some(input.clone());
+                }
+            }
+            Event::InstanceFinished { instance, end } => {
+                if let Some(step) = self.instances.get(instance).copied().and_then(|frame| self.step(frame, at)) {
+                    step.result = Some(end.result.clone());
+                }
+            }
+            Event::StepPrepared { frame, inputs } => {
+                if let Some(step) = self.step(*frame, at) {
+                    step.arguments = Some(inputs.clone());
+                }
+            }
+            Event::EachStarted { frame, items } => {
+                if let Some(step) = self.step(*frame, at) {
+                    step.arguments = Some(Value::object([("over", items.clone())]));
+                }
+            }
+            Event::Requested { effect, frame, request } => {
+                self.effects.insert(*effect, (*frame, request.clone()));
+                if let Some(step) = self.step(*frame, at) {
+                    match request {
+                        Request::Invoke { arguments } => step.arguments = Some(arguments.clone()),
+                        Request::Judge { arguments } => step.judging().arguments = Some(arguments.clone()),
+                        _ => {}
+                    }
+                }
+            }
+            Event::Replied { effect, reply } => {
+                if let Some((frame, request)) = self.effects.remove(effect)
+                    && let Some(step) = self.step(frame, at)
+                {
+                    step.replied(&request, reply);
+                }
+            }
+            Event::Retrying { frame, failure, .. } => {
+                if let Some(step) = self.step(*frame, at) {
+                    step.retried.push(failure.clone());
+                }
+            }
+            Event::TurnStarted { frame, messages, .. } => self.say(*frame, at, messages),
+            Event::Interjected { frame, message, .. } => self.say(*frame, at, std::slice::from_ref(message)),
+            Event::TurnFinished { frame, text, structured } => {
+                if let Some(step) = self.step(*frame, at).filter(|step| !step.done) {
+                    step.result = Some(structured.clone().unwrap_or_else(|| Value::String(text.clone())));
+                }
+            }
+            Event::ElementFinished { frame, result } => {
+                if let Some(step) = self.step(*frame, at) {
+                    match result {
+                        Settled::Ok(value) => step.result = Some(value.clone()),
+                        Settled::Failed(failure) => step.failure = Some(failure.clone()),
+                    }
+                }
+            }
+            Event::StepFinished { frame, result } => {
+                self.went_on(*frame);
+                if let Some(step) = self.step(*frame, at) {
+                    step.done = true;
+                    let computed = [&result.mapped, &result.value];
+                    let computed = computed.into_iter().find(|value| !matches!(value, Value::Undefined));
+                    step.result = computed.cloned().or(step.result.take());
+                    step.failure.clone_from(&result.failure);
+                    step.ignored = result.ignored;
+                }
+            }
+            Event::Judged { frame, verdict } => {
+                if let Some(step) = self.step(*frame, at) {
+                    let judge = step.judging();
+                    match verdict {
+                        Ok(verdict) => {
+                            judge.outcome = Some(verdict.outcome.clone());
+                            judge.rationale.clone_from(&verdict.rationale);
+                        }
+                        Err(failure) => judge.failure = Some(failure.clone()),
+                    }
+                }
+            }
+            Event::Routed { frame, outcome, to, redirected, .. } => {
+                self.went_on(*frame);
+                let workflow = self.step(*frame, at).map(|step| step.workflow.clone()).unwrap_or_default();
+                let to = match to {
+                    Destination::Done => ":done".into(),
+                    Destination::Step(step) => self.step_named(&workflow, *step).map_or_else(|| "?".into(), |s| s.0),
+                };
+                if let Some(step) = self.step(*frame, at) {
+                    step.transition =
+                        Some(Transition { seq, outcome: outcome.clone(), to, redirected: redirected.clone() });
+                }
+            }
+            Event::WaitStarted { frame, question } => {
+                if let Some(step) = self.step(*frame, at) {
+                    step.question.clone_from(question);
+                }
+            }
+            Event::SignalReceived(signal) => {
+                let what = What::Signal { id: signal.id, name: signal.name.clone(), data: signal.data.clone() };
+                self.told.push(Told { seq, at, by: signal.by.clone(), what, taken_by: None });
+            }
+            Event::SignalTaken { frame, signal } => {
+                let Some(step) = self.step(*frame, at).map(|step| step.step.clone()) else { return };
+                let taken =
+                    self.told.iter_mut().find(|told| matches!(&told.what, What::Signal { id, .. } if id == signal));
+                if let Some(told) = taken {
+                    told.taken_by = Some(step.clone());
+                    if let What::Signal { data, .. } = &told.what {
+                        let data = data.clone();
+                        if let Some(step) = self.step(*frame, at) {
+                            step.result = Some(data);
+                        }
+                    }
+                }
+            }
+            Event::Answered { effect, answer, by } => {
+                let what = What::Answer { effect: *effect, answer: *answer };
+                self.told.push(Told { seq, at, by: by.clone(), what, taken_by: None });
+            }
+            Event::CancelRequested { reason, by } => {
+                let what = What::Cancel { reason: reason.clone() };
+                self.told.push(Told { seq, at, by: by.clone(), what, taken_by: None });
+            }
+            Event::DefinitionPinned { .. }
+            | Event::Chosen { .. }
+            | Event::GroupFinished { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::InDoubt { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
+        }
+    }
+
+    fn went_on(&mut self, frame: FrameId) {
+        let (used, artifacts) = (self.state.used(), Value::Object(Arc::new(self.state.artifacts().clone())));
+        if let Some(step) = self.at.get(&frame).and_then(|at| self.steps.get_mut(*at)) {
+            (step.used, step.artifacts) = (Some(used), Some(artifacts));
+        }
+    }
+
+    fn add(&mut self, entry: StepTrace) {
+        self.at.insert(entry.frame, self.steps.len());
+        self.steps.push(entry);
+    }
+
+    /// The entry that an event is about; its end moves to now.
+    fn step(&mut self, frame: FrameId, now: Timestamp) -> Option<&mut StepTrace> {
+        let step = self.steps.get_mut(*self.at.get(&frame)?)?;
+        step.ended = now;
+        Some(step)
+    }
+
+    fn step_named(&self, workflow: &Arc<str>, step: u32) -> Option<(Arc<str>, &Form)> {
+        let step = self.programs.get(workflow)?.step(step)?;
+        Some((step.name.clone(), &step.form))
+    }
+
+    fn entry(&self, line: FrameId, step: u32, name: &Arc<str>, recorded: &Recorded) -> StepTrace {
+        let Place { workflow, inside } = self.lines.get(&line).cloned().unwrap_or_default();
+        let around = inside.and_then(|frame| self.steps.get(*self.at.get(&frame)?));
+        let (form, target) = self.step_named(&workflow, step).map_or(("", None), |(_, form)| form_and_target(form));
+        StepTrace {
+            inside,
+            depth: around.map_or(0, |step| step.depth + 1),
+            workflow,
+            step: name.clone(),
+            form,
+            target,
+            seq: recorded.seq,
+            began: recorded.at,
+            ended: recorded.at,
+            ..StepTrace::default()
+        }
+    }
+
+    fn say(&mut self, frame: FrameId, now: Timestamp, messages: &[Message]) {
+        if let Some(step) = self.step(frame, now) {
+            step.talk().messages.extend_from_slice(messages);
+        }
+    }
+}
+
+impl StepTrace {
+    fn judging(&mut self) -> &mut JudgeTrace {
+        self.judge.get_or_insert_default()
+    }
+
+    /// The conversation under way: the step's, or its judge's once the step is done.
+    fn talk(&mut self) -> &mut Talk {
+        if self.done {
+            self.judging().conversation.get_or_insert_default()
+        } else {
+            self.conversation.get_or_insert_default()
+        }
+    }
+
+    fn replied(&mut self, request: &Request, reply: &EffectReply) {
+        match reply {
+            EffectReply::Invoke(reply) => {
+                self.receipts.extend(reply.receipt.clone());
+                match &reply.result {
+                    Ok(success) => self.result = Some(success.data.clone()),
+                    Err(failure) => self.failure = Some(failure.clone()),
+                }
+            }
+            EffectReply::Judge(reply) => self.judging().receipts.extend(reply.receipt.clone()),
+            EffectReply::Open(Ok(opened)) => {
+                // Another attempt is another conversation.
+                *self.talk() = Talk {
+                    system: opened.system.clone(),
+                    sections: opened.sections.clone(),
+                    models: opened.models.clone(),
+                    tools: opened.tools.iter().map(|tool| tool.name.clone()).collect(),
+                    ..Talk::default()
+                };
+            }
+            EffectReply::Round(Ok(answer)) => {
+                let talk = self.talk();
+                talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage });
+                // What only the provider understands is not part of what was said.
+                talk.messages.push(Message { continuation: None, ..answer.message.clone() });
+            }
+            EffectReply::Open(Err(failure)) | EffectReply::Round(Err(failure)) => {
+                self.talk().failures.push(failure.clone());
+            }
+            EffectReply::Tool(reply) => {
+                let call = match request {
+                    Request::Tool { call } => Some(call.as_ref().to_owned()),
+                    _ => None,
+                };
+                self.talk().messages.push(tool_message(call, &reply.result));
+                let receipts = if self.done { &mut self.judging().receipts } else { &mut self.receipts };
+                receipts.extend(reply.receipt.clone());
+            }
+            EffectReply::Slept | EffectReply::Found => {}
+        }
+    }
+}
+
+impl Talk {
+    /// The last thing that the model said.
+    #[must_use]
+    pub fn answer(&self) -> Option<&str> {
+        let said = self.messages.iter().rfind(|message| message.role == Role::Assistant)?;
+        Some(&said.content)
+    }
+}
+
+fn form_and_target(form: &Form) -> (&'static str, Option<Arc<str>>) {
+    match form {
+        Form::Invoke { invoke } => ("invoke", Some(invoke.operation.clone())),
+        Form::Session { .. } => ("session", None),
+        Form::Delegate { .. } => ("delegate", None),
+        Form::Transform { .. } => ("transform", None),
+        Form::Branch { .. } => ("branch", None),
+        Form::Parallel { .. } => ("parallel", None),
+        Form::Exit { .. } => ("exit", None),
+        Form::Wait { wait } => ("wait", Some(wait.signal.clone())),
+    }
+}

@@ -1,0 +1,54 @@
+//! `opcell runs list`.
+
+use super::{Exit, Failure, Open, Terminal};
+use clap::Args;
+use opcell_engine::event::Timestamp;
+use opcell_journal::RunEntry;
+use serde_json::json;
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only runs of this status: `pending`, `running`, `suspended`, `completed`, `failed` or `cancelled`.
+    #[arg(long, value_name = "STATUS", value_parser = ["pending", "running", "suspended", "completed", "failed", "cancelled"])]
+    status: Option<String>,
+    /// At most so many.
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
+}
+
+pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut runs = open.engine.runs().await?;
+    runs.retain(|run| args.status.as_deref().is_none_or(|status| run.state.status == status));
+    runs.truncate(args.limit.unwrap_or(usize::MAX));
+    if terminal.json {
+        terminal.json(&json!(runs.iter().map(entry).collect::<Vec<_>>()))?;
+        return Ok(Exit::Done);
+    }
+    for run in &runs {
+        // What was running when its process went away only waits to be taken up.
+        let left = !run.driven && !run.state.ended && run.state.due.is_some_and(|due| due <= 0);
+        let status = if left { "interrupted" } else { &run.state.status };
+        let (created, took) = (Timestamp(run.created_at), Timestamp(run.updated_at));
+        terminal.line(&format!(
+            "{}  {status:11}  {}  {:>9}  {:>6} events  {}",
+            run.run,
+            created.to_text(),
+            format!("{:.1} s", took.ms_since(created) / 1000.0),
+            run.records,
+            run.workflow
+        ))?;
+    }
+    if runs.is_empty() {
+        terminal.note("no runs");
+    }
+    Ok(Exit::Done)
+}
+
+fn entry(run: &RunEntry) -> serde_json::Value {
+    json!({
+        "run": run.run, "workflow": run.workflow, "status": run.state.status, "driven": run.driven,
+        "events": run.records, "created-at": Timestamp(run.created_at).to_text(),
+        "updated-at": Timestamp(run.updated_at).to_text(),
+        "due": run.state.due.filter(|due| *due > 0).map(|due| Timestamp(due).to_text()),
+    })
+}

@@ -1,0 +1,37 @@
+//! Where a project keeps its runs.
+
+use crate::config::JournalSettings;
+use opcell_journal::{Journal, JournalError, Retention, SqliteJournal};
+use std::{io, path::Path, sync::Arc, time::SystemTime};
+
+/// Opens the journal, makes it where there is none, and takes out the ended runs that the settings do not keep.
+///
+/// # Errors
+/// When it cannot be opened; see [`SqliteJournal::open`].
+pub async fn open(settings: &JournalSettings) -> Result<SqliteJournal, JournalError> {
+    if let Some(folder) = settings.path.parent() {
+        make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
+    }
+    let journal = SqliteJournal::open(&settings.path)?;
+    if settings.keep.is_some() || settings.max_age.is_some() {
+        let oldest = settings.max_age.and_then(|age| SystemTime::now().checked_sub(age));
+        let micros = oldest.and_then(|oldest| oldest.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let ended_after = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
+        for run in journal.retain(Retention { keep: settings.keep, ended_after }).await? {
+            tracing::info!(%run, "an ended run is not kept any longer");
+        }
+    }
+    Ok(journal)
+}
+
+/// What runs were given and said may be nobody else's business: a folder that is made for them is its owner's alone.
+fn make_private_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
