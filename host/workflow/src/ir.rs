@@ -582,12 +582,74 @@ pub struct Session {
     /// The most model rounds of one turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
+    /// The most tool calls of one turn; the model is told that further ones are refused (PromptPack).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_tool: Option<String>,
+    /// What the document says about tools that the host binds, by name: models are told this instead of what the host says.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub tool_shapes: IndexMap<String, ToolShape>,
+    /// Skills that the document brings along, by name (PromptPack).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub own_skills: IndexMap<String, OwnSkill>,
+    /// How the model generates, temperature aside.
+    #[serde(skip_serializing_if = "is_default")]
+    pub generation: Generation,
     /// One conversation, in order. Exactly one of this and `prompts` is non-empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contributions: Vec<Contribution>,
     /// Several turns of one conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prompts: Vec<PromptGroup>,
+}
+
+/// What a document says about a tool that the host binds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ToolShape {
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments; a call that does not pass it is refused.
+    pub parameters: Value,
+}
+
+/// A skill that a document brings along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct OwnSkill {
+    /// One sentence; a model decides by it.
+    pub description: String,
+    /// What it teaches.
+    pub instructions: String,
+    /// Whether the system prompt holds it from the start, rather than when the model asks for it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub preload: bool,
+}
+
+/// How a model generates. What a provider does not know is not sent to it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Generation {
+    /// The most tokens of one answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// The probability mass that tokens are drawn from, from 0.0 to 1.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// The most probable tokens that one is drawn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u32>,
+    /// From -2.0 to 2.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// From -2.0 to 2.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// Whether the first round of a turn must call a tool; the provider enforces it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tool_required: bool,
 }
 
 /// One turn of a conversation with several.

@@ -84,7 +84,10 @@ enum Turn<'a> {
 
 fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a Conversation) -> Turn<'a> {
     if let Some(call) = talk.calls.front() {
-        return Turn::Goes(dialogue::call(at, talk, call).unwrap_or_else(|| vec![tool(at, talk, call)]));
+        return Turn::Goes(dialogue::call(at, talk, call).unwrap_or_else(|| vec![tool(at, session, talk, call)]));
+    }
+    if let Some(result) = session.final_tool.as_deref().and_then(|tool| talk.result_of(tool)) {
+        return Turn::Answered(result);
     }
     if dialogue::is_committed(talk) {
         let text = dialogue::last_words(talk);
@@ -104,14 +107,20 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
 }
 
 /// A tool call is made only if the session has the tool: what a prompt shows and what a session can do are the same list.
-fn tool(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Event {
+fn tool(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequest) -> Event {
     let tools = talk.opened.as_ref().map_or(&[][..], |opened| &opened.tools);
-    if tools.iter().any(|tool| tool.name == call.name) {
-        return at.request(Request::Tool { call: call.id.as_str().into() });
-    }
-    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
-    let text = format!("denied: this session has no tool `{}`; it has: {known}", call.name);
+    let has_tool = tools.iter().any(|tool| tool.name == call.name);
+    let text = match session.max_tool_calls {
+        _ if !has_tool => {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
+            format!("denied: this session has no tool `{}`; it has: {known}", call.name)
+        }
+        Some(max) if talk.tool_results() >= max as usize => {
+            format!("denied: a turn may make {max} tool calls, and this one has made them; answer with what there is")
+        }
+        _ => return at.request(Request::Tool { call: call.id.as_str().into() }),
+    };
     Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, true), retry: false }
 }
 

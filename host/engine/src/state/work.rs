@@ -213,6 +213,21 @@ impl Conversation {
         self.calls.iter().find(|call| call.id == id)
     }
 
+    /// What tools answered in the current turn, refusals included.
+    pub(crate) fn tool_results(&self) -> usize {
+        let said = self.record.messages.get(self.turn_from..).unwrap_or_default();
+        said.iter().filter(|message| message.role == Role::Tool).count()
+    }
+
+    /// What a tool answered in the round that has just ended, if it was called there and did not fail.
+    pub(crate) fn result_of(&self, tool: &str) -> Option<&Message> {
+        let said = self.record.messages.get(self.turn_from..).unwrap_or_default();
+        let round = said.iter().rposition(|message| message.role == Role::Assistant)?;
+        let (asked, results) = said.get(round..)?.split_first()?;
+        let call = asked.tool_calls.iter().find(|call| call.name == tool)?;
+        results.iter().find(|result| result.tool_call_id.as_deref() == Some(&call.id) && !result.is_error)
+    }
+
     /// The model's last words, when it has just spoken and asks for nothing.
     pub(crate) fn answer(&self) -> Option<&Message> {
         let said = self.record.messages.get(self.turn_from..).unwrap_or_default();

@@ -172,7 +172,7 @@ impl Provider {
         let names = WireNames::new(round.session.tools.iter().map(|tool| tool.name.as_str()));
         let request = wire::request(round, &names, prompted_schema);
         let (key, headers) = self.secrets().await?;
-        let mut options = wire::options(round, model, prompted_schema);
+        let mut options = wire::options(round, self.config.api, model, prompted_schema);
         if !headers.is_empty() {
             let headers: Vec<_> = headers.iter().map(|(name, secret)| (name.clone(), secret.0.clone())).collect();
             options.extra_headers = Some(Headers::from(headers));

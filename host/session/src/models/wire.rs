@@ -1,16 +1,16 @@
 //! Between the engine's conversations and genai's.
 
-use super::config::ModelConfig;
+use super::config::{Api, ModelConfig};
 use super::script::round_number;
 use genai::chat::{
     ChatMessage, ChatOptions, ChatRequest, ChatResponseFormat, ContentPart, JsonSpec, MessageContent, ReasoningEffort,
-    Tool, ToolCall, ToolResponse,
+    Tool, ToolCall, ToolChoice, ToolResponse,
 };
 use indexmap::IndexMap;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
 use opcell_engine::ports::ModelRound;
 use opcell_workflow::Value;
-use opcell_workflow::ir::ThinkingLevel;
+use opcell_workflow::ir::{Generation, ThinkingLevel};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -166,16 +166,27 @@ pub(super) fn reply(round: &ModelRound, names: &WireNames, content: MessageConte
     Message { tool_calls, continuation, ..Message::assistant(texts.join("\n")) }
 }
 
-/// Temperature, thinking and the rest. What a session declares wins over what the operator said of the model.
-pub(super) fn options(round: &ModelRound, model: Option<&ModelConfig>, prompted_schema: bool) -> ChatOptions {
+/// Temperature, thinking and the rest. What a session declares wins over what the operator said of the model,
+/// whose limit of tokens holds all the same.
+pub(super) fn options(
+    round: &ModelRound,
+    api: Api,
+    model: Option<&ModelConfig>,
+    prompted_schema: bool,
+) -> ChatOptions {
     let settings = &round.session.settings;
+    let generation = &settings.generation;
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
         .with_capture_content(true)
         .with_capture_tool_calls(true)
         .with_capture_reasoning_content(true);
     options.temperature = settings.temperature;
-    options.max_tokens = model.and_then(|model| model.max_tokens);
+    options.top_p = generation.top_p;
+    options.max_tokens =
+        [generation.max_tokens, model.and_then(|model| model.max_tokens)].into_iter().flatten().min();
+    options.extra_body = extra_body(api, generation);
+    options.tool_choice = must_call(round).then_some(ToolChoice::Required);
     options.reasoning_effort =
         settings.thinking_level.and_then(|level| effort(level, model.and_then(|model| model.supports_reasoning)));
     if let Some((name, schema)) = round.schema.as_ref().filter(|_| !prompted_schema) {
@@ -183,6 +194,42 @@ pub(super) fn options(round: &ModelRound, model: Option<&ModelConfig>, prompted_
         options.response_format = Some(ChatResponseFormat::JsonSpec(format));
     }
     options
+}
+
+/// Parameters that genai has no field for, where the provider's API has one.
+fn extra_body(api: Api, generation: &Generation) -> Option<serde_json::Value> {
+    let mut body = serde_json::Map::new();
+    let mut add = |name: &str, value: Option<serde_json::Value>| {
+        if let Some(value) = value {
+            body.insert(name.to_owned(), value);
+        }
+    };
+    let (top_k, frequency, presence) = (
+        generation.top_k.map(serde_json::Value::from),
+        generation.frequency_penalty.map(serde_json::Value::from),
+        generation.presence_penalty.map(serde_json::Value::from),
+    );
+    match api {
+        Api::OpenaiCompletions | Api::Ollama => {
+            add("frequency_penalty", frequency);
+            add("presence_penalty", presence);
+        }
+        Api::AnthropicMessages => add("top_k", top_k),
+        Api::Gemini => {
+            add("topK", top_k);
+            add("frequencyPenalty", frequency);
+            add("presencePenalty", presence);
+            return (!body.is_empty()).then(|| serde_json::json!({ "generationConfig": body }));
+        }
+        Api::OpenaiResponses => {}
+    }
+    (!body.is_empty()).then(|| body.into())
+}
+
+/// Only the first round of a turn: one that must call a tool for ever never answers.
+fn must_call(round: &ModelRound) -> bool {
+    let begins = round.messages.last().is_none_or(|message| message.role == Role::User);
+    round.session.settings.generation.tool_required && begins && !round.session.tools.is_empty()
 }
 
 /// A model that does not think is asked for no thinking by leaving the parameter out: many refuse it.

@@ -74,6 +74,13 @@ fn fill(settings: &mut Session, layer: &Session) {
         response_mode,
         logprobs,
         top_logprobs,
-        max_rounds
+        max_rounds,
+        max_tool_calls,
+        final_tool
     );
+    macro_rules! take_generation {
+        ($($field:ident),*) => { $( settings.generation.$field = settings.generation.$field.or(layer.generation.$field); )* };
+    }
+    take_generation!(max_tokens, top_p, top_k, frequency_penalty, presence_penalty);
+    settings.generation.tool_required |= layer.generation.tool_required;
 }

@@ -4,10 +4,12 @@
 use super::composition::RESERVED_NAMES;
 use super::document::pointer_part;
 use super::go::quote;
-use super::pack::Pack;
+use super::pack::{Pack, Prompt};
+use super::speaker;
 use super::spec::{Spec, State};
 use super::template::{Piece, pieces};
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
+use crate::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A finding and the JSON pointer of its place in the pack.
@@ -54,6 +56,42 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
         check_artifact_references(pack, spec, &mut found);
         check_reachability(pack, spec, &mut found);
         check_redirects(spec, &mut found);
+    }
+    found.0
+}
+
+/// Checks the prompts that a workflow speaks with, by key: their fragments, tokens, defaults and tools.
+pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Finding> {
+    let mut found = Findings(Vec::new());
+    let mut defaults: BTreeMap<&str, Value> = BTreeMap::new();
+    for (key, prompt) in prompts {
+        let pointer = format!("/prompts/{}", pointer_part(key));
+        let template = speaker::expand_fragments(pack, prompt);
+        if let Err(message) = &template {
+            found.error("fragments", format!("{pointer}/system_template"), message.clone(), "");
+        }
+        for name in speaker::undeclared(prompt, template.as_deref().unwrap_or_default()) {
+            let message =
+                format!("prompts[\"{key}\"] uses {{{{{name}}}}}, which it does not declare: every run must give it");
+            let pointer = format!("{pointer}/system_template");
+            found.warning("undeclared-variable", pointer, message, "add it to `variables`");
+        }
+        for (index, variable) in prompt.variables.iter().enumerate() {
+            let Some(default) = speaker::default_of(variable) else { continue };
+            if *defaults.entry(&variable.name).or_insert_with(|| default.clone()) != default {
+                let message =
+                    format!("variable {:?} has another default in an earlier prompt; that one counts", variable.name);
+                found.warning("conflicting-defaults", format!("{pointer}/variables/{index}"), message, "");
+            }
+        }
+        // The reference finds out when the model calls one.
+        for (index, tool) in prompt.tools.iter().enumerate().filter(|(_, tool)| !pack.tools.contains_key(*tool)) {
+            let meant = did_you_mean(tool, pack.tools.keys().map(String::as_str));
+            let help =
+                meant.map_or("declare its shape under `tools`".to_owned(), |meant| format!("did you mean {meant}?"));
+            let message = format!("prompts[\"{key}\"].tools names {tool:?}, which the pack does not declare");
+            found.warning("undeclared-tool", format!("{pointer}/tools/{index}"), message, &help);
+        }
     }
     found.0
 }

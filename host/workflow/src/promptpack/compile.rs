@@ -1,36 +1,28 @@
 //! From a pack to the execution model: each state of the workflow becomes a step.
 
-use super::checks::checks;
+use super::checks::{check_prompts, checks};
 use super::compose;
 use super::composition::{Available, validate_all};
 use super::document::{Document, pointer_part};
-use super::pack::{Pack, Prompt, Variable};
+use super::pack::Pack;
 use super::schema::{Edition, check_pack};
+use super::speaker;
 use super::spec::State;
-use super::template::{Piece, pieces};
 use super::validate::{ValidationResult, validate};
 use crate::compiled::Compiled;
-use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
-use crate::expr::Expression;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::ir::{
-    Artifact, ArtifactMode, Contribution, Dialect, Form, Goto, Input, Judge, Lifecycle, Orchestration, PathSegment,
-    Printing, PromptMode, Route, Session, SourceRef, SourceSpec, Step, ValueSpec, Version, WorkflowIr,
+    Artifact, ArtifactMode, Contribution, Dialect, Form, Goto, Judge, Lifecycle, Orchestration, PathSegment,
+    Printing, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
 };
 use crate::names::Outcome;
 use crate::source::{SourceFile, SourceMap};
-use crate::value::Value;
 use indexmap::IndexMap;
 use regex::Regex;
-use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 /// The key of a run's input under which the user's message stands; a run whose input is a text is given that text.
 pub const MESSAGE: &str = "input";
-
-/// How deep fragments may stand in fragments.
-const MAX_FRAGMENT_DEPTH: usize = 16;
-/// How long a template may become by its fragments, in bytes.
-const MAX_TEMPLATE: usize = 1 << 20;
 
 /// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry agent's.
 #[must_use]
@@ -81,12 +73,14 @@ impl Compiler<'_> {
         for finding in checks(&pack) {
             self.report(finding.diagnostic, &finding.pointer);
         }
-        self.check_tools(&pack);
         let states = states(&pack).or_else(|| {
             let message = "the pack has neither a workflow nor a prompt that is asked first";
             self.report(Diagnostic::error("no-workflow", message).help("add `workflow`, or `agents.entry`"), "");
             None
         })?;
+        for finding in check_prompts(&pack, &speaker::spoken(&pack, states.states.iter().map(|(_, state)| state))) {
+            self.report(finding.diagnostic, &finding.pointer);
+        }
         Some(self.workflow(&pack, &states))
     }
 
@@ -113,20 +107,6 @@ impl Compiler<'_> {
         }
     }
 
-    /// Tools that a prompt lists must have a shape in the pack; the reference finds out when the model calls one.
-    fn check_tools(&mut self, pack: &Pack) {
-        for (key, prompt) in &pack.prompts {
-            for (index, tool) in prompt.tools.iter().enumerate().filter(|(_, tool)| !pack.tools.contains_key(*tool)) {
-                let meant = did_you_mean(tool, pack.tools.keys().map(String::as_str));
-                let help = meant
-                    .map_or("declare its shape under `tools`".to_owned(), |meant| format!("did you mean {meant}?"));
-                let message = format!("prompts[\"{key}\"].tools names {tool:?}, which the pack does not declare");
-                let pointer = format!("/prompts/{}/tools/{index}", pointer_part(key));
-                self.report(Diagnostic::warning("undeclared-tool", message).help(help), &pointer);
-            }
-        }
-    }
-
     fn workflow(&mut self, pack: &Pack, states: &States) -> WorkflowIr {
         let mut ir = WorkflowIr {
             version: Version::V1,
@@ -134,7 +114,9 @@ impl Compiler<'_> {
             description: pack.description.clone(),
             advertise: true,
             dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
-            inputs: self.inputs(pack, states),
+            inputs: speaker::inputs(
+                speaker::spoken(pack, states.states.iter().map(|(_, state)| state)).into_iter().map(|(_, prompt)| prompt),
+            ),
             outputs: IndexMap::new(),
             entry: Some(states.entry.as_str().into()),
             steps: Vec::new(),
@@ -151,96 +133,28 @@ impl Compiler<'_> {
             if let Some(composition) = pack.compositions.get(&state.composition).filter(|_| state.is_composition()) {
                 ir.steps.extend(compose::state(name, state, composition, pack));
             } else {
-                ir.steps.push(self.state(pack, name, state));
+                ir.steps.push(state_step(pack, name, state));
             }
         }
         ir
     }
+}
 
-    /// What the host may give: every variable of every prompt that a state speaks with.
-    fn inputs(&mut self, pack: &Pack, states: &States) -> IndexMap<Arc<str>, Input> {
-        let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
-        let used: BTreeSet<&str> = states.states.iter().map(|(_, state)| state.prompt_task.as_str()).collect();
-        for (key, prompt) in pack.prompts.iter().filter(|(key, _)| used.contains(key.as_str())) {
-            for (index, variable) in prompt.variables.iter().enumerate() {
-                let input = Input {
-                    kind: variable.kind.clone(),
-                    default: default_of(variable),
-                    description: variable.description.clone(),
-                    schema: None,
-                };
-                let name: Arc<str> = variable.name.as_str().into();
-                let earlier = inputs.entry(name).or_insert_with(|| input.clone());
-                if earlier.default.is_none() {
-                    earlier.default = input.default;
-                } else if input.default.is_some() && earlier.default != input.default {
-                    let message = format!(
-                        "variable {:?} has another default in an earlier prompt; that one counts",
-                        variable.name
-                    );
-                    let pointer = format!("/prompts/{}/variables/{index}", pointer_part(key));
-                    self.report(Diagnostic::warning("conflicting-defaults", message), &pointer);
-                }
-            }
-        }
-        inputs
-    }
-
-    fn state(&mut self, pack: &Pack, name: &str, state: &State) -> Step {
-        let prompt = pack.prompts.get(&state.prompt_task).cloned().unwrap_or_default();
-        let session = self.session(pack, &state.prompt_task, &prompt, state);
-        let mut step = Step::new(name, Form::Session { session });
-        step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
-        route(&mut step, state);
-        step
-    }
-
-    fn session(&mut self, pack: &Pack, key: &str, prompt: &Prompt, state: &State) -> Session {
-        let pointer = format!("/prompts/{}/system_template", pointer_part(key));
-        let template = match expand_fragments(pack, prompt) {
-            Ok(template) => template,
-            Err(message) => {
-                self.report(Diagnostic::error("fragments", message), &pointer);
-                prompt.system_template.clone()
-            }
-        };
-        let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
-        let mut variables: IndexMap<Arc<str>, ValueSpec> =
-            prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name))).collect();
-        for piece in pieces(&template) {
-            let Piece::Token { name, .. } = piece else { continue };
-            if let Some(artifact) = name.strip_prefix("artifacts.") {
-                let from = SourceRef::Artifact { artifact: artifact.into() };
-                variables.insert(name.into(), ValueSpec::Source(SourceSpec { from, path: None, projection: None }));
-            } else if name == "workflow_context" {
-                variables.insert(name.into(), ValueSpec::Literal { value: Value::from("") });
-            } else if !declared.contains(name) && !variables.contains_key(name) {
-                variables.insert(name.into(), given(name));
-                let message = format!(
-                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which it does not declare: every run must give it"
-                );
-                self.report(
-                    Diagnostic::warning("undeclared-variable", message).help("add it to `variables`"),
-                    &pointer,
-                );
-            }
-        }
-        Session {
-            system_prompt: Some(template),
-            prompt_mode: Some(PromptMode::Prose),
-            variables,
-            tools: Some(tools(prompt)),
-            skills: skills(state),
-            max_rounds: prompt.tool_policy.max_rounds,
-            temperature: prompt.parameters.temperature,
-            contributions: vec![Contribution::Source(SourceSpec {
-                from: SourceRef::WorkflowInput,
-                path: Some(vec![PathSegment::Key(MESSAGE.into())]),
-                projection: None,
-            })],
-            ..Session::default()
-        }
-    }
+fn state_step(pack: &Pack, name: &str, state: &State) -> Step {
+    let tools = pack.prompts.get(&state.prompt_task).map(|prompt| prompt.tools.as_slice()).unwrap_or_default();
+    let session = Session {
+        skills: skills(state),
+        contributions: vec![Contribution::Source(SourceSpec {
+            from: SourceRef::WorkflowInput,
+            path: Some(vec![PathSegment::Key(MESSAGE.into())]),
+            projection: None,
+        })],
+        ..speaker::session(pack, &state.prompt_task, tools)
+    };
+    let mut step = Step::new(name, Form::Session { session });
+    step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
+    route(&mut step, state);
+    step
 }
 
 /// The states to compile: the workflow's, or one for a pack that is only prompts.
@@ -322,38 +236,6 @@ fn artifacts(pack: &Pack) -> IndexMap<Arc<str>, Artifact> {
     artifacts
 }
 
-/// A variable that is not required and has no default is empty.
-fn default_of(variable: &Variable) -> Option<Value> {
-    match &variable.default {
-        Some(default) if !default.is_nullish() => Some(default.clone()),
-        _ if variable.required => None,
-        _ => Some(Value::from("")),
-    }
-}
-
-/// A declared variable: what the host gave, or its default.
-fn input(name: &str) -> ValueSpec {
-    ValueSpec::Expression { expression: Expression::new(format!("$inputs.{name}")) }
-}
-
-/// A variable that nobody declared: whatever the host gave under its name.
-fn given(name: &str) -> ValueSpec {
-    ValueSpec::Source(SourceSpec {
-        from: SourceRef::WorkflowInput,
-        path: Some(vec![PathSegment::Key(name.into())]),
-        projection: None,
-    })
-}
-
-/// The prompt's tools without the blocked ones; none at all where the policy says `none`.
-fn tools(prompt: &Prompt) -> Vec<String> {
-    let policy = &prompt.tool_policy;
-    if policy.tool_choice.as_deref() == Some("none") {
-        return Vec::new();
-    }
-    prompt.tools.iter().filter(|tool| !policy.blocklist.contains(tool)).cloned().collect()
-}
-
 fn skills(state: &State) -> Option<Vec<String>> {
     match state.skills.as_str() {
         "" => None,
@@ -386,34 +268,4 @@ pub(super) fn route(step: &mut Step, state: &State) {
             on_max_iterations: None,
         })
         .collect();
-}
-
-/// A template with its fragments in place. Fragments are the author's text, so tokens in them count.
-fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, String> {
-    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
-    let mut text = prompt.system_template.clone();
-    for _ in 0..MAX_FRAGMENT_DEPTH {
-        let mut changed = false;
-        let mut out = String::with_capacity(text.len());
-        for piece in pieces(&text) {
-            match piece {
-                Piece::Text(literal) => out.push_str(literal),
-                Piece::Token { name, whole } => match pack.fragments.get(name).filter(|_| !declared.contains(name)) {
-                    Some(fragment) => {
-                        out.push_str(fragment);
-                        changed = true;
-                    }
-                    None => out.push_str(whole),
-                },
-            }
-            if out.len() > MAX_TEMPLATE {
-                return Err(format!("fragments make the template longer than {MAX_TEMPLATE} bytes"));
-            }
-        }
-        text = out;
-        if !changed {
-            return Ok(text);
-        }
-    }
-    Err(format!("fragments stand in one another more than {MAX_FRAGMENT_DEPTH} deep, or in themselves"))
 }

@@ -3,11 +3,12 @@
 use super::compile::route;
 use super::composition::{Composition, Predicate, Reducer, Step as Node};
 use super::pack::Pack;
+use super::speaker;
 use super::spec::State;
 use crate::interpolate::Interpolation;
 use crate::ir::{
     Branch, Condition, Contribution, Dialect, Form, Invoke, Lifecycle, OutputSpec, Parallel, Predicate as IrPredicate,
-    Printing, PromptMode, Reduce, Retry, RunLimits, Session, Step, ValueSpec, Version, WorkflowIr, Yields,
+    Printing, Reduce, Retry, RunLimits, Session, Step, ValueSpec, Version, WorkflowIr, Yields,
 };
 use crate::value::Value;
 use indexmap::IndexMap;
@@ -25,7 +26,7 @@ pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack) -
         description: Some(composition.description.clone()).filter(|text| !text.is_empty()),
         advertise: true,
         dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
-        inputs: IndexMap::new(),
+        inputs: speaker::inputs(speaker::asked(composition).into_iter().filter_map(|key| pack.prompts.get(key))),
         outputs: IndexMap::new(),
         entry: None,
         steps: steps("", composition, pack),
@@ -83,7 +84,7 @@ fn step(prefix: &str, node: &Node, pack: &Pack) -> Step {
     let form = match node.kind.as_str() {
         "tool" => Form::Invoke {
             invoke: Invoke {
-                operation: node.tool.as_str().into(),
+                operation: speaker::tool_name(pack, &node.tool).into(),
                 args: node.args.iter().map(|(name, value)| (name.clone(), spec(value))).collect(),
             },
         },
@@ -137,32 +138,22 @@ fn reduce(reducer: Option<&Reducer>) -> Reduce {
     }
 }
 
-/// A prompt is asked once and calls no tools; an agent may call those it lists, round after round.
+/// A prompt is asked once and calls no tools; an agent may call those it lists, round after round. The fields of an input that is an
+/// object fill the prompt's variables, before what the host gave.
 fn session(node: &Node, pack: &Pack) -> Session {
-    let prompt = pack.prompts.get(&node.prompt_task).cloned().unwrap_or_default();
-    let mut variables: IndexMap<Arc<str>, ValueSpec> = prompt
-        .variables
-        .iter()
-        .filter_map(|variable| {
-            let default = variable.default.clone()?;
-            Some((variable.name.as_str().into(), ValueSpec::Literal { value: default }))
-        })
-        .collect();
-    for (name, value) in node.input.as_object().into_iter().flatten() {
-        variables.insert(name.clone(), spec(value));
-    }
-    let rounds = node.termination.as_ref().and_then(|until| u32::try_from(until.max_steps).ok()).filter(|max| *max > 0);
+    let until = node.termination.as_ref();
+    let rounds = until.and_then(|until| u32::try_from(until.max_steps).ok()).filter(|max| *max > 0);
+    let final_tool = until.map(|until| until.tool_called.as_str()).filter(|tool| !tool.is_empty());
     let is_agent = node.kind == "agent";
-    Session {
-        system_prompt: Some(prompt.system_template),
-        prompt_mode: Some(PromptMode::Prose),
-        variables,
-        tools: Some(if is_agent { node.tools.clone() } else { Vec::new() }),
-        max_rounds: if is_agent { rounds } else { Some(1) },
-        temperature: prompt.parameters.temperature,
-        contributions: vec![Contribution::Value { value: spec(&node.input) }],
-        ..Session::default()
+    let tools = if is_agent { node.tools.as_slice() } else { &[] };
+    let mut session = speaker::session(pack, &node.prompt_task, tools);
+    for (name, value) in node.input.as_object().into_iter().flatten() {
+        session.variables.insert(name.clone(), spec(value));
     }
+    session.max_rounds = if is_agent { rounds } else { Some(1) };
+    session.final_tool = final_tool.map(|tool| speaker::tool_name(pack, tool).to_owned());
+    session.contributions = vec![Contribution::Value { value: spec(&node.input) }];
+    session
 }
 
 /// A value with `${…}` references in its texts. Recursion is bounded by the depth that JSON parsing admits.

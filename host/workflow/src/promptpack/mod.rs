@@ -5,6 +5,7 @@
 //! Beside it stands the reference's library in Rust: the state machine ([`machine`], [`context`]) with its two tools ([`tools`]) and
 //! templates ([`template`]). Where the reference is unsafe or loses information, the engine's path does better and the type says so.
 
+pub mod arguments;
 pub mod checks;
 pub mod compile;
 pub mod compose;
@@ -16,6 +17,7 @@ pub mod go;
 pub mod machine;
 pub mod pack;
 pub mod schema;
+mod speaker;
 pub mod spec;
 pub mod template;
 pub mod tools;

@@ -122,6 +122,21 @@ pub struct Parameters {
     /// From 0 to 2.
     #[serde(default)]
     pub temperature: Option<f64>,
+    /// The most tokens of one answer.
+    #[serde(default)]
+    pub max_tokens: Option<u32>,
+    /// From 0 to 1.
+    #[serde(default)]
+    pub top_p: Option<f64>,
+    /// From 1.
+    #[serde(default)]
+    pub top_k: Option<u32>,
+    /// From -2 to 2.
+    #[serde(default)]
+    pub frequency_penalty: Option<f64>,
+    /// From -2 to 2.
+    #[serde(default)]
+    pub presence_penalty: Option<f64>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Map,

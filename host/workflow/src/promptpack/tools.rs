@@ -1,8 +1,8 @@
 //! The two tools through which a model moves a workflow and sets its artifacts.
 
+use super::arguments;
 use super::decode::{DecodeError, Decoder, Struct};
 use super::machine::{StateMachine, TransitionError, TransitionResult};
-use super::schema;
 use super::spec::{Spec, State, sorted_events};
 use crate::value::{Map, Value};
 use jiff::Timestamp;
@@ -143,19 +143,15 @@ impl ToolSet {
         }
     }
 
-    /// Checks a call before it is executed. Absent arguments count as an empty object.
+    /// Fits a call's arguments to the tool's schema ([`arguments::fit`]) and checks them, before it is executed.
     ///
     /// # Errors
     /// When there is no such tool, or the arguments do not pass its schema.
-    pub fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolSetError> {
+    pub fn admit(&self, tool: &str, arguments: &Value) -> Result<Value, ToolSetError> {
         let descriptor = self.get(tool).ok_or_else(|| ToolSetError::NotFound(tool.to_owned()))?;
-        let arguments = match serde_json::Value::from(arguments) {
-            serde_json::Value::Null => json!({}),
-            arguments => arguments,
-        };
-        let errors = schema::check_arguments(&descriptor.input_schema, &arguments)
-            .map_or_else(|error| vec![error], |errors| errors.iter().map(ToString::to_string).collect());
-        if errors.is_empty() { Ok(()) } else { Err(ToolSetError::Arguments { tool: tool.to_owned(), errors }) }
+        arguments::admit(&descriptor.input_schema, &serde_json::Value::from(arguments))
+            .map(Value::from)
+            .map_err(|errors| ToolSetError::Arguments { tool: tool.to_owned(), errors })
     }
 }
 

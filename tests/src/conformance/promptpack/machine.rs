@@ -145,16 +145,16 @@ impl Drive {
                 self.tools.register_artifact(&self.spec);
                 json!({"artifact_tool": self.tools.get(ARTIFACT_TOOL)})
             }
-            "registry_execute_transition" => match self.tools.check(TRANSITION_TOOL, &arguments) {
+            "registry_execute_transition" => match self.tools.admit(TRANSITION_TOOL, &arguments) {
                 Err(error) => registry_error(&error.to_string(), &json!(self.transitions.pending())),
-                Ok(()) => match self.transitions.execute(&self.machine, &arguments) {
+                Ok(arguments) => match self.transitions.execute(&self.machine, &arguments) {
                     Ok(result) => json!({"tool_result": result, "tool_error": ""}),
                     Err(error) => json!({"tool_error": error.to_string()}),
                 },
             },
-            "registry_execute_artifact" => match self.tools.check(ARTIFACT_TOOL, &arguments) {
+            "registry_execute_artifact" => match self.tools.admit(ARTIFACT_TOOL, &arguments) {
                 Err(error) => registry_error(&error.to_string(), &Json::Null),
-                Ok(()) => match ArtifactExecutor.execute(&mut self.machine, &arguments) {
+                Ok(arguments) => match ArtifactExecutor.execute(&mut self.machine, &arguments) {
                     Ok(result) => json!({"tool_result": result, "tool_error": "", "artifacts": self.artifacts()}),
                     Err(error) => json!({"tool_error": error.to_string()}),
                 },
