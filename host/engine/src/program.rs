@@ -17,6 +17,8 @@ pub struct Program {
     /// Per step: the groups it chooses from or runs at once.
     groups: Vec<Vec<Arc<[u32]>>>,
     entry: u32,
+    /// The workflows that the document brings along.
+    own: Vec<Arc<Program>>,
 }
 
 /// Why a workflow cannot run at all.
@@ -41,7 +43,7 @@ pub enum ProgramError {
 }
 
 impl Program {
-    /// Looks every name up.
+    /// Looks every name up. Recursion is bounded by the depth of the document.
     ///
     /// # Errors
     /// When there are no steps, or the entry or a group names a step that does not exist. (A route that leads to an unknown step
@@ -81,7 +83,8 @@ impl Program {
                 None => return Err(ProgramError::NoSteps { workflow: ir.name.clone() }),
             },
         };
-        Ok(Arc::new(Self { ir, index, main, groups, entry }))
+        let own = ir.workflows.iter().map(|own| Self::new(own.clone())).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self { ir, index, main, groups, entry, own }))
     }
 
     /// The workflow.
@@ -94,6 +97,12 @@ impl Program {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.ir.name
+    }
+
+    /// The workflows that the document brings along for its delegates.
+    #[must_use]
+    pub fn own(&self) -> &[Arc<Program>] {
+        &self.own
     }
 
     /// A step's position.

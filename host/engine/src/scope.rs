@@ -1,6 +1,9 @@
 //! What a step can refer to, as the workflow crate's pure functions ask for it.
 
-use crate::state::{Accepted, Instance};
+use crate::{
+    conversation::Role,
+    state::{Accepted, Instance},
+};
 use opcell_workflow::{
     Value,
     expr::{Context, ExprError, Expression},
@@ -70,6 +73,20 @@ impl Scope for View<'_> {
 
     fn original(&self) -> &Value {
         &self.instance.original
+    }
+
+    fn handover(&self) -> Value {
+        let mut fields = self.instance.input.as_object().cloned().unwrap_or_default();
+        let said = self.instance.log.iter().rev().find(|message| message.role == Role::User);
+        let said = said.map(|message| message.content.as_str()).or(self.instance.input.as_str());
+        match said.map(|said| (said, Value::from_json(said))) {
+            Some((_, Ok(Value::Object(entries)))) => {
+                fields.extend(entries.iter().map(|(name, value)| (name.clone(), value.clone())));
+            }
+            Some((said, _)) => drop(fields.insert("text".into(), Value::from(said))),
+            None => {}
+        }
+        Value::Object(Arc::new(fields))
     }
 
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value> {

@@ -351,6 +351,7 @@ impl HostBuilder {
         let child_runs = Arc::new(ChildRuns::default());
         let surroundings = Surroundings {
             root: &config.root,
+            bindings: &config.tools,
             catalog: &catalog,
             library: &library,
             skills: &skills,

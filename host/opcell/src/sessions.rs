@@ -12,6 +12,7 @@ use crate::{
 };
 pub(crate) use delegation::ChildRuns;
 use fetch::Fetch;
+use indexmap::IndexMap;
 use opcell_engine::{conversation::ToolSpec, ports::Operations};
 use opcell_session::{
     HostSessions,
@@ -19,7 +20,7 @@ use opcell_session::{
     models::{Models, ScriptedModel},
     sessions::Extension,
     skills::SkillLibrary,
-    tools::{DelegateTool, FileRoots, HostTool, OperationTool, ShellTool, ToolDescription, file_tools},
+    tools::{BoundTool, DelegateTool, FileRoots, HostTool, OperationTool, ShellTool, ToolDescription, file_tools},
 };
 use opcell_workflow::{Diagnostic, Value};
 use std::{path::Path, sync::Arc};
@@ -27,6 +28,8 @@ use std::{path::Path, sync::Arc};
 /// What sessions of a project share with the rest of its host.
 pub(crate) struct Surroundings<'a> {
     pub root: &'a Path,
+    /// Operations and tools by the names that documents call them by.
+    pub bindings: &'a IndexMap<String, String>,
     pub catalog: &'a Arc<Catalog>,
     pub library: &'a Arc<Library>,
     pub skills: &'a Arc<SkillLibrary>,
@@ -48,23 +51,25 @@ pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Resu
         ContextFilesText::Project => project_context(around.root).map_err(|error| wrong(error.to_string()))?,
     };
     let roots = FileRoots::open(&settings.files).map_err(|error| wrong(error.to_string()))?;
+    let mut tools = file_tools(roots, around.skills.clone());
+    tools.extend(operation_tools(around.catalog));
+    tools.push(Arc::new(DelegateTool::new(around.child_runs)));
+    if !settings.http.is_empty() {
+        tools.push(Arc::new(Fetch::new(around.http, settings.http)));
+    }
+    if let Some(shell) = settings.bash {
+        tools.push(Arc::new(ShellTool::new(shell)));
+    }
+    tools.extend(bound(&tools, around.bindings));
     let mut builder = HostSessions::builder()
+        .tools(tools)
         .models(models)
         .skills(around.skills.clone())
         .context_files(context_files)
-        .tools(file_tools(roots, around.skills.clone()))
-        .tools(operation_tools(around.catalog))
-        .tool(Arc::new(DelegateTool::new(around.child_runs)))
         .workflows(around.library.clone())
         .profiles(settings.profiles)
         .defaults(settings.defaults)
         .missing_tools(settings.missing_tools);
-    if !settings.http.is_empty() {
-        builder = builder.tool(Arc::new(Fetch::new(around.http, settings.http)));
-    }
-    if let Some(shell) = settings.bash {
-        builder = builder.tool(Arc::new(ShellTool::new(shell)));
-    }
     for plugin in around.catalog.plugins() {
         builder = builder.extension(Extension {
             name: plugin.name().to_owned(),
@@ -76,6 +81,16 @@ pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Resu
         builder = builder.record_to(record);
     }
     builder.build().map_err(|error| wrong(error.to_string()))
+}
+
+/// The tools that documents call by other names. A name that is bound to nothing is no tool: what declares it is told so.
+fn bound(tools: &[Arc<dyn HostTool>], bindings: &IndexMap<String, String>) -> Vec<Arc<dyn HostTool>> {
+    let find = |name: &str| tools.iter().find(|tool| tool.description().spec.name == name);
+    let bind = |(name, target): (&String, &String)| {
+        let tool = find(target).filter(|_| find(name).is_none())?;
+        Some(Arc::new(BoundTool::new(name, tool.clone())) as Arc<dyn HostTool>)
+    };
+    bindings.iter().filter_map(bind).collect()
 }
 
 fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
@@ -90,6 +105,7 @@ fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
             lambda: None,
             effects,
             extension: Some(entry.plugin.as_ref().to_owned()),
+            by_declaration: false,
         };
         let operations: Arc<dyn Operations> = catalog.clone();
         Some(Arc::new(OperationTool::new(operations, description)) as Arc<dyn HostTool>)

@@ -61,6 +61,9 @@ pub struct WorkflowIr {
     /// Run-scoped named values.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub artifacts: IndexMap<Arc<str>, Artifact>,
+    /// Workflows that the document brings along for its delegates, each under the name that it has (PromptPack's compositions).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workflows: Vec<Arc<WorkflowIr>>,
 }
 
 fn yes() -> bool {
@@ -454,6 +457,9 @@ pub enum SourceRef {
     WorkflowInput,
     /// The request that started it all, as this invocation sees it.
     WorkflowOriginal,
+    /// What a conversation hands to a workflow that takes its turn: the fields of this workflow's input, over them what the user said
+    /// last, under `text` or as the fields of the object that it spells (PromptPack RFC 0010).
+    Handover,
     /// An output of an earlier step.
     #[serde(untagged)]
     Output {
@@ -763,6 +769,8 @@ pub enum PromptString {
         /// By name.
         fields: IndexMap<Arc<str>, ValueSpec>,
     },
+    /// Whatever there is.
+    Source(SourceSpec),
 }
 
 /// Filter, map or sort, natively.

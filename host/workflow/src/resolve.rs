@@ -27,6 +27,10 @@ pub trait Scope {
     fn input(&self) -> &Value;
     /// The request that started it all, as this invocation sees it.
     fn original(&self) -> &Value;
+    /// What a conversation hands over; see [`SourceRef::Handover`].
+    fn handover(&self) -> Value {
+        self.input().clone()
+    }
     /// An output of a step's latest visit, or of one prompt group of it; `None` when the step has not run.
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value>;
     /// A field of a step's yielded value; `None` when the step has not run.
@@ -141,6 +145,7 @@ pub fn source(spec: &SourceSpec, scope: &impl Scope) -> Result<Value, ResolveErr
     let whole = match &spec.from {
         SourceRef::WorkflowInput => scope.input().clone(),
         SourceRef::WorkflowOriginal => scope.original().clone(),
+        SourceRef::Handover => scope.handover(),
         SourceRef::Output { step, prompt, output } => {
             scope.output(step, prompt.as_deref(), output).unwrap_or(Value::Null)
         }
@@ -412,6 +417,7 @@ pub fn prompt_string(prompt: &PromptString, scope: &impl Scope) -> Result<Value,
         PromptString::Text(text) => Ok(Value::String(text.clone())),
         PromptString::Template(template) => render(template, scope).map(Value::from),
         PromptString::Fields { fields } => args(fields, scope).map(|entries| Value::Object(Arc::new(entries))),
+        PromptString::Source(spec) => source(spec, scope),
     }
 }
 

@@ -114,6 +114,29 @@ pub enum Refusal<'a> {
     },
 }
 
+/// Short, and with what only the refusal knows; [`TransitionError`](crate::promptpack::TransitionError) has the reference's whole texts.
+impl std::fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Limit(reached) => {
+                write!(
+                    f,
+                    "workflow budget exhausted: {} {} reached limit {}",
+                    reached.limit.key(),
+                    reached.current,
+                    reached.max
+                )
+            }
+            Self::UnknownState => f.write_str("the state does not exist"),
+            Self::Terminal => f.write_str("current state is terminal (no outgoing transitions)"),
+            Self::UnknownEvent => f.write_str("invalid event for current state"),
+            Self::MaxVisits { target, visits, max } => {
+                write!(f, "max visits exceeded: state {target:?} visited {visits} times (max {max})")
+            }
+        }
+    }
+}
+
 /// The first limit that is reached: visits, then tool calls, then wall time.
 ///
 /// # Errors
@@ -148,7 +171,18 @@ pub fn route_event<'a>(
     if table.is_terminal(state) {
         return Err(Refusal::Terminal);
     }
-    let target = table.target(state, event).ok_or(Refusal::UnknownEvent)?;
+    admit(table, table.target(state, event).ok_or(Refusal::UnknownEvent)?, visits)
+}
+
+/// Whether a state may be entered once more, and what is entered in its place when it may not.
+///
+/// # Errors
+/// When it was entered as often as it may be, and names no other.
+pub fn admit<'a>(
+    table: &'a impl EventTable,
+    target: &'a str,
+    visits: impl Fn(&str) -> u64,
+) -> Result<Routed<'a>, Refusal<'a>> {
     let Some(limit) = table.visit_limit(target).filter(|limit| visits(target) >= limit.max) else {
         return Ok(Routed { target, redirect: None });
     };

@@ -7,13 +7,14 @@
 use super::{At, session, step};
 use crate::{
     conversation::{Message, Role, ToolCallRequest, ToolSpec},
-    event::Event,
+    event::{Event, Request},
     ports::Failure,
     state::{Conversation, Raw},
 };
 use opcell_workflow::{
     Value, WorkflowIr,
     ir::{ArtifactMode, Control, Form, Judge, Orchestration, Session, Step},
+    promptpack::arguments::fit,
     promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL, ToolDescriptor, artifact_tool_for, transition_tool},
     routing::EventTable as _,
     value::Map,
@@ -104,15 +105,17 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
 /// A call of one of the engine's own tools, done; `None` for any other tool.
 pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Option<Vec<Event>> {
     let (_, step) = at.state.step_of(at.id)?;
-    let offered = talk.opened.as_ref()?.tools.iter().any(|tool| tool.name == call.name);
-    if of(step).is_none() || !offered {
-        return None;
-    }
-    let done = match call.name.as_str() {
-        TRANSITION_TOOL => raise(at, step, &call.arguments),
-        ARTIFACT_TOOL => set_artifact(at, &call.arguments),
+    let offered = talk.opened.as_ref()?.tools.iter().find(|tool| tool.name == call.name)?;
+    of(step)?;
+    let tool: fn(&At<'_>, &Step, &Value) -> _ = match call.name.as_str() {
+        TRANSITION_TOOL => raise,
+        ARTIFACT_TOOL => set_artifact,
         _ => return None,
     };
+    if let Some(reached) = super::limits(at.state, Some(&Request::Tool { call: call.id.as_str().into() })) {
+        return Some(vec![reached]);
+    }
+    let done = tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into());
     let (event, text, is_error) = match done {
         Ok((event, result)) => (Some(event), result.to_json(), false),
         Err(failure) => (None, format!("{}: {}", failure.reason, failure.message), true),
@@ -155,7 +158,7 @@ fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Event, Value), 
 }
 
 /// Sets an artifact at once.
-fn set_artifact(at: &At<'_>, arguments: &Value) -> Result<(Event, Value), Failure> {
+fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Event, Value), Failure> {
     let declared = &at.instance.program.ir().artifacts;
     let (name, text) = (text_of(arguments, "name")?, text_of(arguments, "value")?);
     let names: Vec<&str> = declared.keys().map(AsRef::as_ref).collect();

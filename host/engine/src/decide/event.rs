@@ -1,29 +1,32 @@
-//! Event judges (PromptPack): the outcome is an event of the state, raised by the model's transition tool or by a signal.
+//! Event judges (PromptPack): the outcome is an event of the state, raised by the model's transition tool, by the output of the
+//! state's composition, or by a signal. Whether it may happen, and where it leads, is [`route_event`]'s to say.
 
-use super::{At, judge};
+use super::{At, judge, line::fail_line};
 use crate::{
-    event::Event,
+    event::{Destination, Event},
     ports::Verdict,
     state::{Raw, StepFrame},
 };
 use opcell_workflow::{
-    ir::{Judge, Step},
+    Value,
+    ir::{Control, Judge, Step},
     names::Outcome,
+    routing::{Refusal, Usage, route_event},
 };
 use std::sync::Arc;
 
-/// What was raised in the step's conversation counts first, then the oldest signal that is an event of the
+/// What was raised in the step's conversation or chosen by its output counts first, then the oldest signal that is an event of the
 /// step; with neither, the step waits.
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
-    let Some(Judge::Event { .. }) = &step.judge else { return Vec::new() };
     let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
     let raised = match accepted.map(|accepted| &accepted.raw) {
         // Where only the host may raise events the model has no tool for it, so this was the host.
-        Some(Raw::Session(record)) => record.raised.clone(),
+        Some(Raw::Session(record)) => record.raised.as_ref().map(|raised| raised.event.clone()),
+        Some(Raw::Delegate(end)) => chosen(step, &end.result),
         _ => None,
     };
-    if let Some(raised) = raised {
-        return decided(at, entry, step, raised.event);
+    if let Some(event) = raised {
+        return decided(at, entry, step, event);
     }
     match at.state.event_signal(step) {
         Some(signal) => {
@@ -35,6 +38,48 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> 
     }
 }
 
+/// The event that an output names: the output itself, or its field `event`. Anything else is no choice.
+fn chosen(step: &Step, output: &Value) -> Option<Arc<str>> {
+    let named = output.as_str().or_else(|| output.get("event").and_then(Value::as_str))?;
+    let outcome = Outcome::Text(named.into());
+    judge::matching(step, &outcome).map(|_| named.trim().into())
+}
+
 fn decided(at: &At<'_>, entry: &StepFrame, step: &Step, event: Arc<str>) -> Vec<Event> {
     judge::conclude(at, entry, step, Ok(Verdict { outcome: Outcome::Text(event), rationale: None }))
+}
+
+/// Follows an event that leads to another state.
+pub(super) fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outcome) -> Vec<Event> {
+    let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
+    let ir = at.instance.program.ir();
+    let routed =
+        route_event(ir.as_ref(), &step.name, event.trim(), &at.state.limits, usage(at), judge::visits_by_name(at));
+    let routed = match routed {
+        Ok(routed) => judge::reached(at, &routed),
+        Err(Refusal::Limit(reached)) => return vec![super::limit_reached(reached)],
+        Err(refusal) => Err(judge::refused(&refusal)),
+    };
+    match routed {
+        Ok((to, redirected)) => {
+            let bounded = redirected.is_some() || is_bounded(at, &to);
+            vec![Event::Routed { frame: at.id, outcome: Some(outcome.clone()), to, redirected, bounded }]
+        }
+        Err(failure) => fail_line(at, entry.step, failure),
+    }
+}
+
+fn usage(at: &At<'_>) -> Usage {
+    let used = &at.state.used;
+    Usage { total_visits: used.visits, tool_calls: used.tool_calls, elapsed_seconds: super::elapsed_seconds(at.state) }
+}
+
+/// Whether a limit, or somebody who has to speak first, keeps the run from going this way for ever.
+fn is_bounded(at: &At<'_>, to: &Destination) -> bool {
+    let Destination::Step(index) = to else { return true };
+    let visits = at.instance.memory.get(*index as usize).map_or(0, |memory| memory.visits);
+    let waits = at.instance.program.step(*index).is_some_and(|step| {
+        step.max_visits.is_some() || matches!(&step.judge, Some(Judge::Event { control: Control::User, .. }))
+    });
+    visits == 0 || waits || at.state.limits.total_visits.is_some()
 }

@@ -11,6 +11,7 @@ use opcell_workflow::{
     Value,
     ir::{Goto, Judge, Route, Step},
     names::Outcome,
+    routing::{Refusal, Routed, admit},
 };
 use std::sync::Arc;
 
@@ -105,6 +106,9 @@ fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outcome) -> Vec<
         let message = format!("Step '{}': the judge decided {outcome}, expected one of: {}", step.name, expected(step));
         return fail_line(at, entry.step, failure("no-match", message));
     };
+    if let (Some(Judge::Event { .. }), Goto::Step(_), None) = (&step.judge, &route.goto, route.max_iterations) {
+        return super::event::route(at, entry, step, outcome);
+    }
     match follow(at, entry, route) {
         Ok((to, redirected, bounded)) => {
             vec![Event::Routed { frame: at.id, outcome: Some(outcome.clone()), to, redirected, bounded }]
@@ -133,28 +137,44 @@ fn follow(at: &At<'_>, entry: &StepFrame, route: &Route) -> Result<Way, Failure>
         };
     }
     let Some(step) = at.instance.program.step(index) else { return Ok((target, None, true)) };
-    if let Some(max) = step.max_visits.filter(|max| u64::from(visits) >= *max) {
-        return match step.on_max_visits.as_ref().map(|name| (name, at.instance.program.index(name))) {
-            // A fallback that names its own step is entered as if there were no limit (PromptPack's rule).
-            Some((_, Some(instead))) => Ok((Destination::Step(instead), Some("max-visits".into()), true)),
-            Some((name, None)) => Err(unknown_step(name)),
-            None => {
-                let message =
-                    format!("max visits exceeded: state \"{}\" visited {visits} times (max {max})", step.name);
-                Err(failure("max-visits-exceeded", message))
-            }
-        };
+    let (to, redirected) = match admit(at.instance.program.ir().as_ref(), &step.name, visits_by_name(at)) {
+        Ok(routed) => reached(at, &routed)?,
+        Err(refusal) => return Err(refused(&refusal)),
+    };
+    if redirected.is_some() {
+        return Ok((to, redirected, true));
     }
     let bounded =
         visits == 0 || route.max_iterations.is_some() || step.max_iterations.is_some() || step.max_visits.is_some();
-    Ok((target, None, bounded || at.state.limits.total_visits.is_some()))
+    Ok((to, None, bounded || at.state.limits.total_visits.is_some()))
+}
+
+/// Where an admitted transition leads, and why not where it said.
+pub(super) fn reached(at: &At<'_>, routed: &Routed<'_>) -> Result<(Destination, Option<Arc<str>>), Failure> {
+    let index = at.instance.program.index(routed.target).ok_or_else(|| unknown_step(routed.target))?;
+    Ok((Destination::Step(index), routed.redirect.map(|_| "max-visits".into())))
+}
+
+/// A refusal that is the workflow's own, in PromptPack's words.
+pub(super) fn refused(refusal: &Refusal<'_>) -> Failure {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::MaxVisits { .. } => failure("max-visits-exceeded", message),
+        Refusal::Terminal => failure("terminal-state", message),
+        Refusal::Limit(_) | Refusal::UnknownState | Refusal::UnknownEvent => failure("no-match", message),
+    }
+}
+
+/// How often steps have been entered.
+pub(super) fn visits_by_name<'a>(at: &'a At<'_>) -> impl Fn(&str) -> u64 + use<'a> {
+    |step| at.instance.program.index(step).map_or(0, |index| u64::from(visits(at, index)))
 }
 
 fn visits(at: &At<'_>, step: u32) -> u32 {
     at.instance.memory.get(step as usize).map_or(0, |memory| memory.visits)
 }
 
-fn unknown_step(name: &Arc<str>) -> Failure {
+fn unknown_step(name: &str) -> Failure {
     failure("unknown-step", format!("The route leads to step '{name}', which does not exist"))
 }
 

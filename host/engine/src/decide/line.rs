@@ -79,7 +79,8 @@ fn enter(at: &At<'_>, index: u32) -> Vec<Event> {
             Ok(_) => {}
         }
     }
-    if let Some(reached) = visit_limits(at.state) {
+    let counts = at.state.counts_visits(at.frame.instance);
+    if let Some(reached) = if counts { visit_limits(at.state) } else { super::limits(at.state, None) } {
         return vec![reached];
     }
     let visits = at.instance.memory.get(index as usize).map_or(0, |memory| memory.visits);

@@ -21,7 +21,7 @@ use crate::{
     scope::View,
     state::{Body, Frame, Instance, State},
 };
-use opcell_workflow::{Value, ir::Step, resolve::ResolveError};
+use opcell_workflow::{Value, ir::Step, resolve::ResolveError, routing};
 use std::sync::Arc;
 
 /// What comes next.
@@ -230,7 +230,7 @@ fn limits(state: &State, request: Option<&Request>) -> Option<Event> {
     }
     let used = &state.used;
     let limit = &state.limits;
-    let seconds = (state.now.ms_since(state.started_at) / 1000.0).floor();
+    let seconds = elapsed_seconds(state) as f64;
     let reached =
         |kind: LimitKind, used: f64, max: Option<f64>| max.filter(|max| used >= *max).map(|max| (kind, used, max));
     let count = |max: Option<u64>| max.map(|max| max as f64);
@@ -247,6 +247,23 @@ fn limits(state: &State, request: Option<&Request>) -> Option<Event> {
             cell.then(|| reached(LimitKind::HostCalls, used.host_calls as f64, count(limit.host_calls))).flatten()
         });
     found.map(|(limit, used, max)| Event::LimitReached { limit, used, max })
+}
+
+/// Whole seconds since the run started.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn elapsed_seconds(state: &State) -> u64 {
+    (state.now.ms_since(state.started_at) / 1000.0) as u64
+}
+
+/// A limit that the rule of events found.
+#[allow(clippy::cast_precision_loss)]
+fn limit_reached(reached: routing::LimitReached) -> Event {
+    let limit = match reached.limit {
+        routing::LimitKind::TotalVisits => LimitKind::TotalVisits,
+        routing::LimitKind::ToolCalls => LimitKind::ToolCalls,
+        routing::LimitKind::WallTime => LimitKind::WallTimeSeconds,
+    };
+    Event::LimitReached { limit, used: reached.current as f64, max: reached.max as f64 }
 }
 
 /// The limit that forbids entering one more step.

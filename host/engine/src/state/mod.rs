@@ -366,6 +366,12 @@ impl State {
         self.instances.get(&id)
     }
 
+    /// Whether entries into a workflow's steps are visits of the run: the steps of a state's composition are no states.
+    pub(crate) fn counts_visits(&self, instance: InstanceId) -> bool {
+        let caller = self.instance(instance).and_then(|instance| self.step_of(instance.parent?));
+        !caller.is_some_and(|(_, step)| matches!(step.judge, Some(Judge::Event { .. })))
+    }
+
     /// The instance and the step that a step or element frame belongs to; for a line, the step that opened it.
     pub(crate) fn step_of(&self, frame: FrameId) -> Option<(&Instance, &Step)> {
         let frame = self.frames.get(&frame)?;

@@ -29,6 +29,7 @@ impl Fetch {
             lambda: Some("request → response | hosts(allowed by operator)".to_owned()),
             effects: Effects::Once,
             extension: None,
+            by_declaration: false,
         };
         Self { http, rules, description }
     }

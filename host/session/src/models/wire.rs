@@ -168,12 +168,7 @@ pub(super) fn reply(round: &ModelRound, names: &WireNames, content: MessageConte
 
 /// Temperature, thinking and the rest. What a session declares wins over what the operator said of the model,
 /// whose limit of tokens holds all the same.
-pub(super) fn options(
-    round: &ModelRound,
-    api: Api,
-    model: Option<&ModelConfig>,
-    prompted_schema: bool,
-) -> ChatOptions {
+pub(super) fn options(round: &ModelRound, api: Api, model: Option<&ModelConfig>, prompted_schema: bool) -> ChatOptions {
     let settings = &round.session.settings;
     let generation = &settings.generation;
     let mut options = ChatOptions::default()
@@ -183,8 +178,7 @@ pub(super) fn options(
         .with_capture_reasoning_content(true);
     options.temperature = settings.temperature;
     options.top_p = generation.top_p;
-    options.max_tokens =
-        [generation.max_tokens, model.and_then(|model| model.max_tokens)].into_iter().flatten().min();
+    options.max_tokens = [generation.max_tokens, model.and_then(|model| model.max_tokens)].into_iter().flatten().min();
     options.extra_body = extra_body(api, generation);
     options.tool_choice = must_call(round).then_some(ToolChoice::Required);
     options.reasoning_effort =

@@ -113,13 +113,14 @@ impl HostSessions {
         let offered: Vec<_> = self.tools.descriptions().filter(|tool| belongs(&tool.extension)).collect();
         let (mut allowed, mut unavailable) = (Vec::new(), Vec::new());
         match &settings.tools {
-            None => allowed.extend(offered.iter().copied()),
+            None => allowed.extend(offered.iter().filter(|tool| !tool.by_declaration)),
             Some(declared) => {
                 let known: Vec<_> = offered.iter().map(|tool| tool.spec.name.as_str()).collect();
                 for name in unique(declared).filter(|name| !is_engine_tool(name)) {
                     match offered.iter().find(|tool| tool.spec.name == *name) {
                         Some(tool) => allowed.push(*tool),
                         None if self.missing_tools == MissingTools::Withhold => unavailable.push(name.clone()),
+                        None if settings.tool_shapes.contains_key(name) => return Err(unbound_tool(name)),
                         None => return Err(missing_tool(name, &known)),
                     }
                 }
@@ -129,7 +130,14 @@ impl HostSessions {
             let message = format!("the host's tool `{}` has the name of a tool of the workflow", clash.spec.name);
             return Err(failure("tool-clash", message));
         }
-        let host = allowed.into_iter().map(|tool| Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() });
+        let host = allowed.into_iter().map(|tool| match settings.tool_shapes.get(&tool.spec.name) {
+            // The document's own words; the call has to pass both schemas.
+            Some(shape) => {
+                let (name, description) = (tool.spec.name.clone(), shape.description.clone());
+                Allowed { spec: ToolSpec { name, description, parameters: shape.parameters.clone() }, lambda: None }
+            }
+            None => Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() },
+        });
         let engine = engine_tools.iter().map(|spec| Allowed { spec: spec.clone(), lambda: None });
         Ok((host.chain(engine).collect(), unavailable))
     }
@@ -213,6 +221,15 @@ fn remark(name: &str) -> &'static str {
         DELEGATE_TOOL => ". The host gives sessions no way to delegate",
         _ => "",
     }
+}
+
+fn unbound_tool(name: &str) -> Failure {
+    failure(
+        "unbound-tool",
+        format!(
+            "the document only declares the shape of the tool `{name}`: the host has to bind it to an operation or to a tool of its own"
+        ),
+    )
 }
 
 fn unknown(kind: &str, name: &str, known: &[&str]) -> Failure {

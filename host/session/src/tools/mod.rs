@@ -1,6 +1,7 @@
 //! What a model may call: tools over file roots, a shell where the operator enables it, and whatever is injected from outside
 //! (web access, plugin operations, delegation).
 
+mod bound;
 mod delegate;
 mod files;
 mod operation;
@@ -9,6 +10,7 @@ mod search;
 mod shell;
 mod toolbox;
 
+pub use bound::BoundTool;
 pub use delegate::{DELEGATE_TOOL, DelegateTool, Delegation};
 pub use operation::OperationTool;
 pub use roots::{FileRoot, FileRoots, RootError};
@@ -33,6 +35,8 @@ pub struct ToolDescription {
     pub effects: Effects,
     /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
     pub extension: Option<String>,
+    /// Whether only sessions that declare it have it: another name of a tool that they all may have.
+    pub by_declaration: bool,
 }
 
 /// A tool.
@@ -79,6 +83,7 @@ fn describe(
         lambda: Some(lambda.to_owned()),
         effects,
         extension: None,
+        by_declaration: false,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
 use jsonschema::{PatternOptions, Validator};
 use opcell_engine::ports::{Failure, Reply, ToolCall};
-use opcell_workflow::Value;
+use opcell_workflow::{Value, promptpack::arguments::fit};
 use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;
@@ -53,11 +53,8 @@ impl Toolbox {
         for tool in tools {
             let spec = &tool.description().spec;
             let name = spec.name.clone();
-            // A plugin wrote the schema: its patterns must not be able to backtrack.
-            let arguments = jsonschema::options()
-                .with_pattern_options(PatternOptions::regex())
-                .build(&serde_json::Value::from(&spec.parameters))
-                .map_err(|error| ToolError::Schema { name: name.clone(), message: error.to_string() })?;
+            let arguments =
+                compiled(&spec.parameters).map_err(|message| ToolError::Schema { name: name.clone(), message })?;
             if toolbox.tools.insert(name.clone(), Tool { tool, arguments }).is_some() {
                 return Err(ToolError::Duplicate(name));
             }
@@ -79,6 +76,7 @@ impl Toolbox {
     /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is checked here.
     pub(crate) async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let began = Instant::now();
+        let call = &fitted(call);
         let mut reply = match self.admit(call) {
             Err(refused) => Reply { result: Err(refused), receipt: None },
             Ok(tool) => {
@@ -118,15 +116,11 @@ impl Toolbox {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));
         };
         let arguments = serde_json::Value::from(&call.request.arguments);
-        let problems: Vec<_> = tool
-            .arguments
-            .iter_errors(&arguments)
-            .take(PROBLEMS)
-            .map(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                place => format!("at {place}: {error}"),
-            })
-            .collect();
+        let mut problems = problems(&tool.arguments, &arguments);
+        if let Some(shape) = call.session.settings.tool_shapes.get(name).filter(|_| problems.is_empty()) {
+            let schema = compiled(&shape.parameters).map_err(|error| failure("invalid-shape", error))?;
+            problems = self::problems(&schema, &arguments);
+        }
         match problems.is_empty() {
             true => Ok(&tool.tool),
             false => {
@@ -149,4 +143,30 @@ impl Toolbox {
         }
         bytes
     }
+}
+
+/// A schema that somebody else wrote: its patterns must not be able to backtrack.
+fn compiled(schema: &Value) -> Result<Validator, String> {
+    jsonschema::options()
+        .with_pattern_options(PatternOptions::regex())
+        .build(&serde_json::Value::from(schema))
+        .map_err(|error| error.to_string())
+}
+
+/// The first of what is wrong with arguments.
+fn problems(schema: &Validator, arguments: &serde_json::Value) -> Vec<String> {
+    let told = |error: jsonschema::ValidationError<'_>| match error.instance_path().as_str() {
+        "" => error.to_string(),
+        place => format!("at {place}: {error}"),
+    };
+    schema.iter_errors(arguments).take(PROBLEMS).map(told).collect()
+}
+
+/// Arguments of a tool whose shape the document declares are made to fit it first (PromptPack's rule).
+fn fitted(call: &ToolCall) -> ToolCall {
+    let mut call = call.clone();
+    if let Some(shape) = call.session.settings.tool_shapes.get(&call.request.name) {
+        call.request.arguments = fit(&(&shape.parameters).into(), &(&call.request.arguments).into()).into();
+    }
+    call
 }

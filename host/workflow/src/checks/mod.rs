@@ -161,8 +161,19 @@ pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
         tools: catalog.tools(),
         found: Vec::new(),
     };
+    if let Some(workflows) = &mut check.workflows {
+        workflows.extend(ir.workflows.iter().map(|own| own.name.to_string()));
+    }
+    steps(ir, "", catalog, &mut check);
+    for (at, own) in ir.workflows.iter().enumerate() {
+        steps(own, &format!("workflows[{at}]."), catalog, &mut check);
+    }
+    check.found
+}
+
+fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names) {
     for (i, step) in ir.steps.iter().enumerate() {
-        let at = |path: &str| format!("steps[{i}].{path}");
+        let at = |path: &str| format!("{place}steps[{i}].{path}");
         match &step.form {
             Form::Invoke { invoke } => check.operation(&invoke.operation, at("invoke.operation")),
             Form::Session { session } => check.session(session, &at("session")),
@@ -199,7 +210,6 @@ pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
             check.found.push(Diagnostic::warning("unrouted-outcome", message).path(at("on")));
         }
     }
-    check.found
 }
 
 struct Names {
@@ -213,7 +223,14 @@ struct Names {
 impl Names {
     fn session(&mut self, session: &Session, path: &str) {
         for (i, name) in session.tools.iter().flatten().enumerate() {
+            let before = self.found.len();
             unknown("tool", name, self.tools.as_deref(), format!("{path}.tools[{i}]"), &mut self.found);
+            if session.tool_shapes.contains_key(name)
+                && let Some(unbound) = self.found.get_mut(before)
+            {
+                unbound.help =
+                    Some(format!("bind it under [tools] of the project: \"{name}\" = \"namespace/operation\""));
+            }
         }
         for (i, name) in session.skills.iter().flatten().enumerate() {
             unknown("skill", name, self.skills.as_deref(), format!("{path}.skills[{i}]"), &mut self.found);

@@ -1,7 +1,7 @@
 //! From a pack to the execution model: each state of the workflow becomes a step.
 
 use super::checks::{check_prompts, checks};
-use super::compose;
+use super::compose::{self, compile_composition};
 use super::composition::{Available, validate_all};
 use super::document::{Document, pointer_part};
 use super::pack::Pack;
@@ -12,8 +12,8 @@ use super::validate::{ValidationResult, validate};
 use crate::compiled::Compiled;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ir::{
-    Artifact, ArtifactMode, Contribution, Dialect, Form, Goto, Judge, Lifecycle, Orchestration, PathSegment,
-    Printing, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
+    Artifact, ArtifactMode, Contribution, Dialect, Form, Goto, Judge, Lifecycle, Orchestration, PathSegment, Printing,
+    Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
 };
 use crate::names::Outcome;
 use crate::source::{SourceFile, SourceMap};
@@ -115,7 +115,9 @@ impl Compiler<'_> {
             advertise: true,
             dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
             inputs: speaker::inputs(
-                speaker::spoken(pack, states.states.iter().map(|(_, state)| state)).into_iter().map(|(_, prompt)| prompt),
+                speaker::spoken(pack, states.states.iter().map(|(_, state)| state))
+                    .into_iter()
+                    .map(|(_, prompt)| prompt),
             ),
             outputs: IndexMap::new(),
             entry: Some(states.entry.as_str().into()),
@@ -124,17 +126,27 @@ impl Compiler<'_> {
             terminal_contract: None,
             limits: pack.workflow.as_ref().map(super::Spec::limits).unwrap_or_default(),
             artifacts: artifacts(pack),
+            workflows: Vec::new(),
         };
         for (name, state) in &states.states {
             let pointer = format!("/workflow/states/{}", pointer_part(name));
             if let Some(span) = self.document.key_span(&pointer) {
                 self.spans.insert(format!("steps[{}]", ir.steps.len()), span);
             }
-            if let Some(composition) = pack.compositions.get(&state.composition).filter(|_| state.is_composition()) {
-                ir.steps.extend(compose::state(name, state, composition, pack));
-            } else {
-                ir.steps.push(state_step(pack, name, state));
-            }
+            let composition = pack.compositions.get_key_value(&state.composition).filter(|_| state.is_composition());
+            let step = match composition {
+                Some((composition, definition)) => {
+                    let workflow = format!("{}/{composition}", pack.id);
+                    let workflow = compile_composition(&workflow, definition, pack);
+                    let step = compose::state(name, state, &workflow);
+                    if ir.workflows.iter().all(|known| known.name != workflow.name) {
+                        ir.workflows.push(Arc::new(workflow));
+                    }
+                    step
+                }
+                None => state_step(pack, name, state),
+            };
+            ir.steps.push(step);
         }
         ir
     }

@@ -7,8 +7,9 @@ use super::speaker;
 use super::spec::State;
 use crate::interpolate::Interpolation;
 use crate::ir::{
-    Branch, Condition, Contribution, Dialect, Form, Invoke, Lifecycle, OutputSpec, Parallel, Predicate as IrPredicate,
-    Printing, Reduce, Retry, RunLimits, Session, Step, ValueSpec, Version, WorkflowIr, Yields,
+    Branch, Condition, Contribution, Delegate, DelegateTarget, Dialect, Form, Invoke, Lifecycle, OutputSpec, Parallel,
+    Predicate as IrPredicate, Printing, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
+    ValueSpec, Version, WorkflowIr, Yields,
 };
 use crate::value::Value;
 use indexmap::IndexMap;
@@ -29,49 +30,38 @@ pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack) -
         inputs: speaker::inputs(speaker::asked(composition).into_iter().filter_map(|key| pack.prompts.get(key))),
         outputs: IndexMap::new(),
         entry: None,
-        steps: steps("", composition, pack),
+        steps: steps(composition, pack),
         result: Some(composition.output.as_str().into()).filter(|name: &Arc<str>| !name.is_empty()),
         terminal_contract: None,
         limits: RunLimits::default(),
         artifacts: IndexMap::new(),
+        workflows: Vec::new(),
     }
 }
 
-/// A workflow state that a composition runs in. The composition's steps belong to the state: they run when it is entered.
+/// A workflow state that a composition runs in: a call of the composition as a workflow of its own.
 #[must_use]
-pub(super) fn state(name: &str, state: &State, composition: &Composition, pack: &Pack) -> Vec<Step> {
-    let mut inner = steps(&format!("{name}."), composition, pack);
-    inner.iter_mut().for_each(|step| step.grouped = true);
-    let group = top_level(composition).map(|node| format!("{name}.{}", node.id).into()).collect();
-    let everything = IrPredicate::All { all_of: Vec::new() };
-    let form = Form::Branch {
-        branch: Branch {
-            condition: Condition::Predicate(everything),
-            inputs: IndexMap::new(),
-            then: group,
-            otherwise: Vec::new(),
-            in_place: false,
-        },
+pub(super) fn state(name: &str, state: &State, workflow: &WorkflowIr) -> Step {
+    let handover = SourceSpec { from: SourceRef::Handover, path: None, projection: None };
+    let delegate = Delegate {
+        target: DelegateTarget::Name(workflow.name.clone()),
+        prompt_string: PromptString::Source(handover),
+        context: Vec::new(),
+        session: Box::default(),
     };
-    let mut step = Step::new(name, form);
+    let mut step = Step::new(name, Form::Delegate { delegate });
     step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
     route(&mut step, state);
-    let mut steps = vec![step];
-    steps.extend(inner);
-    steps
-}
-
-fn top_level(composition: &Composition) -> impl Iterator<Item = &Node> {
-    composition.steps.iter()
+    step
 }
 
 /// The steps of a composition, each followed by the branches that it runs at once.
-fn steps(prefix: &str, composition: &Composition, pack: &Pack) -> Vec<Step> {
+fn steps(composition: &Composition, pack: &Pack) -> Vec<Step> {
     let mut steps = Vec::new();
     for node in &composition.steps {
-        steps.push(step(prefix, node, pack));
+        steps.push(step(node, pack));
         for branch in &node.branches {
-            let mut branch = step(prefix, branch, pack);
+            let mut branch = step(branch, pack);
             branch.grouped = true;
             steps.push(branch);
         }
@@ -79,8 +69,8 @@ fn steps(prefix: &str, composition: &Composition, pack: &Pack) -> Vec<Step> {
     steps
 }
 
-fn step(prefix: &str, node: &Node, pack: &Pack) -> Step {
-    let named = |id: &String| -> Arc<str> { format!("{prefix}{id}").into() };
+fn step(node: &Node, pack: &Pack) -> Step {
+    let named = |id: &String| -> Arc<str> { id.as_str().into() };
     let form = match node.kind.as_str() {
         "tool" => Form::Invoke {
             invoke: Invoke {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Transitions kept in [`Context::history`]; older ones are dropped, oldest first.
+/// Transitions kept in [`Context::history`], and snapshots in [`Context::artifact_history`]; older ones are dropped, oldest first.
 pub const MAX_HISTORY_LENGTH: usize = 1000;
 
 /// Artifact values by name. Snapshots share one map until a value changes.
@@ -68,9 +68,10 @@ pub struct Context {
         deserialize_with = "share::deserialize"
     )]
     pub artifacts: ArtifactValues,
-    /// The artifacts at each transition that found any set.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
-    pub artifact_history: Vec<ArtifactSnapshot>,
+    /// The artifacts at each of the newest [`MAX_HISTORY_LENGTH`] transitions that found any set, oldest first. (The reference keeps
+    /// all of them; here a host that wants the older ones journals each as it comes.)
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty", deserialize_with = "null_as_default")]
+    pub artifact_history: VecDeque<ArtifactSnapshot>,
     /// When the run started.
     pub started_at: Timestamp,
     /// When it last moved.
@@ -101,6 +102,14 @@ mod share {
         let values: Option<BTreeMap<String, String>> = Option::deserialize(deserializer)?;
         Ok(Arc::new(values.unwrap_or_default()))
     }
+}
+
+/// Adds the newest entry; a ring that is longer than it may be, as restored ones are, is cut once.
+fn push_bounded<T>(ring: &mut VecDeque<T>, newest: T) {
+    if ring.len() >= MAX_HISTORY_LENGTH {
+        ring.drain(..=ring.len() - MAX_HISTORY_LENGTH);
+    }
+    ring.push_back(newest);
 }
 
 /// Why a context cannot have come from a run of a workflow.
@@ -160,7 +169,7 @@ impl Context {
             metadata: Map::new(),
             total_tool_calls: 0,
             artifacts: ArtifactValues::default(),
-            artifact_history: Vec::new(),
+            artifact_history: VecDeque::new(),
             started_at: now,
             updated_at: now,
         }
@@ -207,24 +216,22 @@ impl Context {
 
     /// Records a transition: history, visits, a snapshot of the artifacts if any is set, and where the run is now.
     pub fn record_transition(&mut self, from: &str, to: &str, event: &str, now: Timestamp) {
-        if self.history.len() >= MAX_HISTORY_LENGTH {
-            self.history.drain(..=self.history.len() - MAX_HISTORY_LENGTH);
-        }
-        self.history.push_back(StateTransition {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            event: event.to_owned(),
-            timestamp: now,
-        });
+        push_bounded(
+            &mut self.history,
+            StateTransition { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), timestamp: now },
+        );
         *self.visit_counts.entry(to.to_owned()).or_default() += 1;
         if !self.artifacts.is_empty() {
-            self.artifact_history.push(ArtifactSnapshot {
-                from_state: from.to_owned(),
-                to_state: to.to_owned(),
-                event: event.to_owned(),
-                values: Arc::clone(&self.artifacts),
-                timestamp: now,
-            });
+            push_bounded(
+                &mut self.artifact_history,
+                ArtifactSnapshot {
+                    from_state: from.to_owned(),
+                    to_state: to.to_owned(),
+                    event: event.to_owned(),
+                    values: Arc::clone(&self.artifacts),
+                    timestamp: now,
+                },
+            );
         }
         to.clone_into(&mut self.current_state);
         self.updated_at = now;

@@ -63,6 +63,7 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
     let mut steps: Vec<Step> = steps.into_iter().collect::<Option<_>>()?;
     own::mark_grouped(&mut steps);
     Some(WorkflowIr {
+        workflows: Vec::new(),
         result: None,
         version: Version::V1,
         name: name.clone(),

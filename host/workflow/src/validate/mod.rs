@@ -168,7 +168,10 @@ impl StepCheck<'_> {
     fn reference(&mut self, reference: &Reference<'_>) {
         let target_name = match reference.source {
             SourceRef::Output { step, .. } | SourceRef::Yield { step, .. } => step,
-            SourceRef::WorkflowInput | SourceRef::WorkflowOriginal | SourceRef::Artifact { .. } => return,
+            SourceRef::WorkflowInput
+            | SourceRef::WorkflowOriginal
+            | SourceRef::Handover
+            | SourceRef::Artifact { .. } => return,
         };
         let path = reference.path.as_str();
         let Some(&(target_position, target)) = self.index.get(target_name.as_ref()) else {

@@ -60,6 +60,7 @@ impl<'a> Collector<'a> {
                     PromptString::Text(_) => {}
                     PromptString::Template(template) => self.template(template, "delegate.prompt-string"),
                     PromptString::Fields { fields } => self.values(fields, "delegate.prompt-string.fields"),
+                    PromptString::Source(spec) => self.source(spec, "delegate.prompt-string"),
                 }
                 self.contributions(&delegate.context, "delegate.context");
             }

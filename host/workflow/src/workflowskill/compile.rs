@@ -46,6 +46,7 @@ pub(super) fn compile(definition: &Definition, info: &SkillInfo) -> (ir::Workflo
         terminal_contract: None,
         limits: ir::RunLimits::default(),
         artifacts: IndexMap::new(),
+        workflows: Vec::new(),
     };
     (ir, spans)
 }

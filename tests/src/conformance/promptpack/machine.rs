@@ -4,11 +4,11 @@ use super::{any_of, broken, compare, read_spec};
 use crate::conformance::Failure;
 use jiff::{SignedDuration, Timestamp};
 use opcell_workflow::Value as Data;
-use opcell_workflow::promptpack::context::{Context, StateTransition};
+use opcell_workflow::promptpack::context::{ArtifactSnapshot, Context, StateTransition};
 use opcell_workflow::promptpack::tools::{
     ARTIFACT_TOOL, ArtifactExecutor, TRANSITION_TOOL, ToolSet, TransitionExecutor, artifact_tool, transition_tool,
 };
-use opcell_workflow::promptpack::{Spec, StateMachine, TransitionError};
+use opcell_workflow::promptpack::{Spec, StateMachine, TransitionError, TransitionResult};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ struct Drive {
     now: Timestamp,
     on_commit: Vec<Json>,
     on_commit_error: Vec<Json>,
+    /// As a host journals them: the context itself keeps the newest ones only.
+    snapshots: Vec<ArtifactSnapshot>,
 }
 
 /// Runs one case.
@@ -43,6 +45,7 @@ pub(super) fn run(case: &Json) -> Result<(), Failure> {
         _ => StateMachine::new(Arc::clone(&spec), now),
     };
     let mut drive = Drive {
+        snapshots: machine.context().artifact_history.iter().cloned().collect(),
         spec,
         machine,
         transitions: TransitionExecutor::default(),
@@ -60,7 +63,7 @@ pub(super) fn run(case: &Json) -> Result<(), Failure> {
         }
         observed.push(step);
     }
-    let last = final_state(&drive.machine);
+    let last = final_state(&drive.machine, &drive.snapshots);
     if case["expected"].is_null() {
         return one_of(case, &observed, &last);
     }
@@ -101,7 +104,7 @@ impl Drive {
         let text = |key: &str| operation[key].as_str().unwrap_or_default();
         let arguments = Data::from(operation["args"].clone());
         Ok(match text("op") {
-            "event" => outcome(self.machine.process_event(text("event"), self.now).map(|result| json!(result))),
+            "event" => outcome(self.process(text("event")).map(|result| json!(result))),
             "repeat" => self.repeat(operation),
             "set_artifact" => {
                 self.machine.set_artifact(text("name"), text("value"));
@@ -179,13 +182,27 @@ impl Drive {
                 if self.advance(SignedDuration::from_millis(1)).is_err() {
                     return json!({"succeeded": succeeded, "first_error": "the clock ran over"});
                 }
-                match self.machine.process_event(event, self.now) {
+                match self.process(event) {
                     Ok(_) => succeeded += 1,
                     Err(error) => return json!({"succeeded": succeeded, "first_error": describe(&error)}),
                 }
             }
         }
         json!({"succeeded": succeeded, "first_error": null})
+    }
+
+    fn process(&mut self, event: &str) -> Result<TransitionResult, TransitionError> {
+        let result = self.machine.process_event(event, self.now)?;
+        self.journal();
+        Ok(result)
+    }
+
+    /// Takes down what a transition has just recorded.
+    fn journal(&mut self) {
+        let context = self.machine.context();
+        if !context.artifacts.is_empty() {
+            self.snapshots.extend(context.artifact_history.back().cloned());
+        }
     }
 
     fn advance(&mut self, by: SignedDuration) -> Result<(), Failure> {
@@ -196,6 +213,9 @@ impl Drive {
     fn commit(&mut self) -> Json {
         let event = self.transitions.pending().map(|pending| pending.event.clone());
         let result = self.transitions.commit_pending(&mut self.machine, self.now);
+        if let Ok(Some(_)) = &result {
+            self.journal();
+        }
         match &result {
             Ok(Some(done)) => self.on_commit.push(json!(done)),
             Ok(None) => {}
@@ -254,12 +274,11 @@ fn registry_error(message: &str, pending: &Json) -> Json {
 }
 
 /// What a case states about the end of a run.
-pub(super) fn final_state(machine: &StateMachine) -> Json {
+fn final_state(machine: &StateMachine, snapshots: &[ArtifactSnapshot]) -> Json {
     let context = machine.context();
     let or_null = |empty: bool, value: Json| if empty { Json::Null } else { value };
     let history: Vec<String> = context.history.iter().map(line).collect();
-    let snapshots: Vec<Json> = context
-        .artifact_history
+    let snapshots: Vec<Json> = snapshots
         .iter()
         .map(
             |at| json!({"event": at.event, "from_state": at.from_state, "to_state": at.to_state, "values": *at.values}),

@@ -190,6 +190,8 @@ impl State {
         self.pins = start.pins.clone();
         self.session.clone_from(&start.session);
         self.next_signal = 1;
+        let own = start.program.own().iter().map(|own| (own.name().clone(), Some(own.clone())));
+        self.definitions.extend(own);
         let instance = Instance {
             program: start.program.clone(),
             parent: None,

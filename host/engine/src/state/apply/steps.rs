@@ -5,7 +5,7 @@ use crate::decide::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
 use crate::state::{Accepted, Body, Frame, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
 use opcell_workflow::Value;
-use opcell_workflow::ir::{Form, Step};
+use opcell_workflow::ir::{Form, Judge, Step};
 use std::mem;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ impl State {
         let is_main = line.group.is_none();
         self.refresh(parent);
         let instance = self.frame_mut(parent)?.instance;
+        let counts = self.counts_visits(instance);
         let memory = self.instance_mut(instance)?;
         let yields = memory
             .program
@@ -32,7 +33,9 @@ impl State {
             }
             None => return missing(format!("step {step}")),
         }
-        self.used.visits += 1;
+        if counts {
+            self.used.visits += 1;
+        }
         let body = Body::Step(Box::new(StepFrame { step, visit, at, phase: Phase::Entered }));
         self.add(id, Frame { parent: Some(parent), instance, body });
         Ok(())
@@ -109,6 +112,7 @@ impl State {
     pub(super) fn finish_step(&mut self, id: FrameId, result: &StepResult) -> Change {
         let Some((_, step)) = self.step_of(id) else { return missing(format!("frame {id}")) };
         let speaks = dialogue::of(step).is_some();
+        let judge = step.judge.clone();
         let (is_exit, has_judge, ends) = (matches!(step.form, Form::Exit { .. }), step.judge.is_some(), step.terminal);
         let (instance, parent) = {
             let frame = self.frame_mut(id)?;
@@ -131,6 +135,15 @@ impl State {
             let memory = self.instance_mut(instance)?;
             memory.log = log;
             memory.brief = raised.map_or_else(|| "".into(), |raised| raised.context);
+        }
+        if let (Some(Judge::Event { .. }), Raw::Delegate(end)) = (&judge, &accepted.raw) {
+            // What a composition found is what the next state should know.
+            let context = end.result.get("context").unwrap_or(&end.result);
+            self.instance_mut(instance)?.brief = match context {
+                Value::String(text) => text.clone(),
+                Value::Null | Value::Undefined => "".into(),
+                other => other.to_json().into(),
+            };
         }
         self.remember(instance, index, accepted)?;
         if let (true, None) = (is_exit, &result.failure) {

@@ -1,0 +1,186 @@
+//! From a prompt to a session: its text and variables, its tools and how they may be used, how the model generates.
+
+use super::composition::Composition;
+use super::pack::{Pack, Prompt, Tool, Variable};
+use super::spec::State;
+use super::template::{Piece, pieces};
+use crate::expr::Expression;
+use crate::ir::{Generation, Input, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
+use crate::value::Value;
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How deep fragments may stand in fragments.
+const MAX_FRAGMENT_DEPTH: usize = 16;
+/// How long a template may become by its fragments, in bytes.
+const MAX_TEMPLATE: usize = 1 << 20;
+
+/// A session that speaks with a prompt and these tools of the pack, by key: without what the prompt's policy blocks, and none at all
+/// where it says `none`.
+pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item = &'k String>) -> Session {
+    let nothing = Prompt::default();
+    let prompt = pack.prompts.get(key).unwrap_or(&nothing);
+    let template = expand_fragments(pack, prompt).unwrap_or_else(|_| prompt.system_template.clone());
+    let policy = &prompt.tool_policy;
+    let choice = policy.tool_choice.as_deref();
+    let is_blocked = |tool: &str| choice == Some("none") || policy.blocklist.iter().any(|blocked| blocked == tool);
+    let tools: Vec<&String> =
+        tools.into_iter().filter(|key| !is_blocked(key) && !is_blocked(tool_name(pack, key))).collect();
+    let parameters = &prompt.parameters;
+    Session {
+        variables: variables(prompt, &template),
+        system_prompt: Some(template),
+        prompt_mode: Some(PromptMode::Prose),
+        tools: Some(tools.iter().map(|key| tool_name(pack, key).to_owned()).collect()),
+        tool_shapes: tools.iter().filter_map(|key| pack.tools.get(*key)).map(shape).collect(),
+        max_rounds: policy.max_rounds,
+        max_tool_calls: policy.max_tool_calls_per_turn,
+        temperature: parameters.temperature,
+        generation: Generation {
+            max_tokens: parameters.max_tokens,
+            top_p: parameters.top_p,
+            top_k: parameters.top_k,
+            frequency_penalty: parameters.frequency_penalty,
+            presence_penalty: parameters.presence_penalty,
+            tool_required: choice == Some("required"),
+        },
+        ..Session::default()
+    }
+}
+
+/// What models and hosts call a tool: its own name, or its key where the pack does not declare it.
+pub(super) fn tool_name<'p>(pack: &'p Pack, key: &'p str) -> &'p str {
+    pack.tools.get(key).map_or(key, |tool| &tool.name)
+}
+
+fn shape(tool: &Tool) -> (String, ToolShape) {
+    let anything = || Value::object([("type", Value::from("object"))]);
+    let parameters = tool.parameters.clone().unwrap_or_else(anything);
+    (tool.name.clone(), ToolShape { description: tool.description.clone(), parameters })
+}
+
+/// What a template's tokens stand for: what the host gave or its default, artifacts, and what a transition carried over.
+fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
+    let declared = prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name)));
+    let mut variables: IndexMap<Arc<str>, ValueSpec> = declared.collect();
+    for name in tokens(template) {
+        let stands_for = if let Some(artifact) = name.strip_prefix("artifacts.") {
+            let from = SourceRef::Artifact { artifact: artifact.into() };
+            ValueSpec::Source(SourceSpec { from, path: None, projection: None })
+        } else if name == "workflow_context" {
+            ValueSpec::Literal { value: Value::from("") }
+        } else if !variables.contains_key(name) {
+            given(name)
+        } else {
+            continue;
+        };
+        variables.insert(name.into(), stands_for);
+    }
+    variables
+}
+
+fn tokens(template: &str) -> impl Iterator<Item = &str> {
+    pieces(template).filter_map(|piece| match piece {
+        Piece::Token { name, .. } => Some(name),
+        Piece::Text(_) => None,
+    })
+}
+
+/// Tokens that neither the prompt nor the workflow gives a meaning: every run must give them.
+pub(super) fn undeclared<'t>(prompt: &Prompt, template: &'t str) -> BTreeSet<&'t str> {
+    tokens(template)
+        .filter(|name| !name.starts_with("artifacts.") && *name != "workflow_context")
+        .filter(|name| !prompt.variables.iter().any(|variable| variable.name == *name))
+        .collect()
+}
+
+/// A declared variable: what the host gave, or its default.
+fn input(name: &str) -> ValueSpec {
+    ValueSpec::Expression { expression: Expression::new(format!("$inputs.{name}")) }
+}
+
+/// A variable that nobody declared: whatever the host gave under its name.
+fn given(name: &str) -> ValueSpec {
+    ValueSpec::Source(SourceSpec {
+        from: SourceRef::WorkflowInput,
+        path: Some(vec![PathSegment::Key(name.into())]),
+        projection: None,
+    })
+}
+
+/// The prompts that states speak with, the steps of their compositions included, in the pack's order.
+pub(super) fn spoken<'p>(pack: &'p Pack, states: impl Iterator<Item = &'p State>) -> Vec<(&'p str, &'p Prompt)> {
+    let mut keys = BTreeSet::new();
+    for state in states {
+        match pack.compositions.get(&state.composition).filter(|_| state.is_composition()) {
+            Some(composition) => keys.extend(asked(composition)),
+            None => drop(keys.insert(state.prompt_task.as_str())),
+        }
+    }
+    pack.prompts.iter().map(|(key, prompt)| (key.as_str(), prompt)).filter(|(key, _)| keys.contains(key)).collect()
+}
+
+/// The prompts that a composition asks.
+pub(super) fn asked(composition: &Composition) -> BTreeSet<&str> {
+    composition.all_steps().into_iter().map(|step| step.prompt_task.as_str()).filter(|key| !key.is_empty()).collect()
+}
+
+/// What the host may give: every variable of these prompts, the first default that one of them has.
+pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> IndexMap<Arc<str>, Input> {
+    let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
+    for variable in prompts.into_iter().flat_map(|prompt| &prompt.variables) {
+        let input = inputs.entry(variable.name.as_str().into()).or_insert_with(|| Input {
+            kind: variable.kind.clone(),
+            default: None,
+            description: variable.description.clone(),
+            schema: None,
+        });
+        if input.default.is_none() {
+            input.default = default_of(variable);
+        }
+    }
+    inputs
+}
+
+/// A variable that is not required and has no default is empty.
+pub(super) fn default_of(variable: &Variable) -> Option<Value> {
+    match &variable.default {
+        Some(default) if !default.is_nullish() => Some(default.clone()),
+        _ if variable.required => None,
+        _ => Some(Value::from("")),
+    }
+}
+
+/// A template with its fragments in place. Fragments are the author's text, so tokens in them count.
+///
+/// # Errors
+/// When fragments never end.
+pub(super) fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, String> {
+    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let mut text = prompt.system_template.clone();
+    for _ in 0..MAX_FRAGMENT_DEPTH {
+        let mut changed = false;
+        let mut out = String::with_capacity(text.len());
+        for piece in pieces(&text) {
+            match piece {
+                Piece::Text(literal) => out.push_str(literal),
+                Piece::Token { name, whole } => match pack.fragments.get(name).filter(|_| !declared.contains(name)) {
+                    Some(fragment) => {
+                        out.push_str(fragment);
+                        changed = true;
+                    }
+                    None => out.push_str(whole),
+                },
+            }
+            if out.len() > MAX_TEMPLATE {
+                return Err(format!("fragments make the template longer than {MAX_TEMPLATE} bytes"));
+            }
+        }
+        text = out;
+        if !changed {
+            return Ok(text);
+        }
+    }
+    Err(format!("fragments stand in one another more than {MAX_FRAGMENT_DEPTH} deep, or in themselves"))
+}
