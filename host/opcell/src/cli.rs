@@ -77,7 +77,7 @@ enum Command {
     /// Lists and calls single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
-    /// Runs every known attack against this build and tells what contained it.
+    /// Runs the hostile plugins of `tests/hostile/` against this build and tells what contained each.
     Selftest(selftest::SelftestArgs),
     /// Compiles one component under resource limits; started by the sandbox only.
     #[command(hide = true, name = "compile-child")]
@@ -206,6 +206,7 @@ pub fn main() -> ExitCode {
         return opcell_sandbox::compile::child_main();
     }
     let terminal = Terminal::new(cli.global.json, cli.global.quiet);
+    terminal.show_warnings();
     let outcome = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -1,10 +1,12 @@
 //! The project file, `opcell.toml`: which plugins there are, what each may reach, and within which limits.
 //!
-//! [`text`] is the file as written, [`check`] is what it means and whether that exists, [`edit`] changes it without touching comments.
+//! [`text`] is the file as written, [`check`] is what it means and whether that exists, [`edit`] changes it without touching comments,
+//! [`lock`] remembers what plugins asked for, so that an upgrade which asks for more is noticed.
 //! Nothing is granted that the file does not say; a file with one mistake grants nothing at all.
 
 pub mod check;
 pub mod edit;
+pub mod lock;
 pub mod text;
 mod withdraw;
 
@@ -51,6 +53,8 @@ pub struct Config {
     pub sessions: SessionSettings,
     /// Where runs are kept; `None` is in memory.
     pub journal: Option<JournalSettings>,
+    /// What plugins asked for when they were last loaded; `None` for a project without a file, which has no upgrades.
+    pub lock: Option<lock::Lock>,
 }
 
 /// Where a project keeps its runs, and for how long.
@@ -140,6 +144,7 @@ impl Config {
             cache: None,
             sessions: SessionSettings::default(),
             journal: None,
+            lock: None,
         }
     }
 
@@ -165,6 +170,7 @@ impl Config {
             .ok_or_else(|| unreadable("has no directory".to_owned()))?;
         let mut config = Self::parse(&name, text, &root)?;
         config.file = Some(file.to_owned());
+        config.lock = Some(lock::Lock::beside(file, &config.plugins)?);
         Ok(config)
     }
 

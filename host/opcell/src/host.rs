@@ -329,6 +329,7 @@ impl HostBuilder {
                     source: PluginSource::File(plugin.path.clone()),
                     grants: plugin.grants.capabilities.clone(),
                     limits: plugin.limits.clone(),
+                    agreed: config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)).cloned(),
                 };
                 let loaded = sandbox.load(request).await.map_err(|error| {
                     refused(Diagnostic::error(
@@ -345,6 +346,14 @@ impl HostBuilder {
                     sink: self.sink.clone(),
                 });
                 catalog.add(Loaded { plugin: loaded, services }).map_err(|collision| refused(*collision))?;
+            }
+        }
+        if let Some(lock) = &config.lock {
+            let asked = catalog.plugins().map(|plugin| (plugin.name().to_owned(), plugin.policy().requests().clone()));
+            if let Err(error) = lock.remember(asked.collect()) {
+                tracing::warn!(
+                    "what the plugins ask for cannot be remembered, so their upgrades go unnoticed: {error}"
+                );
             }
         }
         let (catalog, library) = (Arc::new(catalog), Arc::new(Library::read(&config.workflows)));

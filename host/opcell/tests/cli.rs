@@ -1,6 +1,7 @@
 //! Every folder of `tests/cli` is a case of the `opcell` command:
 //!
-//! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line;
+//! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line, `$ ` a line for `sh` that does to the
+//!   case's directory what its user would do between two commands;
 //! - `stdout`, `stderr`: what the commands print, with snapbox's wildcards (`[..]`, `...`) and `[ROOT]` for the case's directory;
 //!   times, digests and run identifiers are wildcards already; no file: nothing is printed;
 //! - `status`: the last command's exit code; no file: 0;
@@ -45,6 +46,11 @@ fn run(case: &Path) -> Result<(), String> {
     let (mut stdout, mut stderr, mut status) = (String::new(), String::new(), Some(0));
     let commands = fs::read_to_string(case.join("cmd")).map_err(|error| format!("{name}: cmd: {error}"))?;
     for line in commands.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        if let Some(script) = line.strip_prefix("$ ") {
+            let done = Command::new("sh").args(["-c", script]).current_dir(&root).output().unwrap();
+            assert!(done.status.success(), "{name}: {script}: {}", String::from_utf8_lossy(&done.stderr));
+            continue;
+        }
         let output = Command::new(env!("CARGO_BIN_EXE_opcell"))
             .args(words(line))
             .current_dir(&root)

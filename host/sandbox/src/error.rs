@@ -210,6 +210,9 @@ pub enum LoadError {
         /// The served version.
         served: &'static str,
     },
+    /// The component asks for more than its operator has agreed to: an upgrade that nobody looked at.
+    #[error("this version asks for more than the one before, and is not loaded until that is granted:{}", .0.iter().map(|denial| format!("\n  {}: {}", denial.capability, denial.remedy)).collect::<String>())]
+    AsksForMore(Vec<Denial>),
     /// The component imports what no plugin gets.
     #[error("the component imports what no plugin gets:{}", .0.iter().map(|import| format!("\n  {import}")).collect::<String>())]
     Imports(Vec<crate::inspect::RefusedImport>),
@@ -277,6 +280,7 @@ impl LoadError {
             Self::Manifest(_) => "manifest",
             Self::World { .. } => "world",
             Self::Version { .. } => "version",
+            Self::AsksForMore(_) => "asks-for-more",
             Self::Imports(_) | Self::Link { .. } => "link-error",
             Self::Compile(error) => error.kind(),
             Self::Shape { .. } => "shape",

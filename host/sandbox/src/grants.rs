@@ -85,7 +85,8 @@ pub struct Grants {
 }
 
 /// What the plugin's manifest asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Requests {
     /// Host tools by name.
     pub tools: BTreeSet<String>,
@@ -93,6 +94,20 @@ pub struct Requests {
     pub skills: BTreeSet<String>,
     /// File roots by name.
     pub files: BTreeMap<String, Access>,
+}
+
+impl Requests {
+    /// These, and what `grants` would let a plugin reach: asking for that is nothing new.
+    #[must_use]
+    pub fn and_granted(mut self, grants: &Grants) -> Self {
+        self.tools.extend(grants.tools.iter().cloned());
+        self.skills.extend(grants.skills.iter().cloned());
+        for (name, grant) in &grants.files {
+            let access = self.files.entry(name.clone()).or_insert(grant.access);
+            *access = (*access).max(grant.access);
+        }
+        self
+    }
 }
 
 /// What a step leaves of the grant; `None` leaves a kind as granted, an empty set takes all of it away.
@@ -195,13 +210,7 @@ impl Policy {
             ));
         }
         if !self.is_granted(kind, name) {
-            let target = if kind == Kind::Files { format!("{name}=PATH") } else { name.to_owned() };
-            return Err(self.denial(
-                kind.word(),
-                name,
-                format!("the operator has not granted it to plugin `{}`", self.plugin),
-                format!("opcell plugin grant {} {} {target}", self.plugin, kind.word()),
-            ));
+            return Err(self.not_granted(kind, name));
         }
         if !Self::is_left_by(kind, name, step) {
             return Err(self.denial(
@@ -232,7 +241,7 @@ impl Policy {
         let (rule, remedy) = if requested {
             (
                 format!("the operator granted `{name}` to plugin `{}` for reading", self.plugin),
-                format!("opcell plugin grant {} files {name}=PATH --write", self.plugin),
+                format!("opcell plugin grant {} files {} --write", self.plugin, shell_word(&format!("{name}=PATH"))),
             )
         } else {
             (
@@ -258,27 +267,40 @@ impl Policy {
     /// What was asked for and not granted: `(kind, name)`.
     #[must_use]
     pub fn ungranted(&self) -> Vec<(Kind, &str)> {
-        self.names(&self.requests.tools, &self.requests.skills, self.requests.files.keys())
+        self.names(self.requests.tools.iter(), self.requests.skills.iter(), self.requests.files.keys())
             .filter(|(kind, name)| !self.is_granted(*kind, name))
             .collect()
+    }
+
+    /// What the plugin asks for beyond what the operator has `agreed` to, each as the refusal of it.
+    #[must_use]
+    pub fn beyond(&self, agreed: &Requests) -> Vec<Denial> {
+        let Requests { tools, skills, files } = &self.requests;
+        let new = self.names(tools.difference(&agreed.tools), skills.difference(&agreed.skills), {
+            files.iter().filter(|(name, _)| !agreed.files.contains_key(*name)).map(|(name, _)| name)
+        });
+        let mut beyond: Vec<Denial> = new.map(|(kind, name)| self.not_granted(kind, name)).collect();
+        let wider = files.iter().filter(|(name, access)| agreed.files.get(*name).is_some_and(|known| known < *access));
+        beyond.extend(wider.map(|(name, _)| self.read_only(name)));
+        beyond
     }
 
     /// What was granted without having been asked for, probably by mistake: `(kind, name)`.
     #[must_use]
     pub fn unused_grants(&self) -> Vec<(Kind, &str)> {
-        self.names(&self.grants.tools, &self.grants.skills, self.grants.files.keys())
+        self.names(self.grants.tools.iter(), self.grants.skills.iter(), self.grants.files.keys())
             .filter(|(kind, name)| !self.is_requested(*kind, name))
             .collect()
     }
 
     fn names<'a>(
         &self,
-        tools: &'a BTreeSet<String>,
-        skills: &'a BTreeSet<String>,
+        tools: impl Iterator<Item = &'a String>,
+        skills: impl Iterator<Item = &'a String>,
         files: impl Iterator<Item = &'a String>,
     ) -> impl Iterator<Item = (Kind, &'a str)> {
-        let tools = tools.iter().map(|name| (Kind::Tool, name.as_str()));
-        let skills = skills.iter().map(|name| (Kind::Skill, name.as_str()));
+        let tools = tools.map(|name| (Kind::Tool, name.as_str()));
+        let skills = skills.map(|name| (Kind::Skill, name.as_str()));
         tools.chain(skills).chain(files.map(|name| (Kind::Files, name.as_str())))
     }
 
@@ -307,9 +329,30 @@ impl Policy {
         set.is_none_or(|set| set.contains(name))
     }
 
+    fn not_granted(&self, kind: Kind, name: &str) -> Denial {
+        let target = shell_word(&if kind == Kind::Files { format!("{name}=PATH") } else { name.to_owned() });
+        let write = match self.requests.files.get(name) {
+            Some(Access::ReadWrite) if kind == Kind::Files => " --write",
+            _ => "",
+        };
+        self.denial(
+            kind.word(),
+            name,
+            format!("the operator has not granted it to plugin `{}`", self.plugin),
+            format!("opcell plugin grant {} {} {target}{write}", self.plugin, kind.word()),
+        )
+    }
+
     fn denial(&self, word: &str, name: &str, rule: String, remedy: String) -> Denial {
         Denial { capability: format!("{word} {}", clip(name)), rule, remedy }
     }
+}
+
+/// A word of a command that people copy: a guest chose it, so it must stay one word in their shell.
+fn shell_word(text: &str) -> String {
+    let text = clip(text);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// A name as the guest gave it, short enough and clean enough to print.
@@ -364,6 +407,40 @@ mod tests {
     }
 
     #[test]
+    fn what_an_upgrade_asks_for_is_beyond_what_was_agreed_until_it_is_granted() {
+        let old =
+            Requests { tools: set(&["a"]), files: [("repo".to_owned(), Access::Read)].into(), ..Requests::default() };
+        let new = Requests {
+            tools: set(&["a", "b"]),
+            skills: set(&["s"]),
+            files: [("repo".to_owned(), Access::ReadWrite), ("out".to_owned(), Access::ReadWrite)].into(),
+        };
+        let upgraded = Policy::new("p".into(), new.clone(), Grants::default());
+        let remedies: Vec<String> = upgraded.beyond(&old).into_iter().map(|denial| denial.remedy).collect();
+        assert_eq!(
+            remedies,
+            [
+                "opcell plugin grant p tool b",
+                "opcell plugin grant p skill s",
+                "opcell plugin grant p files out=PATH --write",
+                "opcell plugin grant p files repo=PATH --write",
+            ]
+        );
+        let grants = Grants {
+            tools: set(&["b"]),
+            skills: set(&["s"]),
+            files: ["out", "repo"].map(|name| (name.to_owned(), FilesGrant::read_write("/tmp"))).into(),
+            ..Grants::default()
+        };
+        assert_eq!(upgraded.beyond(&old.clone().and_granted(&grants)), []);
+        assert_eq!(
+            Policy::new("p".into(), old, Grants::default()).beyond(&new),
+            [],
+            "asking for less is no upgrade to refuse"
+        );
+    }
+
+    #[test]
     fn a_step_cannot_widen() {
         let wide = Narrowing { tools: Some(set(&["http.fetch"])), ..Narrowing::default() };
         assert!(policy(&["http.fetch"], &[]).allows(Kind::Tool, "http.fetch", Some(&wide)).is_err());
@@ -381,6 +458,12 @@ mod tests {
             let grants = Grants { files: [("repo".to_owned(), grant)].into(), ..Grants::default() };
             assert_eq!(Policy::new("p".into(), requests, grants).file_access("repo", None), Ok(expected));
         }
+    }
+
+    #[test]
+    fn a_remedy_stays_one_command_whatever_the_name() {
+        let denial = policy(&["x; rm '~'"], &[]).allows(Kind::Tool, "x; rm '~'", None).unwrap_err();
+        assert_eq!(denial.remedy, r"opcell plugin grant triage tool 'x; rm '\''~'\'''");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::{
     compile::{CompileLimits, CompileMode, Compiler},
     engine::{Allocation, CellEngine, Engines, Metering},
     error::{LoadError, SandboxError},
-    grants::{Grants, Policy},
+    grants::{Grants, Policy, Requests},
     imports::{self, files::Roots},
     inspect::{self, SERVED, Surface},
     limits::{EffectiveLimits, LimitRequest},
@@ -85,13 +85,16 @@ pub struct LoadRequest {
     pub grants: Grants,
     /// The operator's ceiling for this plugin; where it says nothing, the sandbox's counts.
     pub limits: LimitRequest,
+    /// What the operator has agreed that it may ask for, granted or not; a component that asks for more is not loaded.
+    /// `None`: it may ask for anything, and gets what is granted.
+    pub agreed: Option<Requests>,
 }
 
 impl LoadRequest {
     /// Loads `source` with no grants and no limits of its own.
     #[must_use]
     pub fn new(name: impl Into<String>, source: PluginSource) -> Self {
-        Self { name: name.into(), source, grants: Grants::default(), limits: LimitRequest::default() }
+        Self { name: name.into(), source, grants: Grants::default(), limits: LimitRequest::default(), agreed: None }
     }
 }
 
@@ -153,7 +156,7 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`], whose texts name what is wrong and what to do.
     pub async fn load(&self, request: LoadRequest) -> Result<Arc<Plugin>, LoadError> {
-        let LoadRequest { name, source, grants, limits } = request;
+        let LoadRequest { name, source, grants, limits, agreed } = request;
         let bytes = self.read(source).await?;
         let inspected = Arc::clone(&bytes);
         let (surface, digest) = tokio::task::spawn_blocking(move || {
@@ -161,13 +164,18 @@ impl Sandbox {
         })
         .await
         .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
-        let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
-        let roots = Roots::open(&grants)?;
-        check_preopens(&grants.dangerous_preopens)?;
-        let artefact = self.artefact(&bytes, &digest).await?;
-        drop(bytes);
         let name: Arc<str> = name.into();
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
+        // Before anything of a version that nobody agreed to is compiled or run.
+        let beyond = agreed.map(|agreed| policy.beyond(&agreed)).unwrap_or_default();
+        if !beyond.is_empty() {
+            return Err(LoadError::AsksForMore(beyond));
+        }
+        let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
+        let roots = Roots::open(policy.grants())?;
+        check_preopens(&policy.grants().dangerous_preopens)?;
+        let artefact = self.artefact(&bytes, &digest).await?;
+        drop(bytes);
         for (kind, unused) in policy.unused_grants() {
             tracing::warn!(
                 plugin = &*name,

@@ -2,6 +2,7 @@
 
 use crate::report::{Rejected, printable};
 use std::io::{self, IsTerminal, Write};
+use tracing::level_filters::LevelFilter;
 
 /// Results on stdout, everything else on stderr.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +26,14 @@ impl Terminal {
             color: io::stderr().is_terminal() && !plain,
             color_out: io::stdout().is_terminal() && !plain,
         }
+    }
+
+    /// From now on, what goes wrong without stopping a command is a line on stderr.
+    pub fn show_warnings(&self) {
+        let level = if self.quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
+        let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(self.color).with_max_level(level);
+        // An embedder that runs the command line may have a subscriber already.
+        let _ = lines.without_time().with_target(false).try_init();
     }
 
     /// One line of a result.

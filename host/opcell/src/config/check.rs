@@ -70,6 +70,7 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         cache: text.cache.map(|cache| root.join(cache.into_inner())),
         sessions: checker.sessions(text.models, text.sessions),
         journal: text.journal.map(|journal| checker.journal(journal)),
+        lock: None,
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }

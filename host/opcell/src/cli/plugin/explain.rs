@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use opcell_sandbox::{
-    grants::{Kind, Policy},
+    grants::{Denial, Kind, Policy},
     limits::{EffectiveLimits, Source},
 };
 use serde::Serialize;
@@ -41,6 +41,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let plugin = named(&config, &args.plugin)?;
     let component = Component::read(&plugin.path)?;
     let capabilities = capabilities(plugin, &component);
+    let beyond = beyond(&config, plugin, &component);
     let limits =
         EffectiveLimits::resolve(&plugin.limits.or(&config.limits), &component.surface.manifest.limits).explain();
     let operation = match &args.call {
@@ -58,7 +59,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let http: Vec<String> = plugin.grants.http.iter().map(http_line).collect();
     if terminal.json {
         terminal.json(&json!({
-            "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "http": http, "limits": limits,
+            "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "asks_for_more": beyond, "http": http, "limits": limits,
         }))?;
         return Ok(Exit::Done);
     }
@@ -91,6 +92,12 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     for line in &http {
         let _ = writeln!(text, "  http.fetch: {line}");
     }
+    if !beyond.is_empty() {
+        text.push_str("\nIs not loaded: this version asks for more than the one before. Grant it first:\n");
+        for denial in &beyond {
+            let _ = writeln!(text, "  {}", denial.remedy);
+        }
+    }
     text.push_str("\nMay use, per cell:\n");
     for limit in limits {
         let who = who(limit.source, limit.key, plugin, &config);
@@ -98,6 +105,17 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     }
     terminal.line(&crate::report::printable(&text))?;
     Ok(Exit::Done)
+}
+
+/// What this version newly asks for and is not granted.
+fn beyond(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<Denial> {
+    let Some(agreed) = config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)) else { return Vec::new() };
+    policy(plugin, component).beyond(agreed)
+}
+
+fn policy(plugin: &PluginConfig, component: &Component) -> Policy {
+    let requests = component.surface.manifest.requests();
+    Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone())
 }
 
 fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> String {
@@ -126,7 +144,7 @@ fn http_line(rule: &HttpRule) -> String {
 fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability> {
     let manifest = &component.surface.manifest;
     let grants = &plugin.grants.capabilities;
-    let policy = Policy::new(plugin.name.as_str().into(), manifest.requests(), grants.clone());
+    let policy = policy(plugin, component);
     let kinds: [(Kind, &[opcell_sandbox::manifest::Request], Vec<&String>); 3] = [
         (Kind::Tool, &manifest.tools, grants.tools.iter().collect()),
         (Kind::Skill, &manifest.skills, grants.skills.iter().collect()),

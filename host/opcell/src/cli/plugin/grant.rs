@@ -1,17 +1,17 @@
 //! `opcell plugin grant`.
 
-use super::{Exit, Failure, Global, Terminal, named};
+use super::{Component, Exit, Failure, Global, Terminal, named};
 use crate::{
     config::{
         Config,
         edit::{self, NewGrant},
+        lock,
     },
     report::Rejected,
 };
 use clap::{Args, Subcommand};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
-use std::{io::Write as _, path::Path};
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {
@@ -87,7 +87,7 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
             Diagnostic::error("no-project", "there is no opcell.toml here or above to write the grant into").into()
         );
     };
-    named(&config, &args.plugin)?;
+    let plugin = named(&config, &args.plugin)?;
     let old = config.source.text();
     let new = edit::grant(old, &args.plugin, &args.what.read()?)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
@@ -95,7 +95,12 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     Config::parse(&file.display().to_string(), new.clone(), &config.root)?;
     let changed = new != old;
     if changed {
-        replace(file, &new)?;
+        let file = file.canonicalize()?;
+        lock::write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
+    }
+    // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or not.
+    if let (Some(lock), Ok(component)) = (&config.lock, Component::read(&plugin.path)) {
+        lock.remember_new(&plugin.name, component.surface.manifest.requests())?;
     }
     if terminal.json {
         terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;
@@ -104,23 +109,4 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
         terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
     }
     Ok(Exit::Done)
-}
-
-/// Writes the whole file or nothing.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let file = file.canonicalize()?;
-    let permissions = file.metadata()?.permissions();
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = file.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = (|| {
-        let mut out = std::fs::File::create_new(&temporary)?;
-        out.write_all(text.as_bytes())?;
-        out.set_permissions(permissions)?;
-        out.sync_all()?;
-        std::fs::rename(&temporary, &file)
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
