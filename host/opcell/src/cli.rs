@@ -5,6 +5,7 @@
 mod check;
 mod compile;
 mod follow;
+mod graph;
 mod input;
 mod op;
 mod plugin;
@@ -67,8 +68,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Compiles a document and prints the execution model.
     Compile(compile::CompileArgs),
-    /// Draws a document's steps and routes as a Mermaid flowchart.
-    Graph(compile::CompileArgs),
+    /// Draws a workflow's steps, judges and routes: Mermaid, DOT or SVG.
+    Graph(graph::GraphArgs),
     /// Shows what the model of each session step and LLM judge would be told, by section.
     Prompt(prompt::PromptArgs),
     /// Shows and changes what plugins may reach.
@@ -241,7 +242,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Worker(args) => worker::worker(&cli.global, args, terminal).await,
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),
-        Command::Graph(args) => compile::graph(args, terminal),
+        Command::Graph(args) => graph::graph(&cli.global, args, terminal).await,
         Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,

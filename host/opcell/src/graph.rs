@@ -1,121 +1,323 @@
-//! A workflow as a picture: Mermaid text, which code hosts and editors draw.
+//! A workflow as a picture: its steps, its judges' outcomes on the edges, and, after a run, the way that the run took.
+//!
+//! [`Drawing`] is what there is to draw; [`Drawing::mermaid`], [`Drawing::dot`] and [`Drawing::svg`] write it.
+
+mod canvas;
+mod dot;
+mod mermaid;
+mod path;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+pub use path::{Path, Taken};
+pub use svg::Undrawable;
 
 use opcell_workflow::{
     WorkflowIr,
-    ir::{Form, Goto, Step},
+    ir::{DelegateTarget, Form, Goto, Judge, Route, Step},
+    names::Outcome,
 };
-use std::fmt::Write as _;
+use std::collections::HashMap;
 
-/// A Mermaid flowchart: a node per step, an edge per way that control can take.
-#[must_use]
-pub fn mermaid(workflow: &WorkflowIr) -> String {
-    let mut text = "flowchart TD\n".to_owned();
-    for (index, step) in workflow.steps.iter().enumerate() {
-        let _ = writeln!(text, "  s{index}{}", node(step));
-    }
-    text.push_str("  done([done])\n");
-    for (index, step) in workflow.steps.iter().enumerate() {
-        edges(&mut text, workflow, index, step);
-    }
-    text
+/// A picture before it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drawing {
+    /// The steps, in authored order.
+    pub nodes: Vec<Node>,
+    /// Every way that control can take, in authored order.
+    pub edges: Vec<Edge>,
+    /// The step that a run starts with.
+    pub entry: usize,
 }
 
-/// Shape and label: what a step executes shows in its shape.
-fn node(step: &Step) -> String {
-    let (open, close, what) = match &step.form {
-        Form::Invoke { invoke } => ("[\"", "\"]", invoke.operation.as_ref()),
-        Form::Session { .. } => ("(\"", "\")", "session"),
-        Form::Delegate { .. } => ("[[\"", "\"]]", "delegate"),
-        Form::Transform { .. } => ("[/\"", "\"/]", "transform"),
-        Form::Branch { .. } => ("{\"", "\"}", "branch"),
-        Form::Parallel { .. } => ("{{\"", "\"}}", "parallel"),
-        Form::Exit { .. } => ("([\"", "\"])", "exit"),
-        Form::Wait { .. } => ("[\\\"", "\"\\]", "wait"),
-    };
-    format!("{open}{}<br/>{}{close}", label(&step.name), label(what))
+/// A step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its name, and what it executes.
+    pub lines: Vec<String>,
+    /// What kind of work it is.
+    pub shape: Shape,
+    /// How often the run entered it; absent without a run.
+    pub visits: Option<u32>,
+    /// Whether the run ended here with a failure.
+    pub failed: bool,
 }
 
-fn edges(text: &mut String, workflow: &WorkflowIr, index: usize, step: &Step) {
-    let mut edge = |to: String, name: &str| {
-        let _ = if name.is_empty() {
-            writeln!(text, "  s{index} --> {to}")
-        } else {
-            writeln!(text, "  s{index} -->|\"{}\"| {to}", label(name))
+/// What a step executes, as its outline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// An operation.
+    Operation,
+    /// A model conversation.
+    Session,
+    /// Another workflow.
+    Delegate,
+    /// Native work: transform.
+    Transform,
+    /// A choice.
+    Branch,
+    /// Several groups at once.
+    Parallel,
+    /// An end.
+    Exit,
+    /// Waiting for somebody.
+    Wait,
+}
+
+/// A way that control can take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Edge {
+    /// From which step.
+    pub from: usize,
+    /// To where.
+    pub to: Target,
+    /// The judge's outcome that leads this way, who decides, and what bounds it; empty where nothing decides.
+    pub lines: Vec<String>,
+    /// What [`Path`] calls it.
+    taken_as: Option<Taken>,
+    /// How often the run went this way; absent without a run.
+    pub taken: Option<u32>,
+}
+
+/// Where an edge leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// A step.
+    Step(usize),
+    /// The end.
+    Done,
+    /// A step that the workflow does not have.
+    Unknown,
+}
+
+impl Drawing {
+    /// What a workflow looks like; with a path, what a run made of it.
+    #[must_use]
+    pub fn of(workflow: &WorkflowIr, path: Option<&Path>) -> Self {
+        let node = |(index, step): (usize, &Step)| Node {
+            lines: vec![step.name.as_ref().to_owned(), what(&step.form)],
+            shape: shape(&step.form),
+            visits: path.map(|path| path.visits(index)),
+            failed: path.is_some_and(|path| path.failed == Some(index)),
         };
-    };
-    let by_name = |name: &str| workflow.step_index(name).map_or_else(|| "unknown".to_owned(), |at| format!("s{at}"));
-    let after = || following(workflow, index);
-    let target = |goto: &Goto| match goto {
-        Goto::Next => after(),
-        Goto::Previous => index.checked_sub(1).map_or_else(|| "unknown".to_owned(), |at| format!("s{at}")),
-        Goto::Done => "done".to_owned(),
-        Goto::Step(name) => by_name(name),
-    };
-    for route in &step.on {
-        let bound = route.max_iterations.map(|max| format!(", at most {max} times")).unwrap_or_default();
-        edge(target(&route.goto), &format!("{}{bound}", route.outcome));
-        if let Some(exhausted) = &route.on_max_iterations {
-            edge(target(exhausted), &format!("{} exhausted", route.outcome));
+        let mut edges = Edges { workflow, after: continuations(workflow), found: Vec::new() };
+        for (index, step) in workflow.steps.iter().enumerate() {
+            edges.of_step(index, step);
         }
-    }
-    if let Some(instead) = &step.on_max_visits {
-        edge(by_name(instead), "too many visits");
-    }
-    match &step.form {
-        Form::Branch { branch } => {
-            branch.then.first().into_iter().for_each(|first| edge(by_name(first), "then"));
-            branch.otherwise.first().into_iter().for_each(|first| edge(by_name(first), "else"));
-        }
-        Form::Parallel { parallel } => {
-            for group in &parallel.branches {
-                group.first().into_iter().for_each(|first| edge(by_name(first), "at once"));
+        let mut edges = edges.found;
+        if let Some(path) = path {
+            for edge in &mut edges {
+                edge.taken = Some(edge.taken_as.as_ref().map_or(0, |taken| path.count(taken)));
             }
         }
-        _ => {}
+        let entry = workflow.entry.as_ref().and_then(|name| workflow.step_index(name)).unwrap_or(0);
+        Self { nodes: workflow.steps.iter().enumerate().map(node).collect(), edges, entry }
     }
-    let ends = step.terminal || matches!(step.form, Form::Exit { .. });
-    if ends {
-        edge("done".to_owned(), "");
-    } else if step.on.is_empty() && !step.grouped {
-        edge(after(), "");
+
+    /// Whether a run entered anything.
+    fn is_started(&self) -> bool {
+        self.nodes.iter().any(|node| node.visits.is_some_and(|visits| visits > 0))
+    }
+
+    /// Whether there is an edge to a step that does not exist.
+    fn has_unknown(&self) -> bool {
+        self.edges.iter().any(|edge| edge.to == Target::Unknown)
     }
 }
 
-/// The next step of the main line, or the end.
-fn following(workflow: &WorkflowIr, index: usize) -> String {
-    let rest = workflow.steps.iter().enumerate().skip(index + 1);
-    rest.filter(|(_, step)| !step.grouped).map(|(at, _)| format!("s{at}")).next().unwrap_or_else(|| "done".to_owned())
+impl Edge {
+    /// The label: its lines, then how often the run went this way if it did.
+    fn label(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.lines.clone();
+        if let Some(count) = self.taken.filter(|count| *count > 1) {
+            lines.push(format!("×{count}"));
+        }
+        lines
+    }
+
+    fn is_taken(&self) -> bool {
+        self.taken.is_some_and(|count| count > 0)
+    }
 }
 
-/// Text that ends no label, in Mermaid's own entities.
-fn label(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in crate::report::printable(text).chars() {
-        match c {
-            '#' => escaped.push_str("#35;"),
-            '"' => escaped.push_str("#quot;"),
-            '&' => escaped.push_str("#amp;"),
-            '<' => escaped.push_str("#lt;"),
-            '>' => escaped.push_str("#gt;"),
-            c => escaped.push(c),
+fn shape(form: &Form) -> Shape {
+    match form {
+        Form::Invoke { .. } => Shape::Operation,
+        Form::Session { .. } => Shape::Session,
+        Form::Delegate { .. } => Shape::Delegate,
+        Form::Transform { .. } => Shape::Transform,
+        Form::Branch { .. } => Shape::Branch,
+        Form::Parallel { .. } => Shape::Parallel,
+        Form::Exit { .. } => Shape::Exit,
+        Form::Wait { .. } => Shape::Wait,
+    }
+}
+
+fn what(form: &Form) -> String {
+    match form {
+        Form::Invoke { invoke } => invoke.operation.as_ref().to_owned(),
+        Form::Session { .. } => "session".to_owned(),
+        Form::Delegate { delegate } => match &delegate.target {
+            DelegateTarget::Name(name) => format!("delegate {name}"),
+            DelegateTarget::Dynamic(_) => "delegate".to_owned(),
+        },
+        Form::Transform { .. } => "transform".to_owned(),
+        Form::Branch { .. } => "branch".to_owned(),
+        Form::Parallel { .. } => "parallel".to_owned(),
+        Form::Exit { .. } => "exit".to_owned(),
+        Form::Wait { wait } => format!("wait for {}", wait.signal),
+    }
+}
+
+/// Who decides, as an edge says it.
+fn judge(judge: &Judge) -> String {
+    match judge {
+        Judge::Llm { .. } => "LLM judge".to_owned(),
+        Judge::Invoke { invoke } => invoke.operation.as_ref().to_owned(),
+        Judge::Event { .. } => "event".to_owned(),
+        Judge::Expression { expression } => expression.text().to_owned(),
+    }
+}
+
+/// Where each step goes on when nothing says otherwise: the next of the main line; inside a group the next of the group, and after
+/// its last the step after the one that chose the group.
+fn continuations(workflow: &WorkflowIr) -> Vec<Target> {
+    let mut after = vec![Target::Done; workflow.steps.len()];
+    let mut open: Vec<usize> = Vec::new();
+    let mut next = Target::Done;
+    for (index, step) in workflow.steps.iter().enumerate().rev() {
+        if !step.grouped {
+            if let Some(slot) = after.get_mut(index) {
+                *slot = next;
+            }
+            next = Target::Step(index);
+            open.push(index);
         }
     }
-    escaped
+    let mut placed = vec![false; workflow.steps.len()];
+    while let Some(index) = open.pop() {
+        let rest = after.get(index).copied().unwrap_or(Target::Done);
+        let Some(step) = workflow.steps.get(index) else { continue };
+        for group in groups(step) {
+            let members: Vec<usize> = group.iter().filter_map(|name| workflow.step_index(name)).collect();
+            let followers = members.iter().skip(1).map(|next| Target::Step(*next)).chain([rest]);
+            for (member, follower) in members.iter().zip(followers) {
+                // A document that names a step in two groups must not go round for ever.
+                if let (Some(slot), Some(placed)) = (after.get_mut(*member), placed.get_mut(*member))
+                    && !std::mem::replace(placed, true)
+                {
+                    *slot = follower;
+                    open.push(*member);
+                }
+            }
+        }
+    }
+    after
 }
 
-#[cfg(test)]
-mod tests {
-    use super::mermaid;
-    use crate::Workflow;
-
-    #[test]
-    fn routes_bounds_and_ends_are_drawn() {
-        let text = r#"
-            {:name "w" :description "d"
-             :steps [{:name "look" :type :invoke :operation "a/look" :args {}
-                      :judge {:type :invoke :operation "a/judge" :args {}}
-                      :on {"AGAIN" {:goto "look" :max-iterations 3} :fine {:goto :next} "STOP" {:goto :done}}}
-                     {:name "say \"<hi>\"" :type :invoke :operation "a/say" :args {}}]}"#;
-        insta::assert_snapshot!(mermaid(Workflow::compile("w.edn", text).unwrap().ir()));
+/// The groups of steps that a step runs in its own place.
+fn groups(step: &Step) -> Vec<&[opcell_workflow::ir::StepName]> {
+    match &step.form {
+        Form::Branch { branch } if !branch.in_place => vec![&branch.then, &branch.otherwise],
+        Form::Parallel { parallel } => parallel.branches.iter().map(Vec::as_slice).collect(),
+        _ => Vec::new(),
     }
+}
+
+struct Edges<'a> {
+    workflow: &'a WorkflowIr,
+    after: Vec<Target>,
+    found: Vec<Edge>,
+}
+
+impl Edges<'_> {
+    fn of_step(&mut self, index: usize, step: &Step) {
+        let after = self.after.get(index).copied().unwrap_or(Target::Done);
+        let decider = step.judge.as_ref().map(judge);
+        for route in &step.on {
+            self.of_route(index, route, decider.as_deref());
+        }
+        if let Some(instead) = &step.on_max_visits {
+            let max = step.max_visits.map(|max| format!("after {max} visits")).unwrap_or_default();
+            self.add(index, self.by_name(instead), vec![max], None);
+        }
+        match &step.form {
+            Form::Branch { branch } => {
+                let to = |group: &[opcell_workflow::ir::StepName]| match group.first() {
+                    Some(first) => self.by_name(first),
+                    None => after,
+                };
+                let (then, otherwise) = (to(&branch.then), to(&branch.otherwise));
+                self.add(index, then, vec!["then".to_owned()], Some(Taken::Group { step: index, group: 0 }));
+                self.add(index, otherwise, vec!["else".to_owned()], Some(Taken::Group { step: index, group: 1 }));
+                return;
+            }
+            Form::Parallel { parallel } => {
+                let firsts: Vec<_> = parallel.branches.iter().map(|group| group.first().cloned()).collect();
+                for (group, first) in firsts.into_iter().enumerate() {
+                    let to = first.map_or(after, |first| self.by_name(&first));
+                    self.add(index, to, vec!["at once".to_owned()], Some(Taken::Group { step: index, group }));
+                }
+                return;
+            }
+            _ => {}
+        }
+        if step.terminal || matches!(step.form, Form::Exit { .. }) {
+            self.add(index, Target::Done, Vec::new(), Some(Taken::plain(index, Target::Done)));
+        } else if step.on.is_empty() {
+            self.add(index, after, Vec::new(), Some(Taken::plain(index, after)));
+        }
+    }
+
+    fn of_route(&mut self, index: usize, route: &Route, decider: Option<&str>) {
+        let outcome = match &route.outcome {
+            Outcome::Text(text) => text.as_ref().to_owned(),
+            Outcome::Keyword(name) => format!(":{name}"),
+        };
+        let mut lines = vec![outcome];
+        lines.extend(decider.map(str::to_owned));
+        let exhausted = lines.clone();
+        lines.extend(route.max_iterations.map(|max| format!("at most {max} times")));
+        let taken = |to, redirected| Taken::Route { step: index, to, outcome: Some(route.outcome.clone()), redirected };
+        let to = self.target(index, &route.goto);
+        self.add(index, to, lines, Some(taken(to, false)));
+        if let Some(instead) = &route.on_max_iterations {
+            let to = self.target(index, instead);
+            let mut lines = exhausted;
+            lines.push("when exhausted".to_owned());
+            self.add(index, to, lines, Some(taken(to, true)));
+        }
+    }
+
+    fn target(&self, index: usize, goto: &Goto) -> Target {
+        match goto {
+            Goto::Next => self.after.get(index).copied().unwrap_or(Target::Done),
+            Goto::Previous => index.checked_sub(1).map_or(Target::Unknown, Target::Step),
+            Goto::Done => Target::Done,
+            Goto::Step(name) => self.by_name(name),
+        }
+    }
+
+    fn by_name(&self, name: &str) -> Target {
+        self.workflow.step_index(name).map_or(Target::Unknown, Target::Step)
+    }
+
+    fn add(&mut self, from: usize, to: Target, lines: Vec<String>, taken_as: Option<Taken>) {
+        self.found.push(Edge { from, to, lines, taken_as, taken: None });
+    }
+}
+
+/// Edges between the same two ends, together.
+fn merged(edges: &[Edge]) -> Vec<(usize, Target, Vec<&Edge>)> {
+    let mut order: Vec<(usize, Target, Vec<&Edge>)> = Vec::new();
+    let mut places: HashMap<(usize, Target), usize> = HashMap::new();
+    for edge in edges {
+        let place = *places.entry((edge.from, edge.to)).or_insert(order.len());
+        match order.get_mut(place) {
+            Some((_, _, several)) => several.push(edge),
+            None => order.push((edge.from, edge.to, vec![edge])),
+        }
+    }
+    order
 }

@@ -3,7 +3,6 @@
 use super::{Exit, Failure, Terminal};
 use crate::{
     document::{self, Document},
-    graph,
     report::{self, Rejected},
 };
 use clap::Args;
@@ -23,17 +22,6 @@ pub struct CompileArgs {
 pub fn compile(args: &CompileArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let ir = serde_json::to_value(compiled(args, terminal)?.as_ref()).map_err(anyhow::Error::from)?;
     terminal.json(&ir)?;
-    Ok(Exit::Done)
-}
-
-/// `opcell graph`: the same execution model as a picture.
-pub fn graph(args: &CompileArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let text = graph::mermaid(&*compiled(args, terminal)?);
-    if terminal.json {
-        terminal.json(&serde_json::json!({"mermaid": text}))?
-    } else {
-        terminal.line(&text)?
-    }
     Ok(Exit::Done)
 }
 

@@ -1,8 +1,9 @@
 //! `opcell run`.
 
-use super::{Exit, Failure, Global, Terminal, follow, input};
+use super::{Exit, Failure, Global, Terminal, follow, graph, input};
 use crate::{
     config::{Config, JournalSettings},
+    graph::{Drawing, Path},
     host::Host,
     report,
     run::Workflow,
@@ -19,6 +20,9 @@ pub struct RunArgs {
     /// What the run is given: JSON, a text, `@FILE`, `-`, or `key=value`, repeated.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
+    /// Draws the workflow with the way that the run took; the ending (.svg, .dot, .mmd) says how.
+    #[arg(long, value_name = "FILE")]
+    graph: Option<PathBuf>,
     /// Takes warnings for errors.
     #[arg(long)]
     strict: bool,
@@ -34,6 +38,7 @@ pub struct RunArgs {
 }
 
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let format = args.graph.as_deref().map(graph::format_of).transpose()?;
     let given = input::run_input(&args.input)?;
     let mut config = global.config()?;
     choose_journal(&mut config, args);
@@ -54,7 +59,12 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     if journaled && !terminal.json {
         terminal.note(&format!("run {}", run.id()));
     }
-    follow::follow(&run, workflow.step_names(), 0, terminal).await
+    let exit = follow::follow(&run, workflow.step_names(), 0, terminal).await?;
+    if let (Some(file), Some(format)) = (&args.graph, format) {
+        let history = host.engine().history(&run.id().into()).await?;
+        graph::write(file, &graph::text(&Drawing::of(workflow.ir(), Some(&Path::of(&history))), format)?)?;
+    }
+    Ok(exit)
 }
 
 fn choose_journal(config: &mut Config, args: &RunArgs) {

@@ -101,18 +101,18 @@ impl Teller {
 }
 
 /// A journal with an engine that can ask and tell, and perform nothing.
-struct Open {
-    engine: Engine,
+pub(super) struct Open {
+    pub(super) engine: Engine,
 }
 
 impl Open {
-    async fn journal(config: &Config) -> Result<Self, Failure> {
+    pub(super) async fn journal(config: &Config) -> Result<Self, Failure> {
         let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
         Ok(Self { engine: Engine::builder().journal(Arc::new(store::open(settings).await?)).build() })
     }
 
     /// The run that a person means.
-    async fn run(&self, named: &str) -> Result<RunId, Failure> {
+    pub(super) async fn run(&self, named: &str) -> Result<RunId, Failure> {
         Ok(meant(&self.engine.runs().await?, named)?.run.clone())
     }
 }

@@ -1,0 +1,181 @@
+//! What the layout library draws on: plain SVG that every viewer shows alike.
+
+use super::svg::FONT;
+use layout::core::{
+    color::Color,
+    format::{ClipHandle, RenderBackend},
+    geometry::Point,
+    style::StyleAttr,
+};
+use std::fmt::Write as _;
+
+/// Space around the picture.
+const MARGIN: f64 = 10.0;
+
+/// About how wide a letter is, as a part of its height.
+const LETTER: f64 = 0.6;
+
+/// Collects a picture. Texts come last, so that no line crosses them out.
+#[derive(Default)]
+pub(super) struct Canvas {
+    shapes: String,
+    texts: String,
+    size: (f64, f64),
+    left: f64,
+}
+
+impl Canvas {
+    pub(super) fn finish(self) -> String {
+        let (left, width, height) = (self.left - MARGIN, self.size.0 - self.left + 2.0 * MARGIN, self.size.1 + MARGIN);
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+             <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+             viewBox=\"{left:.0} 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" text-anchor=\"middle\">\n\
+             <rect x=\"{left:.0}\" width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}{}</svg>\n",
+            self.shapes, self.texts
+        )
+    }
+
+    fn reach(&mut self, x: f64, y: f64) {
+        self.size = (self.size.0.max(x), self.size.1.max(y));
+        self.left = self.left.min(x);
+    }
+
+    fn lines(&mut self, at: Point, text: &str, size: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "a label's lines and letters are few")]
+        let (size, lines, letters) = (
+            size as f64,
+            text.lines().count() as f64,
+            text.lines().map(|line| line.chars().count()).max().unwrap_or(0) as f64,
+        );
+        let half = letters * size * LETTER / 2.0;
+        self.reach(at.x + half, at.y + lines * size);
+        self.reach(at.x - half, at.y);
+        let mut baseline = at.y - lines * size * 0.6 + size * 0.95;
+        for line in text.lines() {
+            let (x, y, line) = (at.x, baseline, escaped(line));
+            let _ = writeln!(
+                self.texts,
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" stroke=\"white\" stroke-width=\"4\" \
+                 stroke-linejoin=\"round\">{line}</text><text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\">{line}</text>"
+            );
+            baseline += size * 1.2;
+        }
+    }
+}
+
+impl RenderBackend for Canvas {
+    fn draw_rect(&mut self, at: Point, size: Point, look: &StyleAttr, _: Option<String>, _: Option<ClipHandle>) {
+        self.reach(at.x + size.x, at.y + size.y);
+        let _ = writeln!(
+            self.shapes,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"{}\" {}/>",
+            at.x,
+            at.y,
+            size.x,
+            size.y,
+            look.rounded,
+            paint(look)
+        );
+    }
+
+    fn draw_line(&mut self, start: Point, stop: Point, look: &StyleAttr, _: Option<String>) {
+        let _ = writeln!(
+            self.shapes,
+            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" {}/>",
+            start.x,
+            start.y,
+            stop.x,
+            stop.y,
+            paint(look)
+        );
+    }
+
+    fn draw_circle(&mut self, at: Point, size: Point, look: &StyleAttr, _: Option<String>) {
+        self.reach(at.x + size.x / 2.0, at.y + size.y / 2.0);
+        let _ = writeln!(
+            self.shapes,
+            "<ellipse cx=\"{:.1}\" cy=\"{:.1}\" rx=\"{:.1}\" ry=\"{:.1}\" {}/>",
+            at.x,
+            at.y,
+            size.x / 2.0,
+            size.y / 2.0,
+            paint(look)
+        );
+    }
+
+    fn draw_text(&mut self, at: Point, text: &str, look: &StyleAttr) {
+        // The library gives labels of long edges a size of its own.
+        let size = if look.font_size == FONT { FONT } else { FONT - 2 };
+        self.lines(at, text, size);
+    }
+
+    fn draw_arrow(
+        &mut self,
+        path: &[(Point, Point)],
+        _dashed: bool,
+        head: (bool, bool),
+        look: &StyleAttr,
+        _: Option<String>,
+        _text: &str,
+    ) {
+        let Some(((first, leave), rest)) = path.split_first() else { return };
+        let mut way = format!("M {:.1} {:.1} C {:.1} {:.1}", first.x, first.y, leave.x, leave.y);
+        for (index, (control, end)) in rest.iter().enumerate() {
+            let command = if index == 0 { "," } else { " S" };
+            let _ = write!(way, "{command} {:.1} {:.1}, {:.1} {:.1}", control.x, control.y, end.x, end.y);
+            self.reach(end.x, end.y);
+        }
+        let color = web(look.line_color);
+        let _ = writeln!(
+            self.shapes,
+            "<path d=\"{way}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{}\"/>",
+            look.line_width
+        );
+        if let (true, Some((control, end))) = (head.1, rest.last()) {
+            self.head(*control, *end, &color);
+        }
+        if head.0 {
+            self.head(*leave, *first, &color);
+        }
+    }
+
+    fn create_clip(&mut self, _: Point, _: Point, _: usize) -> ClipHandle {
+        0
+    }
+}
+
+impl Canvas {
+    /// An arrow's head at the end of a line that comes from `control`.
+    fn head(&mut self, control: Point, end: Point, color: &str) {
+        let (dx, dy) = (end.x - control.x, end.y - control.y);
+        let length = dx.hypot(dy).max(f64::EPSILON);
+        let (dx, dy) = (dx / length * 9.0, dy / length * 9.0);
+        let _ = writeln!(
+            self.shapes,
+            "<path d=\"M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z\" fill=\"{color}\"/>",
+            end.x,
+            end.y,
+            end.x - dx - dy * 0.45,
+            end.y - dy + dx * 0.45,
+            end.x - dx + dy * 0.45,
+            end.y - dy - dx * 0.45
+        );
+    }
+}
+
+fn paint(look: &StyleAttr) -> String {
+    let fill = look.fill_color.map_or_else(|| "none".to_owned(), web);
+    format!("fill=\"{fill}\" stroke=\"{}\" stroke-width=\"{}\"", web(look.line_color), look.line_width)
+}
+
+/// `#rrggbb`: not every viewer knows a colour with four parts.
+fn web(color: Color) -> String {
+    let mut text = color.to_web_color();
+    text.truncate(7);
+    text
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
