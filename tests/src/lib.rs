@@ -4,3 +4,5 @@
 //! `conformance` command need no WebAssembly; the integration tests in `tests/` do.
 
 pub mod conformance;
+#[cfg(feature = "cells")]
+pub mod crash;

@@ -65,6 +65,8 @@ pub(crate) struct Driver {
 struct Batch {
     events: Vec<Recorded>,
     records: Vec<Record>,
+    /// The last letter whose message is among them.
+    letters: Option<u64>,
 }
 
 type Done = (EffectId, EffectReply);
@@ -225,7 +227,7 @@ impl Driver {
     }
 
     async fn flush(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        if batch.records.is_empty() {
+        if batch.records.is_empty() && batch.letters.is_none() {
             return Ok(());
         }
         let state = self.run_state();
@@ -236,6 +238,7 @@ impl Driver {
             records: std::mem::take(&mut batch.records),
             state: changed.then(|| state.clone()),
             snapshot: None,
+            letters: batch.letters.take(),
         };
         self.journal.append(append).await?;
         self.stands = Some(state);
@@ -384,15 +387,13 @@ impl Driver {
 
     async fn read_letters(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         let letters = self.journal.letters(&self.run).await?;
-        let Some(last) = letters.last().map(|letter| letter.id) else { return Ok(()) };
         for letter in letters {
             match serde_json::from_str(&letter.payload) {
                 Ok(message) => self.hear(batch, message)?,
                 Err(error) => tracing::warn!(run = %self.run, letter = letter.id, %error, "a letter cannot be read"),
             }
+            batch.letters = Some(letter.id);
         }
-        self.flush(batch).await?;
-        self.journal.discard(&self.run, last).await?;
         Ok(())
     }
 

@@ -4,7 +4,9 @@
 use crate::{
     conversation::{Message, Role, Usage},
     error::RunError,
-    event::{Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Request, Settled, Timestamp},
+    event::{
+        Answer, Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Request, Settled, Timestamp,
+    },
     outcome::{Question, RunOutcome, Used},
     past::fold,
     ports::Failure,
@@ -258,7 +260,7 @@ pub struct Told {
 #[allow(missing_docs)]
 pub enum What {
     Signal { id: u64, name: Arc<str>, data: Value },
-    Answer { effect: EffectId, answer: crate::event::Answer },
+    Answer { effect: EffectId, answer: Answer },
     Cancel { reason: Arc<str> },
 }
 
@@ -477,6 +479,12 @@ impl Reader {
                 }
             }
             Event::Answered { effect, answer, by } => {
+                if let (Answer::Skip, Some((frame, Request::Invoke { .. }))) = (answer, self.effects.get(effect)) {
+                    let frame = *frame;
+                    if let Some(step) = self.step(frame, at) {
+                        step.result = Some(Value::Null);
+                    }
+                }
                 let what = What::Answer { effect: *effect, answer: *answer };
                 self.told.push(Told { seq, at, by: by.clone(), what, taken_by: None });
             }

@@ -103,6 +103,7 @@ impl Journal for MemoryJournal {
             let last = found.records.last().map_or(0, |record| record.seq);
             in_order(&run, last, &append.records)?;
             found.records.extend(append.records);
+            found.letters.retain(|letter| append.letters.is_none_or(|last| letter.id > last));
             found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
             if let Some(state) = append.state {
                 found.owned &= !state.ended;
@@ -175,9 +176,5 @@ impl Journal for MemoryJournal {
 
     async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
         self.with(run, |found| found.letters.clone())
-    }
-
-    async fn discard(&self, run: &RunId, id: u64) -> Result<(), JournalError> {
-        self.with(run, |found| found.letters.retain(|letter| letter.id > id))
     }
 }

@@ -160,13 +160,20 @@ impl Journal for SqliteJournal {
                     return Err(JournalError::Fenced { run: append.run, held: append.fence, newest: found.fence });
                 }
                 insert(connection, &append.run, found.id, found.records, &append.records)?;
-                let Some(last) = append.records.last() else { return Ok(()) };
-                connection
-                    .prepare_cached("UPDATE runs SET records = ?2, updated_at = ?3 WHERE id = ?1")
-                    .and_then(|mut update| update.execute(params![found.id, last.seq.cast_signed(), last.at]))
-                    .map_err(storage)?;
+                if let Some(last) = append.records.last() {
+                    connection
+                        .prepare_cached("UPDATE runs SET records = ?2, updated_at = ?3 WHERE id = ?1")
+                        .and_then(|mut update| update.execute(params![found.id, last.seq.cast_signed(), last.at]))
+                        .map_err(storage)?;
+                }
                 if let Some(snapshot) = append.snapshot {
                     put_snapshot(connection, found.id, &snapshot)?;
+                }
+                if let Some(last) = append.letters {
+                    connection
+                        .prepare_cached("DELETE FROM letters WHERE run = ?1 AND id <= ?2")
+                        .and_then(|mut delete| delete.execute(params![found.id, last.cast_signed()]))
+                        .map_err(storage)?;
                 }
                 match append.state {
                     Some(state) => stand(connection, found.id, &state),
@@ -295,19 +302,6 @@ impl Journal for SqliteJournal {
             letters.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)
         })
         .await
-    }
-
-    async fn discard(&self, run: &RunId, id: u64) -> Result<(), JournalError> {
-        let run = run.clone();
-        self.writer
-            .write(move |connection| {
-                let found = find(connection, &run)?;
-                connection
-                    .execute("DELETE FROM letters WHERE run = ?1 AND id <= ?2", params![found.id, id.cast_signed()])
-                    .map_err(storage)?;
-                Ok(())
-            })
-            .await
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Append {
     pub state: Option<RunState>,
     /// The run's state after the last of them, as text, to be given back instead of the records up to it.
     pub snapshot: Option<Snapshot>,
+    /// Letters up to this one are what some of the records say, and leave the box with them.
+    pub letters: Option<u64>,
 }
 
 /// A run's state, as whoever drives it wrote it. The records say the same, and stay.
@@ -279,16 +281,10 @@ pub trait Journal: Send + Sync {
     /// [`JournalError::UnknownRun`], [`JournalError::Ended`], or the storage's.
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError>;
 
-    /// Letters that are still in the box, oldest first. Reading takes nothing out: the owner records what a letter says, then
-    /// calls [`Journal::discard`], so a crash between the two loses nothing.
+    /// Letters that are still in the box, oldest first. Reading takes nothing out: the owner appends what a letter says, and
+    /// [`Append::letters`] takes it out of the box with that, so none is lost and none is heard twice.
     ///
     /// # Errors
     /// The storage's.
     async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError>;
-
-    /// Takes the letters up to `id` out of the box.
-    ///
-    /// # Errors
-    /// The storage's.
-    async fn discard(&self, run: &RunId, id: u64) -> Result<(), JournalError>;
 }

@@ -20,7 +20,14 @@ fn record(seq: u64) -> Record {
 }
 
 fn append(run: &RunId, fence: Fence, seqs: impl IntoIterator<Item = u64>) -> Append {
-    Append { run: run.clone(), fence, records: seqs.into_iter().map(record).collect(), state: None, snapshot: None }
+    Append {
+        run: run.clone(),
+        fence,
+        records: seqs.into_iter().map(record).collect(),
+        state: None,
+        snapshot: None,
+        letters: None,
+    }
 }
 
 fn ended(status: &'static str) -> Option<RunState> {
@@ -98,17 +105,20 @@ async fn an_unknown_run_is_an_error_everywhere() {
 }
 
 #[tokio::test]
-async fn letters_stay_until_they_are_discarded() {
+async fn letters_stay_until_records_say_what_they_say() {
     let (_directory, stores) = stores();
     for journal in stores {
         let run: RunId = "r".into();
-        journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
         for text in ["1", "2", "3"] {
             journal.post(&run, 7, text.into()).await.unwrap();
         }
         let letters = journal.letters(&run).await.unwrap();
         assert_eq!(letters.iter().map(|letter| letter.payload.as_ref()).collect::<Vec<_>>(), ["1", "2", "3"]);
-        journal.discard(&run, letters[1].id).await.unwrap();
+        let taken = Some(letters[1].id);
+        journal.append(Append { letters: taken, ..append(&run, fence, [9]) }).await.unwrap_err();
+        assert_eq!(journal.letters(&run).await.unwrap().len(), 3, "what is not recorded is not taken");
+        journal.append(Append { letters: taken, ..append(&run, fence, [1]) }).await.unwrap();
         assert_eq!(journal.letters(&run).await.unwrap(), letters[2..]);
     }
 }

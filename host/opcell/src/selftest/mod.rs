@@ -5,6 +5,8 @@
 mod case;
 mod guest;
 
+pub use guest::component_from_wat;
+
 pub use case::{Case, Stage};
 
 use async_trait::async_trait;

@@ -1,0 +1,206 @@
+//! Kills, one after the other, on as many processors as there are.
+
+use super::{
+    child::{RUN, Report},
+    compare::Remains,
+    deadly::{Death, Side},
+    world::World,
+};
+use anyhow::{Context as _, Result, bail};
+use opcell_engine::{Engine, Message, event::Answer, outcome::Question};
+use opcell_journal::SqliteJournal;
+use opcell_workflow::Value;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Processes that one run may take before it counts as one that never ends.
+const MOST_LIVES: usize = 12;
+
+/// When a process is killed.
+#[derive(Debug, Clone, Copy)]
+enum Kill {
+    /// By itself, at a write, counted through the undisturbed run's processes: in the `life`th of them.
+    AtWrite { life: usize, death: Death },
+    /// From outside.
+    At { life: usize, after: Duration },
+}
+
+/// What an undisturbed run looks like.
+struct Undisturbed {
+    remains: Remains,
+    /// Per process: its writes and how long it lived.
+    lives: Vec<(u64, Duration)>,
+}
+
+/// Kills `kills` runs, says what differs on `tell`, and gives the number of runs with a difference.
+///
+/// # Errors
+/// When the undisturbed run does not end as it should, or processes cannot be started.
+pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
+    let directory = tempfile::tempdir()?;
+    let cache = directory.path().join("cache");
+    // Compiled code is only taken from a folder that is nobody else's.
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&cache)?;
+    let component = opcell::selftest::component_from_wat(include_str!("plugin.wat"), "operation-plugin", None)?;
+    std::fs::write(cache.join("test.wasm"), component)?;
+    let field = Field { directory: directory.path(), cache: &cache };
+    // The first run compiles; its times say nothing.
+    field.undisturbed("warm")?;
+    let undisturbed = field.undisturbed("undisturbed")?;
+    tell(format!("undisturbed: {:?}", undisturbed.lives));
+
+    let (next, different) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failure = Mutex::new(None);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(kills.max(1));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
+                    if number >= kills || failure.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                        return;
+                    }
+                    let kill = undisturbed.kill(number);
+                    match field.disturbed(&format!("kill-{number}"), kill, &undisturbed.remains) {
+                        Ok(differences) if differences.is_empty() => {}
+                        Ok(differences) => {
+                            different.fetch_add(1, Ordering::SeqCst);
+                            tell(format!("kill {number}, {kill:?}:\n  {}", differences.join("\n  ")));
+                        }
+                        Err(error) => {
+                            let error = error.context(format!("kill {number}, {kill:?}"));
+                            *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(different.into_inner()),
+    }
+}
+
+impl Undisturbed {
+    /// Every write of every process, before it and after it, in turn; every fifth kill comes at some moment instead.
+    fn kill(&self, number: usize) -> Kill {
+        let lives = self.lives.iter().enumerate();
+        if number % 5 == 4
+            && let Some((life, (_, lasted))) = lives.clone().cycle().nth(number / 5)
+        {
+            // Knuth's multiplicative hash: moments spread over the life, the same in every campaign.
+            let share = u32::try_from(number).unwrap_or(u32::MAX).wrapping_mul(2_654_435_761) >> 16;
+            return Kill::At { life, after: lasted.mul_f64(f64::from(share) / f64::from(u16::MAX)) };
+        }
+        let sides = [Side::Before, Side::After];
+        let mut moments = lives.flat_map(|(life, (writes, _))| {
+            (1..=*writes).flat_map(move |write| sides.map(|side| Kill::AtWrite { life, death: Death { write, side } }))
+        });
+        let all = moments.clone().count().max(1);
+        // Those in between were random.
+        let turn = number - number / 5;
+        moments.nth(turn % all).unwrap_or(Kill::At { life: 0, after: Duration::ZERO })
+    }
+}
+
+/// Where runs are fought.
+struct Field<'a> {
+    directory: &'a Path,
+    cache: &'a Path,
+}
+
+impl Field<'_> {
+    fn place(&self, name: &str) -> Result<PathBuf> {
+        let place = self.directory.join(name);
+        std::fs::create_dir(&place)?;
+        Ok(place)
+    }
+
+    fn undisturbed(&self, name: &str) -> Result<Undisturbed> {
+        let place = self.place(name)?;
+        let mut lives = Vec::new();
+        loop {
+            let started = Instant::now();
+            let Some(report) = self.live(&place, None, None)? else { bail!("nobody killed it, and it died") };
+            lives.push((report.writes, started.elapsed()));
+            if report.ended {
+                return Ok(Undisturbed { remains: block_on(Remains::of(&place))?, lives });
+            }
+            block_on(help(&place))?;
+        }
+    }
+
+    fn disturbed(&self, name: &str, kill: Kill, undisturbed: &Remains) -> Result<Vec<String>> {
+        let place = self.place(name)?;
+        let mut kills = 0;
+        for life in 0..MOST_LIVES {
+            let (death, after) = match kill {
+                Kill::AtWrite { life: at, death } if at == life => (Some(death), None),
+                Kill::At { life: at, after } if at == life => (None, Some(after)),
+                _ => (None, None),
+            };
+            match self.live(&place, death, after)? {
+                None => kills += 1,
+                Some(report) if report.ended => {
+                    let found = block_on(Remains::of(&place))?.differences(undisturbed, kills);
+                    if found.is_empty() {
+                        std::fs::remove_dir_all(&place)?;
+                    }
+                    return Ok(found);
+                }
+                Some(_) => block_on(help(&place))?,
+            }
+        }
+        Ok(vec![format!("the run has not ended after {MOST_LIVES} processes")])
+    }
+
+    /// One process; `None` when it was killed.
+    fn live(&self, place: &Path, death: Option<Death>, after: Option<Duration>) -> Result<Option<Report>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("child").arg(place).arg(self.cache).args(death.map(|death| death.to_string()));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        if let Some(after) = after {
+            thread::sleep(after);
+            child.kill()?;
+        }
+        let output = child.wait_with_output()?;
+        match output.status.code() {
+            Some(0) => Ok(Some(serde_json::from_slice(&output.stdout).context("a child's report")?)),
+            Some(code) => bail!("a child ended with {code}: {}", String::from_utf8_lossy(&output.stderr)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Does what the operator of a suspended run does: looks at the world before saying whether something was done, and gives the signal.
+async fn help(place: &Path) -> Result<()> {
+    let journal = SqliteJournal::open(place.join("runs.db"))?;
+    let engine = Engine::builder().journal(Arc::new(journal)).build();
+    let run: Arc<str> = RUN.into();
+    for question in engine.state_at(&run, None).await?.questions() {
+        match question {
+            Question::Signal { name, .. } => {
+                engine.signal(&run, &name, Value::from("now"), Some("operator".into())).await?;
+            }
+            Question::Doubt { effect, step, .. } => {
+                let done = World::deeds(place)?.iter().any(|deed| deed.step == step.as_ref());
+                let answer = if done { Answer::Skip } else { Answer::Retry };
+                engine.tell(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}

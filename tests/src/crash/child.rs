@@ -1,0 +1,59 @@
+//! The process that drives the run, and dies.
+
+use super::{
+    deadly::{Deadly, Death},
+    world::World,
+};
+use anyhow::{Context as _, Result};
+use opcell_engine::{Engine, Program, ResumeOptions, RunOptions};
+use opcell_journal::{JournalError, SqliteJournal};
+use opcell_workflow::Value;
+use serde::{Deserialize, Serialize};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// The run's name.
+pub const RUN: &str = "r";
+
+/// What a child that lived says on stdout.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Journal writes of this process.
+    pub writes: u64,
+    /// Whether the run has ended.
+    pub ended: bool,
+}
+
+/// Starts the run or takes it up, and drives it until it ends or waits.
+///
+/// # Errors
+/// When the world or the journal cannot be opened, or the run cannot be driven.
+pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result<Report> {
+    let death = death.map(str::parse::<Death>).transpose().map_err(anyhow::Error::msg)?;
+    let (journal, writes) = Deadly::new(SqliteJournal::open(directory.join("runs.db"))?, death);
+    let world = Arc::new(World::open(directory, cache).await?);
+    let engine = Engine::builder()
+        .operations(world.clone())
+        .judges(world.clone())
+        .sessions(world.clone())
+        .workflows(world)
+        .journal(Arc::new(journal))
+        .build();
+    // The signal's own timeout is long; whoever waits for it is let go.
+    let park = Some(Duration::from_secs(60));
+    let options = ResumeOptions { detach: true, park, ..ResumeOptions::default() };
+    let handle = match engine.resume(&RUN.into(), options).await {
+        Err(opcell_engine::RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
+            let ir = serde_json::from_str(include_str!("workflow.json")).context("workflow.json")?;
+            let options = RunOptions { run: Some(RUN.into()), detach: true, park, ..RunOptions::default() };
+            let input = Value::from_json(r#"{"xs": [1, 2, 3]}"#).context("the input")?;
+            engine.start(Program::new(Arc::new(ir))?, input, options).await?
+        }
+        taken => taken?,
+    };
+    let outcome = handle.finished().await?;
+    Ok(Report { writes: writes.load(Ordering::SeqCst), ended: outcome.status.has_ended() })
+}

@@ -1,0 +1,128 @@
+//! A journal that kills its process at one of its writes.
+
+use async_trait::async_trait;
+use opcell_journal::{
+    Append, Cut, Fence, Journal, JournalError, Letter, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
+    SqliteJournal,
+};
+use rustix::process::{Signal, getpid, kill_process};
+use std::{
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// On which side of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Nothing of it is there.
+    Before,
+    /// It is durable, and nobody has been told.
+    After,
+}
+
+/// Which write is the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Death {
+    /// Writes are counted from 1, in each process.
+    pub write: u64,
+    /// Before it or after it.
+    pub side: Side,
+}
+
+impl FromStr for Death {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not `before:N` or `after:N`");
+        let (side, write) = text.split_once(':').ok_or_else(wrong)?;
+        let side = match side {
+            "before" => Side::Before,
+            "after" => Side::After,
+            _ => return Err(wrong()),
+        };
+        Ok(Self { write: write.parse().map_err(|_| wrong())?, side })
+    }
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let side = if self.side == Side::Before { "before" } else { "after" };
+        write!(f, "{side}:{}", self.write)
+    }
+}
+
+/// The journal of a child process.
+pub struct Deadly {
+    inner: SqliteJournal,
+    death: Option<Death>,
+    writes: Arc<AtomicU64>,
+}
+
+impl Deadly {
+    pub fn new(inner: SqliteJournal, death: Option<Death>) -> (Self, Arc<AtomicU64>) {
+        let writes = Arc::new(AtomicU64::new(0));
+        (Self { inner, death, writes: writes.clone() }, writes)
+    }
+
+    async fn write<T>(&self, work: impl Future<Output = Result<T, JournalError>>) -> Result<T, JournalError> {
+        let write = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        self.die_at(write, Side::Before);
+        let done = work.await;
+        self.die_at(write, Side::After);
+        done
+    }
+
+    fn die_at(&self, write: u64, side: Side) {
+        if self.death == Some(Death { write, side }) {
+            // SIGKILL: nothing is flushed, no destructor runs.
+            let _ = kill_process(getpid(), Signal::KILL);
+            std::process::abort();
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for Deadly {
+    async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
+        self.write(self.inner.create(new)).await
+    }
+
+    async fn acquire(&self, run: &RunId, cut: Cut) -> Result<OpenedRun, JournalError> {
+        self.write(self.inner.acquire(run, cut)).await
+    }
+
+    async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
+        self.write(self.inner.release(run, fence)).await
+    }
+
+    async fn append(&self, append: Append) -> Result<(), JournalError> {
+        self.write(self.inner.append(append)).await
+    }
+
+    async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {
+        self.inner.read(run, after, limit).await
+    }
+
+    async fn runs(&self) -> Result<Vec<RunEntry>, JournalError> {
+        self.inner.runs().await
+    }
+
+    async fn runnable(&self, now: i64, limit: u64) -> Result<Vec<RunId>, JournalError> {
+        self.inner.runnable(now, limit).await
+    }
+
+    async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
+        self.inner.retain(rule).await
+    }
+
+    async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
+        self.write(self.inner.post(run, at, payload)).await
+    }
+
+    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
+        self.inner.letters(run).await
+    }
+}
