@@ -54,7 +54,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::history`]; what is broken behind `seq` does not matter.
     pub async fn history_up_to(&self, run: &RunId, seq: Option<u64>) -> Result<Vec<Recorded>, RunError> {
-        let events = read_history(&self.journal, run, seq.unwrap_or(u64::MAX)).await?;
+        // There is no event 0; how many there are is part of the answer.
+        let up_to = seq.filter(|seq| *seq > 0).unwrap_or(u64::MAX);
+        let events = read_history(&self.journal, run, up_to).await?;
         let last = events.last().map_or(0, |last| last.seq);
         match seq {
             Some(seq) if seq == 0 || seq > last => Err(RunError::NoSuchEvent { run: run.clone(), seq, last }),

@@ -182,11 +182,8 @@ pub enum JournalError {
         most: u64,
     },
     /// Another process keeps the store to itself.
-    #[error("{path} is locked by another process; try again when that is done")]
-    Locked {
-        /// The store.
-        path: String,
-    },
+    #[error("the journal is locked by another process; try again when that is done")]
+    Locked,
     /// The records do not follow the run's last.
     #[error("run `{run}` has {last} records; the next one is {expected}, not {got}; nothing was written")]
     OutOfOrder {

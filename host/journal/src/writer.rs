@@ -1,7 +1,7 @@
 //! One thread that writes: jobs that come at the same time share one transaction, and so one wait for the disk.
 
 use crate::store::JournalError;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::{
     sync::{Arc, mpsc},
     thread,
@@ -13,7 +13,7 @@ const GROUP: usize = 256;
 
 type CommitError = Arc<rusqlite::Error>;
 type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
-type Job = Box<dyn FnOnce(&Connection) -> Finish + Send>;
+type Job = Box<dyn FnOnce(Result<&Connection, CommitError>) -> Finish + Send>;
 
 /// Gives jobs to the writing thread. The thread ends when the last of these is dropped.
 #[derive(Debug, Clone)]
@@ -33,6 +33,14 @@ struct WriterGone;
 #[error("the transaction could not be committed")]
 struct NotCommitted(#[source] CommitError);
 
+/// Why nothing of a transaction is there.
+fn failed(error: CommitError) -> JournalError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => JournalError::Locked,
+        _ => storage(NotCommitted(error)),
+    }
+}
+
 impl Writer {
     pub(crate) fn start(connection: Connection) -> std::io::Result<Self> {
         let (jobs, inbox) = mpsc::channel();
@@ -48,12 +56,12 @@ impl Writer {
     ) -> Result<T, JournalError> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            let result = apart(connection, job);
+            let result = connection.map_err(failed).and_then(|connection| apart(connection, job));
             Box::new(move |committed| {
                 let result = match (result, committed) {
                     (Ok(done), Ok(())) => Ok(done),
                     (Err(error), _) => Err(error),
-                    (Ok(_), Err(error)) => Err(storage(NotCommitted(error))),
+                    (Ok(_), Err(error)) => Err(failed(error)),
                 };
                 // Whoever asked may have stopped waiting.
                 let _ = sender.send(result);
@@ -85,9 +93,11 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
     while let Ok(first) = inbox.recv() {
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
-        let mut finish: Vec<Finish> = vec![first(connection)];
+        // Without a transaction nothing may be done: it could not be undone.
+        let within = || begun.clone().map(|()| connection);
+        let mut finish: Vec<Finish> = vec![first(within())];
         while let (true, Ok(job)) = (finish.len() < GROUP, inbox.try_recv()) {
-            finish.push(job(connection));
+            finish.push(job(within()));
         }
         let committed = begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new));
         if committed.is_err() && !connection.is_autocommit() {

@@ -172,7 +172,7 @@ impl Failure {
             JournalError::Corrupt { .. } => "journal-unsound",
             JournalError::Broken { .. } => "journal-changed",
             JournalError::Torn { .. } => "journal-torn",
-            JournalError::Locked { .. } => "journal-locked",
+            JournalError::Locked => "journal-locked",
             JournalError::Full { .. } => "run-full",
             JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
                 return Self::Other(anyhow::Error::new(RunError::Journal(error.clone())));

@@ -2,6 +2,7 @@
 //!
 //! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line, `$ ` a line for `sh` that does to the
 //!   case's directory what its user would do between two commands;
+//!   `sql FILE STATEMENTS` does to an SQLite file what another program could; what it begins stays open until the case ends;
 //! - `stdout`, `stderr`: what the commands print, with snapbox's wildcards (`[..]`, `...`) and `[ROOT]` for the case's directory;
 //!   times, digests and run identifiers are wildcards already; no file: nothing is printed;
 //! - `status`: the last command's exit code; no file: 0;
@@ -43,12 +44,19 @@ fn run(case: &Path) -> Result<(), String> {
     let root = directory.path().canonicalize().unwrap();
     copy(case, &root, true);
 
+    let mut others = Vec::new();
     let (mut stdout, mut stderr, mut status) = (String::new(), String::new(), Some(0));
     let commands = fs::read_to_string(case.join("cmd")).map_err(|error| format!("{name}: cmd: {error}"))?;
     for line in commands.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
         if let Some(script) = line.strip_prefix("$ ") {
             let done = Command::new("sh").args(["-c", script]).current_dir(&root).output().unwrap();
             assert!(done.status.success(), "{name}: {script}: {}", String::from_utf8_lossy(&done.stderr));
+            continue;
+        }
+        if let ["sql", file, statements @ ..] = words(line).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            let other = rusqlite::Connection::open(root.join(file)).unwrap();
+            other.execute_batch(&statements.join(" ")).unwrap();
+            others.push(other);
             continue;
         }
         let output = Command::new(env!("CARGO_BIN_EXE_opcell"))
@@ -87,7 +95,7 @@ fn stable(text: &str) -> String {
         (r" +\d+\.\d s", " [..] s"),
         (r"[0-9a-f]{16}…", "[..]"),
         (r#""duration-us": \d+"#, r#""duration-us": [..]"#),
-        (r#""digest": "[0-9a-f]{64}""#, r#""digest": "[..]""#),
+        (r"[0-9a-f]{64}", "[..]"),
         (r"(session[- ]start[- ]date(?: ≡|:)) \d{4}-\d\d-\d\d", "$1 [..]"),
         (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "[..]"),
     ];

@@ -12,7 +12,7 @@ use std::{fs::OpenOptions, io, path::Path, time::Duration};
 pub(super) const SCHEMA: u32 = 1;
 
 /// How long to wait for another process's transaction.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY: Duration = Duration::from_secs(5);
 
 /// A record's id is `run * 2^32 + seq`: the records of a run stand together, in order, in one tree, and one that is appended touches
 /// one page.
@@ -99,9 +99,7 @@ pub(super) fn corrupt(path: &Path, reason: impl Into<String>) -> JournalError {
 fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
     |error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => corrupt(path, error.to_string()),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            JournalError::Locked { path: path.display().to_string() }
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => JournalError::Locked,
         _ => storage(error),
     }
 }
