@@ -9,7 +9,7 @@ use crate::{
     nothing::Nothing,
     outcome::Question,
     past::fold,
-    ports::{Judges, Operations, Sessions, SystemTimer, TextSink, Timer, Workflows},
+    ports::{Judges, Operations, RunText, Sessions, SystemTimer, Timer, Workflows},
     program::Program,
     record::from_record,
     run::Driver,
@@ -58,7 +58,7 @@ pub struct RunOptions {
     /// Session settings that every session of the run inherits.
     pub session: Option<Session>,
     /// Receives models' text while it comes.
-    pub sink: Option<Arc<dyn TextSink>>,
+    pub sink: Option<Arc<dyn RunText>>,
     /// Whether to let go of the run while it waits for somebody: [`RunHandle::finished`] then says `suspended`, and
     /// [`Engine::resume`] takes it up again.
     pub detach: bool,
@@ -72,7 +72,7 @@ pub struct ResumeOptions {
     /// Digests of what is there now. Every one that the run pinned must be among them, unchanged.
     pub pins: IndexMap<Arc<str>, Arc<str>>,
     /// As [`RunOptions::sink`].
-    pub sink: Option<Arc<dyn TextSink>>,
+    pub sink: Option<Arc<dyn RunText>>,
     /// As [`RunOptions::detach`].
     pub detach: bool,
     /// As [`RunOptions::park`].
@@ -399,7 +399,7 @@ struct Drive {
     run: RunId,
     fence: Fence,
     state: State,
-    sink: Option<Arc<dyn TextSink>>,
+    sink: Option<Arc<dyn RunText>>,
     detach: bool,
     park: Option<Duration>,
     let_go: CancellationToken,

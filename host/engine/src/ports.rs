@@ -4,7 +4,7 @@
 
 use crate::{
     conversation::{Message, ToolCallRequest, ToolSpec, Usage},
-    event::Timestamp,
+    event::{EffectId, Timestamp},
 };
 use async_trait::async_trait;
 use opcell_workflow::{Value, WorkflowIr, ir, names::Outcome};
@@ -207,6 +207,12 @@ pub struct ToolCall {
     pub request: ToolCallRequest,
     /// Cancelled when the run is.
     pub cancel: CancellationToken,
+}
+
+/// Receives the text of all models of a run while it comes.
+pub trait RunText: Send + Sync {
+    /// The next piece of the answer to a model round, between the round's `requested` and `replied` events.
+    fn text(&self, round: EffectId, piece: &str);
 }
 
 /// Receives a model's text while it comes.

@@ -8,7 +8,7 @@ use crate::{
     handle::Listeners,
     message::Message,
     outcome::{RunOutcome, Status},
-    ports::{Effects, Failure, TextSink},
+    ports::{Effects, Failure, RunText, TextSink},
     program::Program,
     record::to_record,
     state::State,
@@ -46,7 +46,7 @@ pub(crate) struct Driver {
     pub state: State,
     pub inbox: mpsc::UnboundedReceiver<Message>,
     pub listeners: Arc<Listeners>,
-    pub sink: Option<Arc<dyn TextSink>>,
+    pub sink: Option<Arc<dyn RunText>>,
     /// Published whenever the run stops for a while, and at its end.
     pub outcome: watch::Sender<Option<Result<RunOutcome, RunError>>>,
     pub cancel: CancellationToken,
@@ -93,6 +93,18 @@ struct InFlight {
     stop: HashMap<EffectId, Stop>,
     /// Effects before this one have been started.
     next: EffectId,
+}
+
+/// One round's part of a run's text.
+struct OfRound {
+    sink: Arc<dyn RunText>,
+    round: EffectId,
+}
+
+impl TextSink for OfRound {
+    fn text(&self, piece: &str) {
+        self.sink.text(self.round, piece);
+    }
 }
 
 impl Driver {
@@ -272,9 +284,11 @@ impl Driver {
     fn start(&self, in_flight: &mut InFlight, effect: Effect, alone: bool) {
         let id = effect.id;
         let Some(request) = self.state.request_of(id).cloned() else { return };
-        let (ports, sink) = (self.ports.clone(), self.sink.clone());
+        let ports = self.ports.clone();
+        let sink = self.sink.clone().map(|sink| OfRound { sink, round: id });
         let work = async move {
-            let performed = AssertUnwindSafe(perform(&ports, effect, sink.as_deref())).catch_unwind().await;
+            let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
+            let performed = AssertUnwindSafe(perform(&ports, effect, sink)).catch_unwind().await;
             (id, performed.unwrap_or_else(|_| failed_reply(&request, panicked())))
         };
         if alone {

@@ -14,12 +14,14 @@ mod prompt;
 mod run;
 mod runs;
 mod selftest;
+mod stream;
 mod terminal;
 mod worker;
 
 use crate::{
     config::Config,
     host::{Host, HostError, StartError},
+    library::usual_folders,
     report::Rejected,
 };
 use clap::{Args, Parser, Subcommand};
@@ -264,6 +266,9 @@ impl Global {
             Some(file) => Config::load(&file)?,
             None => Config::empty(here),
         };
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let usual = usual_folders(home.as_deref(), &config.root);
+        config.workflows.splice(0..0, usual.into_iter().filter(|folder| folder.is_dir()));
         for grant in &self.without_grant {
             config.withdraw(grant).map_err(|message| Diagnostic::error("unknown-grant", message))?;
         }

@@ -4,52 +4,116 @@ use crate::{document, report::Rejected, run::Workflow};
 use opcell_engine::ports::Workflows;
 use opcell_workflow::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
+    time::SystemTime,
 };
 
-/// Workflows by name. A document that does not compile is known by its file name and refused when it is asked for.
+/// Workflows by name, read from folders, and read again where a file has changed since. A run under way keeps the definitions that it
+/// started with: it has them in its journal.
 #[derive(Default)]
 pub struct Library {
-    workflows: RwLock<BTreeMap<Arc<str>, Workflow>>,
-    broken: BTreeMap<String, Rejected>,
+    folders: Vec<PathBuf>,
+    known: RwLock<Arc<Known>>,
+}
+
+/// What the folders held when they were last looked at.
+#[derive(Default, Clone)]
+struct Known {
+    /// Every document as it was, with what it was compiled to.
+    files: BTreeMap<PathBuf, (Stamp, Read)>,
+    /// What each name stands for; a document that does not compile has the name of its file.
+    names: BTreeMap<Arc<str>, Read>,
+    /// What an embedder added; no folder takes its place.
+    added: BTreeMap<Arc<str>, Workflow>,
+}
+
+type Read = Result<Workflow, Rejected>;
+
+/// How a file looks from outside: a file that changes looks different.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// Where psi keeps workflows, and Opcell's own folder: those of the user, then those of the project. Later ones win.
+#[must_use]
+pub fn usual_folders(home: Option<&Path>, project: &Path) -> Vec<PathBuf> {
+    let of_user = home.map(|home| [".psi/workflows", ".psi/agent/workflows"].map(|folder| home.join(folder)));
+    let of_project = [".psi/workflows", ".opcell/workflows"].map(|folder| project.join(folder));
+    of_user.into_iter().flatten().chain(of_project).collect()
 }
 
 impl Library {
-    /// Reads the documents of folders; where two have a name in common, the later one wins.
+    /// Reads the documents of folders; where two have a name in common, the later one wins, broken or not: a mistake must not bring
+    /// back what it was meant to replace. A folder that is not there has none.
     #[must_use]
     pub fn read(folders: &[PathBuf]) -> Self {
-        let mut library = Self::default();
-        for file in folders.iter().flat_map(|folder| document::in_folder(folder)) {
-            let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-            match Workflow::load(&file) {
-                Ok(workflow) => library.add(workflow),
-                Err(rejected) => drop(library.broken.insert(stem, rejected)),
-            }
-        }
+        let library = Self { folders: folders.to_vec(), known: RwLock::default() };
+        library.refresh();
         library
     }
 
     /// Adds a workflow, or takes the place of the one that has its name.
     pub fn add(&self, workflow: Workflow) {
-        self.workflows.write().unwrap_or_else(PoisonError::into_inner).insert(workflow.ir().name.clone(), workflow);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let known = Arc::make_mut(&mut known);
+        known.added.insert(workflow.ir().name.clone(), workflow);
     }
 
-    /// A document by its path, or a workflow of the folders by its name.
+    /// Reads what has changed in the folders since they were last looked at. Blocks.
+    pub fn refresh(&self) {
+        let before = self.known();
+        let mut files = BTreeMap::new();
+        let mut names: BTreeMap<Arc<str>, Read> = BTreeMap::new();
+        for folder in &self.folders {
+            let mut here: BTreeMap<Arc<str>, (PathBuf, Read)> = BTreeMap::new();
+            for file in document::in_folder(folder) {
+                let stamp = stamp(&file);
+                let read = match before.files.get(&file) {
+                    // What a document names beside itself may have changed without it.
+                    Some((known, read)) if *known == stamp && stamp.is_some() && !has_companions(read) => read.clone(),
+                    _ => Workflow::load(&file),
+                };
+                let name = match &read {
+                    Ok(workflow) => workflow.ir().name.clone(),
+                    Err(_) => file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default().as_ref().into(),
+                };
+                let read = match here.get(&name) {
+                    Some((other, Ok(_)))
+                        if read.is_ok() && is_psi(other) && is_psi(&file) && ending(other) != ending(&file) =>
+                    {
+                        Err(twice(&name, other, &file))
+                    }
+                    _ => read,
+                };
+                files.insert(file.clone(), (stamp, read.clone()));
+                here.insert(name, (file, read));
+            }
+            names.extend(here.into_iter().map(|(name, (_, read))| (name, read)));
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::new(Known { files, names, added: known.added.clone() });
+    }
+
+    fn known(&self) -> Arc<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A document by its path, or a workflow of the folders by its name, as it is now. Blocks.
     ///
     /// # Errors
     /// When there is neither, or it does not compile.
     pub fn open(&self, target: &str) -> Result<Workflow, Rejected> {
+        self.refresh();
         let path = Path::new(target);
         if path.is_file() || path.extension().is_some() || target.contains(['/', '\\']) {
             return Workflow::load(path);
         }
-        if let Some(workflow) = self.workflows.read().unwrap_or_else(PoisonError::into_inner).get(target) {
+        let known = self.known();
+        if let Some(workflow) = known.added.get(target) {
             return Ok(workflow.clone());
         }
-        if let Some(rejected) = self.broken.get(target) {
-            return Err(rejected.clone());
+        if let Some(read) = known.names.get(target) {
+            return read.clone();
         }
         let names = self.names();
         let mut diagnostic =
@@ -67,15 +131,47 @@ impl Library {
 
 impl Workflows for Library {
     fn find(&self, name: &str) -> Option<Arc<WorkflowIr>> {
-        self.workflows.read().unwrap_or_else(PoisonError::into_inner).get(name).map(|workflow| workflow.ir().clone())
+        let known = self.known();
+        let named = || known.names.get(name)?.as_ref().ok();
+        known.added.get(name).or_else(named).map(|workflow| workflow.ir().clone())
     }
 
     fn names(&self) -> Vec<String> {
-        self.workflows
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .keys()
-            .map(|name| name.as_ref().to_owned())
-            .collect()
+        let known = self.known();
+        let read = known.names.iter().filter(|(_, read)| read.is_ok()).map(|(name, _)| name);
+        let names: BTreeSet<&Arc<str>> = read.chain(known.added.keys()).collect();
+        names.into_iter().map(|name| name.as_ref().to_owned()).collect()
     }
 }
+
+fn stamp(file: &Path) -> Stamp {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn ending(file: &Path) -> Option<&std::ffi::OsStr> {
+    file.extension()
+}
+
+/// Whether the document brings in Markdown files beside it.
+fn has_companions(read: &Read) -> bool {
+    let source = match read {
+        Ok(workflow) => workflow.document().map(|document| &document.source),
+        Err(rejected) => rejected.source.as_ref(),
+    };
+    source.is_none_or(|source| source.text().contains(":prompt-workflow"))
+}
+
+fn is_psi(file: &Path) -> bool {
+    ending(file).is_some_and(|ending| ending == "edn" || ending == "md")
+}
+
+/// psi's rule: one name, two kinds of file, neither counts.
+fn twice(name: &str, one: &Path, other: &Path) -> Rejected {
+    let message = format!("Workflow name `{name}` is defined by both `.md` and `.edn` files");
+    let help = format!("take {} or {} away", one.display(), other.display());
+    Rejected::plain(Diagnostic::error("duplicate-workflow", message).help(help))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Following a run until it ends or waits for somebody, and showing what came of it.
 
-use super::{Exit, Failure, Terminal, progress::StepProgress};
+use super::{Exit, Failure, Terminal, progress::StepProgress, stream::Text};
 use crate::run::Run;
 use futures_util::StreamExt as _;
 use opcell_engine::outcome::{Question, RunOutcome, Status};
@@ -9,8 +9,14 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Shows the steps of a run as they come, and its end. Interrupting cancels it; interrupting twice leaves at once. `past`: events that
-/// are nothing new.
-pub async fn follow(run: &Run, steps: Vec<Arc<str>>, past: u64, terminal: &Terminal) -> Result<Exit, Failure> {
+/// are nothing new. `text`: what models say, shown as they say it.
+pub async fn follow(
+    run: &Run,
+    steps: Vec<Arc<str>>,
+    past: u64,
+    mut text: Option<Text>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let interrupted = {
         let run = run.clone();
         tokio::spawn(async move {
@@ -23,9 +29,24 @@ pub async fn follow(run: &Run, steps: Vec<Arc<str>>, past: u64, terminal: &Termi
             }
         })
     };
-    let mut progress = StepProgress::new(terminal, steps);
+    let mut progress = StepProgress::new(terminal, steps, text.is_some());
     let mut events = run.events().await?;
-    while let Some(recorded) = events.next().await {
+    loop {
+        // What happened before a piece of text is shown before it.
+        let recorded = tokio::select! {
+            biased;
+            recorded = events.next() => recorded,
+            () = Text::come(&mut text) => {
+                if let Some(text) = &mut text {
+                    text.show(&mut progress);
+                }
+                continue;
+            }
+        };
+        let Some(recorded) = recorded else { break };
+        if let Some(text) = &mut text {
+            text.observe(&recorded.event, &mut progress);
+        }
         if recorded.seq > past {
             progress.observe(&recorded);
         } else {

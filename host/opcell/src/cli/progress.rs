@@ -19,6 +19,8 @@ pub struct StepProgress {
     live: Option<MultiProgress>,
     steps: HashMap<FrameId, Entered>,
     names: Vec<Arc<str>>,
+    /// Whether the last thing shown is text that its line may go on with.
+    mid_line: bool,
     /// Every cell's, in the order in which they ended.
     pub receipts: Vec<Value>,
 }
@@ -30,9 +32,25 @@ struct Entered {
 }
 
 impl StepProgress {
-    pub fn new(terminal: &Terminal, names: Vec<Arc<str>>) -> Self {
-        let live = (!terminal.quiet && io::stderr().is_terminal()).then(MultiProgress::new);
-        Self { quiet: terminal.quiet, live, steps: HashMap::new(), names, receipts: Vec::new() }
+    /// `streams`: models' text is shown between the lines, which then do not move.
+    pub fn new(terminal: &Terminal, names: Vec<Arc<str>>, streams: bool) -> Self {
+        let live = (!terminal.quiet && !streams && io::stderr().is_terminal()).then(MultiProgress::new);
+        Self { quiet: terminal.quiet, live, steps: HashMap::new(), names, mid_line: false, receipts: Vec::new() }
+    }
+
+    /// A piece of a model's text, as it comes.
+    pub fn text(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            let _ = write!(io::stderr(), "{}", printable(piece));
+            self.mid_line = !piece.ends_with('\n');
+        }
+    }
+
+    /// The end of a model's text.
+    pub fn end_text(&mut self) {
+        if std::mem::take(&mut self.mid_line) {
+            let _ = writeln!(io::stderr());
+        }
     }
 
     /// Takes the next event of the run.
@@ -95,7 +113,8 @@ impl StepProgress {
         self.steps.insert(frame, Entered { label, at, bar });
     }
 
-    fn line(&self, text: &str) {
+    fn line(&mut self, text: &str) {
+        self.end_text();
         let text = printable(text);
         match &self.live {
             // Lines of the past stand above those that move.
@@ -115,9 +134,8 @@ impl StepProgress {
         if !self.receipts.is_empty() {
             self.line("\ncells:");
         }
-        for receipt in &self.receipts {
-            self.line(&format!("  {}", cell_line(receipt)));
-        }
+        let lines: Vec<String> = self.receipts.iter().map(|receipt| format!("  {}", cell_line(receipt))).collect();
+        lines.iter().for_each(|line| self.line(line));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `opcell run`.
 
-use super::{Exit, Failure, Global, Terminal, follow, graph, input};
+use super::{Exit, Failure, Global, Terminal, follow, graph, input, stream};
 use crate::{
     config::{Config, JournalSettings},
     graph::{Drawing, Path},
@@ -9,8 +9,8 @@ use crate::{
     run::Workflow,
 };
 use clap::Args;
-use opcell_engine::RunOptions;
-use std::path::PathBuf;
+use opcell_engine::{RunOptions, ports::RunText};
+use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -20,6 +20,9 @@ pub struct RunArgs {
     /// What the run is given: JSON, a text, `@FILE`, `-`, or `key=value`, repeated.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
+    /// Shows what models say, as they say it, on stderr.
+    #[arg(long)]
+    stream: bool,
     /// Draws the workflow with the way that the run took; the ending (.svg, .dot, .mmd) says how.
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
@@ -54,12 +57,14 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
 
     // What waits for somebody can be taken up again, if it is kept anywhere.
     let name = args.name.as_deref().map(Into::into);
-    let options = RunOptions { run: name, detach: journaled, ..RunOptions::default() };
+    let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
+    let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
+    let options = RunOptions { run: name, detach: journaled, sink, ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await?;
     if journaled && !terminal.json {
         terminal.note(&format!("run {}", run.id()));
     }
-    let exit = follow::follow(&run, workflow.step_names(), 0, terminal).await?;
+    let exit = follow::follow(&run, workflow.step_names(), 0, text, terminal).await?;
     if let (Some(file), Some(format)) = (&args.graph, format) {
         let history = host.engine().history(&run.id().into()).await?;
         graph::write(file, &graph::text(&Drawing::of(workflow.ir(), Some(&Path::of(&history))), format)?)?;

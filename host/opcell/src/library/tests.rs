@@ -1,0 +1,79 @@
+use super::{Library, usual_folders};
+use crate::{Config, Host, Value};
+use opcell_engine::ports::Workflows as _;
+use std::{fs, path::Path};
+
+fn says(folder: &Path, file: &str, what: &str) {
+    fs::create_dir_all(folder).unwrap();
+    let name = file.split('.').next().unwrap();
+    let text = format!(
+        "{{:name {name:?} :description \"d\" :steps [{{:name \"say\" :type :exit :status :success :output {{:value {what:?}}}}}]}}"
+    );
+    fs::write(folder.join(file), text).unwrap();
+}
+
+async fn result(host: &Host, workflow: &crate::Workflow) -> Value {
+    host.start(workflow, Value::Null).await.unwrap().outcome().await.unwrap().result
+}
+
+#[tokio::test]
+async fn a_workflow_of_a_later_folder_takes_the_place_of_an_earlier_one() {
+    let home = tempfile::tempdir().unwrap();
+    let project = tempfile::tempdir().unwrap();
+    for (folder, what) in [
+        (home.path().join(".psi/workflows"), "old user"),
+        (home.path().join(".psi/agent/workflows"), "user"),
+        (project.path().join(".psi/workflows"), "project"),
+        (project.path().join(".opcell/workflows"), "own"),
+    ] {
+        says(&folder, "all.edn", what);
+        let folders = usual_folders(Some(home.path()), project.path());
+        let host = Host::builder().config(Config { workflows: folders, ..Config::empty(project.path().into()) });
+        let host = host.build().await.unwrap();
+        assert_eq!(result(&host, &host.open("all").unwrap()).await, Value::from(what));
+    }
+}
+
+#[tokio::test]
+async fn a_changed_document_is_seen_by_the_next_run_and_not_by_one_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    says(folder.path(), "callee.edn", "before");
+    let waits = r#"{:name "waits" :description "d"
+        :steps [{:name "wait" :type :wait :signal "go"} {:name "call" :type :delegate :target "callee" :prompt-string "x"}]}"#;
+    fs::write(folder.path().join("waits.edn"), waits).unwrap();
+    let host = Host::builder().workflows(folder.path()).build().await.unwrap();
+    let under_way = host.start(&host.open("waits").unwrap(), Value::Null).await.unwrap();
+
+    says(folder.path(), "callee.edn", "after, and longer");
+    fs::write(folder.path().join("waits.edn"), "{:name").unwrap();
+
+    assert_eq!(result(&host, &host.open("callee").unwrap()).await, Value::from("after, and longer"));
+    assert!(host.open("waits").is_err());
+    under_way.signal("go", Value::Null, None);
+    let outcome = under_way.outcome().await.unwrap();
+    assert_eq!(outcome.result, Value::from("before"), "{outcome:?}");
+}
+
+#[test]
+fn a_broken_document_does_not_bring_back_the_one_it_replaces_and_comes_back_when_it_is_mended() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    says(first.path(), "a.edn", "first");
+    fs::write(second.path().join("a.edn"), "{:name \"a\" :steps").unwrap();
+    let library = Library::read(&[first.path().into(), second.path().into()]);
+    assert!(library.open("a").is_err() && library.find("a").is_none());
+
+    says(second.path(), "a.edn", "second");
+    assert!(library.open("a").is_ok());
+    fs::remove_file(second.path().join("a.edn")).unwrap();
+    library.refresh();
+    assert!(format!("{:?}", library.find("a").unwrap()).contains("first"));
+}
+
+#[test]
+fn one_name_in_a_markdown_and_an_edn_file_of_a_folder_counts_for_neither() {
+    let folder = tempfile::tempdir().unwrap();
+    says(folder.path(), "a.edn", "edn");
+    fs::write(folder.path().join("a.md"), "---\nname: a\ndescription: d\n---\nText.\n").unwrap();
+    let error = Library::read(&[folder.path().into()]).open("a").unwrap_err();
+    assert!(error.to_string().contains("Workflow name `a` is defined by both `.md` and `.edn` files"), "{error}");
+}
