@@ -210,11 +210,8 @@ pub fn main() -> ExitCode {
     }
     let terminal = Terminal::new(cli.global.json, cli.global.quiet);
     terminal.show_warnings();
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::from)
-        .and_then(|runtime| runtime.block_on(dispatch(&cli, &terminal)));
+    let outcome =
+        crate::host::runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(dispatch(&cli, &terminal)));
     match outcome {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::RunFailed) => ExitCode::from(1),

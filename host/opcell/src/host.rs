@@ -384,6 +384,17 @@ impl HostBuilder {
     }
 }
 
+/// A tokio runtime for hosts whose plugins may be hostile. A cell that never waits gives its thread back every millisecond; this runtime
+/// then looks at its timers and sockets after a few of those and not after sixty-one, and has threads to spare for guests that sit in one
+/// long instruction, which the operating system shares out more finely than any runtime can.
+///
+/// # Errors
+/// When the system gives no threads.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).saturating_mul(2).max(4);
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).event_interval(4).enable_all().build()
+}
+
 pub(crate) fn this_executable() -> std::io::Result<CompileMode> {
     Ok(CompileMode::Child(CompileProgram { path: std::env::current_exe()?, args: vec![COMPILE_CHILD.into()] }))
 }

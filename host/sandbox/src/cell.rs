@@ -13,6 +13,7 @@ use crate::{
     plugin::Linked,
     receipt::{FileBytes, LogTail, Receipt},
     state::{CellState, Denials},
+    ticker::SLICES_PER_TICK,
     wasi::{ClosedWasi, drain_output},
 };
 use std::{
@@ -118,7 +119,7 @@ fn new_store(linked: &Linked, call: Call<'_>) -> wasmtime::Result<Store<CellStat
     let state = CellState {
         memory: Memory::new(&limits),
         budget: Budget::new(&limits),
-        ticks: 0,
+        slices: 0,
         log: LogTail::default(),
         log_bytes: 0,
         denials: Denials::default(),
@@ -143,11 +144,11 @@ fn new_store(linked: &Linked, call: Call<'_>) -> wasmtime::Result<Store<CellStat
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|mut store| {
         let state = store.data_mut();
-        state.ticks += 1;
-        if state.ticks > state.limits.ticks || state.budget.exceeded.is_some() {
+        state.slices += 1;
+        if state.slices > state.limits.ticks.saturating_mul(SLICES_PER_TICK) || state.budget.exceeded.is_some() {
             return Ok(UpdateDeadline::Interrupt);
         }
-        // Lets the runtime's timers see the deadline although the guest never waits.
+        // Lets other cells run, and the runtime's timers see the deadline, although the guest never waits.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     });
     if linked.metering == Metering::Deterministic {
@@ -237,7 +238,7 @@ impl Receipt {
 
     fn of(state: CellState, linked: &Linked, operation: &str, duration: Duration, fuel: Option<u64>) -> Self {
         Self {
-            ticks: state.ticks,
+            ticks: state.slices.div_ceil(SLICES_PER_TICK),
             fuel,
             peak_memory: state.memory.peak as u64,
             refused_growths: state.memory.refused.saturating_add(state.memory.tables_refused),

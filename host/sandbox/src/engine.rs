@@ -128,7 +128,8 @@ fn pool_config(shape: Shape) -> PoolingAllocationConfig {
         .table_keep_resident(keep_resident)
         .async_stack_keep_resident(16 << 10)
         .max_unused_warm_slots(cells)
-        .decommit_batch_size(16)
+        // At once: a batch would keep the memory of the last bombs resident until enough small cells have followed.
+        .decommit_batch_size(1)
         // Takes swapped pages for clean on this engine's version.
         .pagemap_scan(Enabled::No);
     pool

@@ -39,7 +39,8 @@ impl Denials {
 pub(crate) struct CellState {
     pub(crate) memory: Memory,
     pub(crate) budget: Budget,
-    pub(crate) ticks: u64,
+    /// Slices of the clock in which the guest was seen running.
+    pub(crate) slices: u64,
     pub(crate) log: LogTail,
     pub(crate) log_bytes: u64,
     pub(crate) denials: Denials,

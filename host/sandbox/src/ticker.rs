@@ -3,15 +3,18 @@
 use std::{io, thread, time::Duration};
 use wasmtime::EngineWeak;
 
-/// Time between two ticks: how late a busy guest may notice its deadline.
-pub const TICK: Duration = Duration::from_millis(10);
+/// How long a busy guest keeps its thread before it lets others run, and how late it may notice its deadline.
+pub(crate) const SLICE: Duration = Duration::from_millis(1);
+
+/// Slices of one tick, the unit in which limits and receipts count.
+pub(crate) const SLICES_PER_TICK: u64 = 10;
 
 /// Starts the clock of `engines`. The thread ends by itself once the last of them is gone.
 pub(crate) fn start(engines: Vec<EngineWeak>) -> io::Result<()> {
     thread::Builder::new().name("opcell-ticker".to_owned()).stack_size(64 << 10).spawn(move || {
         let mut alive = true;
         while alive {
-            thread::sleep(TICK);
+            thread::sleep(SLICE);
             alive = false;
             for engine in engines.iter().filter_map(EngineWeak::upgrade) {
                 engine.increment_epoch();

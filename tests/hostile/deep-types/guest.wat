@@ -148,4 +148,6 @@
   (type $t146 (list $t145))
   (type $t147 (list $t146))
   (type $t148 (list $t147))
-  (type $t149 (list $t148)))
+  (type $t149 (list $t148))
+  (instance $operations)
+  (export "opcell:plugin/operations@0.1.0" (instance $operations)))

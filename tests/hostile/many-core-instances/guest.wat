@@ -299,4 +299,6 @@
   (core instance (instantiate $m))
   (core instance (instantiate $m))
   (core instance (instantiate $m))
-  (core instance (instantiate $m)))
+  (core instance (instantiate $m))
+  (instance $operations)
+  (export "opcell:plugin/operations@0.1.0" (instance $operations)))

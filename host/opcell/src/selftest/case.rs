@@ -54,6 +54,8 @@ struct CaseFile {
     #[serde(default)]
     log_at_most: Option<usize>,
     #[serde(default)]
+    log_without_control: bool,
+    #[serde(default)]
     files_at_most: Option<u64>,
 }
 
@@ -86,6 +88,8 @@ pub struct Case {
     pub message_without_control: bool,
     /// Bytes of log that the receipt may keep.
     pub log_at_most: Option<usize>,
+    /// Whether the log must be free of control characters.
+    pub log_without_control: bool,
     /// Bytes that may be on disk afterwards.
     pub files_at_most: Option<u64>,
     /// The component.
@@ -122,12 +126,17 @@ impl Case {
             None => Duration::from_secs(10),
         };
         let manifest = manifest(&file);
+        let wit = folder
+            .get_file(folder.path().join("guest.wit"))
+            .map(|wit| wit.contents_utf8().context("guest.wit is not UTF-8"))
+            .transpose()?;
         let world = file.world.as_deref().unwrap_or("operation-plugin");
         let component =
             match (folder.get_file(folder.path().join("guest.wat")), folder.get_file(folder.path().join("guest.wasm")))
             {
                 (Some(wat), None) => super::guest::component_from_wat(
                     wat.contents_utf8().context("guest.wat is not UTF-8")?,
+                    wit,
                     world,
                     manifest.as_deref(),
                 )?,
@@ -151,6 +160,7 @@ impl Case {
             message_at_most: file.message_at_most,
             message_without_control: file.message_without_control,
             log_at_most: file.log_at_most,
+            log_without_control: file.log_without_control,
             files_at_most: file.files_at_most,
             component,
         })

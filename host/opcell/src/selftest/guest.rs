@@ -20,12 +20,12 @@ const PRELUDE: &[(&str, &str)] = &[
 ];
 const JUDGE_DESCRIBE: &str = include_str!("../../../../tests/hostile/preludes/describe-judge.wat");
 
-/// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. A WAT file that already is a component is
-/// taken as it is.
+/// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. `wit` adds packages to choose the world from.
+/// A WAT file that already is a component is taken as it is.
 ///
 /// # Errors
 /// When the text is not WAT, a directive is unknown, or the module does not fit the world.
-pub fn component_from_wat(text: &str, world: &str, manifest: Option<&str>) -> Result<Vec<u8>> {
+pub fn component_from_wat(text: &str, wit: Option<&str>, world: &str, manifest: Option<&str>) -> Result<Vec<u8>> {
     let expanded = expand(text)?;
     let mut bytes = wat::parse_str(&expanded)?;
     if expanded.trim_start().starts_with("(component") {
@@ -34,7 +34,7 @@ pub fn component_from_wat(text: &str, world: &str, manifest: Option<&str>) -> Re
     if let Some(manifest) = manifest {
         append_custom_section(&mut bytes, "opcell:manifest", manifest.as_bytes());
     }
-    wrap(bytes, world)
+    wrap(bytes, wit, world)
 }
 
 /// Replaces preludes and repeats lines.
@@ -78,9 +78,12 @@ fn prelude(directive: &str, into: &mut String) -> Result<()> {
 }
 
 /// A core module as a component of one of the contract's worlds.
-fn wrap(mut module: Vec<u8>, world: &str) -> Result<Vec<u8>> {
+fn wrap(mut module: Vec<u8>, wit: Option<&str>, world: &str) -> Result<Vec<u8>> {
     let mut resolve = wit_parser::Resolve::default();
-    let package = resolve.push_str("opcell-plugin.wit", &WIT.concat())?;
+    let mut package = resolve.push_str("opcell-plugin.wit", &WIT.concat())?;
+    if let Some(wit) = wit {
+        package = resolve.push_str("guest.wit", wit)?;
+    }
     let world = resolve.select_world(&[package], Some(world))?;
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)?;
     // The case may be invalid on purpose: the sandbox must find that out, not this wrapper.

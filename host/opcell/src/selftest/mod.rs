@@ -12,7 +12,7 @@ pub use case::{Case, Stage};
 use async_trait::async_trait;
 use opcell_sandbox::{
     Access, CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest,
-    PluginSource, Receipt, Sandbox, ServiceError, ToolDescription,
+    PluginSource, Receipt, Sandbox, ServiceError, ToolDescription, receipt::LogLine,
 };
 use serde::Serialize;
 use std::{
@@ -132,6 +132,10 @@ fn check_receipt(case: &Case, receipt: &Receipt) -> Result<(), String> {
     let denials = receipt.denials.len();
     if denials < case.denials_at_least {
         return Err(format!("the receipt shows {denials} refusals instead of {}", case.denials_at_least));
+    }
+    let is_control = |line: &LogLine| line.message.chars().any(|c| c.is_control() && c != '\n');
+    if case.log_without_control && (receipt.log.lines.is_empty() || receipt.log.lines.iter().any(is_control)) {
+        return Err("the receipt's log is empty or carries control characters".to_owned());
     }
     let log: usize = receipt.log.lines.iter().map(|line| line.message.len()).sum();
     match case.log_at_most {

@@ -1,0 +1,7 @@
+(module
+  ;; @prelude
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (i32.const 2048))
+  (func (export "cabi_post_opcell:plugin/operations@0.1.0#invoke") (param i32)
+    (loop $again (br $again))))
