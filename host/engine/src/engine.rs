@@ -11,7 +11,7 @@ use crate::{
     past::fold,
     ports::{Judges, Operations, RunText, Sessions, SystemTimer, Timer, Workflows},
     program::Program,
-    record::from_record,
+    record::{from_record, from_snapshot},
     run::Driver,
     state::State,
 };
@@ -190,6 +190,7 @@ impl Engine {
             park: options.park,
             let_go: CancellationToken::new(),
             damage: None,
+            unsaved: 0,
         });
         driver.begin(&workflow, first).await?;
         tokio::spawn(driver.drive(false));
@@ -251,7 +252,7 @@ impl Engine {
     /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned is not there.
     pub async fn resume(&self, run: &RunId, options: ResumeOptions) -> Result<RunHandle, RunError> {
         let opened = self.journal.acquire(run, options.cut).await?;
-        match fold_for_resume(run, &opened, &options) {
+        match self.state_for_resume(run, &opened, &options).await {
             Ok(state) => {
                 let (driver, handle) = self.driver(Drive {
                     run: run.clone(),
@@ -262,6 +263,7 @@ impl Engine {
                     park: options.park,
                     let_go: options.let_go,
                     damage: opened.damage,
+                    unsaved: opened.records.iter().map(|record| record.payload.len()).sum(),
                 });
                 tokio::spawn(driver.drive(true));
                 Ok(handle)
@@ -271,6 +273,50 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// The state that a run was left in, checked against what is there now.
+    async fn state_for_resume(
+        &self,
+        run: &RunId,
+        opened: &OpenedRun,
+        options: &ResumeOptions,
+    ) -> Result<State, RunError> {
+        let mut state = match &opened.snapshot {
+            Some(snapshot) => match from_snapshot(snapshot) {
+                Some(state) => state,
+                None => self.state_at(run, Some(snapshot.seq)).await?,
+            },
+            None => State::default(),
+        };
+        for record in &opened.records {
+            fold(run, &mut state, &from_record(run, record)?)?;
+        }
+        if state.program().is_none() {
+            let problem = "the run has no first event; it was never started, or its beginning is lost".to_owned();
+            return Err(RunError::Unreadable {
+                run: run.clone(),
+                seq: 1,
+                kind: "run-started".to_owned(),
+                version: 0,
+                problem,
+            });
+        }
+        if state.end().is_some() {
+            return Ok(state);
+        }
+        for (name, pinned) in state.pins().iter().filter(|_| !options.unpinned) {
+            let found = options.pins.get(name);
+            if found != Some(pinned) {
+                return Err(RunError::Pin {
+                    run: run.clone(),
+                    name: name.clone(),
+                    pinned: pinned.clone(),
+                    found: found.map_or_else(|| "none".to_owned(), |digest| digest.as_ref().to_owned()),
+                });
+            }
+        }
+        Ok(state)
     }
 
     fn driver(&self, drive: Drive) -> (Driver, RunHandle) {
@@ -292,6 +338,8 @@ impl Engine {
             let_go: drive.let_go,
             state: drive.state,
             stands: None,
+            unsaved: drive.unsaved,
+            saved: 0,
         };
         listeners.start_at(driver.state.seq());
         let handle = RunHandle {
@@ -345,39 +393,6 @@ impl Engine {
     }
 }
 
-/// The state that a run was left in, checked against what is there now.
-fn fold_for_resume(run: &RunId, opened: &OpenedRun, options: &ResumeOptions) -> Result<State, RunError> {
-    let mut state = State::default();
-    for record in &opened.records {
-        fold(run, &mut state, &from_record(run, record)?)?;
-    }
-    if state.program().is_none() {
-        let problem = "the run has no first event; it was never started, or its beginning is lost".to_owned();
-        return Err(RunError::Unreadable {
-            run: run.clone(),
-            seq: 1,
-            kind: "run-started".to_owned(),
-            version: 0,
-            problem,
-        });
-    }
-    if state.end().is_some() {
-        return Ok(state);
-    }
-    for (name, pinned) in state.pins().iter().filter(|_| !options.unpinned) {
-        let found = options.pins.get(name);
-        if found != Some(pinned) {
-            return Err(RunError::Pin {
-                run: run.clone(),
-                name: name.clone(),
-                pinned: pinned.clone(),
-                found: found.map_or_else(|| "none".to_owned(), |digest| digest.as_ref().to_owned()),
-            });
-        }
-    }
-    Ok(state)
-}
-
 /// Who takes a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taker {
@@ -404,6 +419,8 @@ struct Drive {
     park: Option<Duration>,
     let_go: CancellationToken,
     damage: Option<Damage>,
+    /// Bytes of events that no snapshot covers.
+    unsaved: usize,
 }
 
 /// The tighter of two sets of limits, one by one.

@@ -3,8 +3,9 @@
 use crate::{
     error::RunError,
     event::{Recorded, SCHEMA_VERSION, Timestamp},
+    state::{SNAPSHOT_VERSION, State},
 };
-use opcell_journal::{Record, RunId};
+use opcell_journal::{Record, RunId, Snapshot};
 
 /// An event as the journal keeps it.
 pub(crate) fn to_record(recorded: &Recorded) -> Record {
@@ -17,6 +18,19 @@ pub(crate) fn to_record(recorded: &Recorded) -> Record {
         at: recorded.at.0,
         payload: payload.into(),
     }
+}
+
+/// A state as the journal keeps it; none for one that cannot be written.
+pub(crate) fn to_snapshot(state: &State) -> Option<Snapshot> {
+    let payload = serde_json::to_string(state).ok()?;
+    Some(Snapshot { seq: state.seq(), version: SNAPSHOT_VERSION, payload: payload.into() })
+}
+
+/// The state that a snapshot holds; none where another version wrote it.
+pub(crate) fn from_snapshot(snapshot: &Snapshot) -> Option<State> {
+    let read = || serde_json::from_str::<State>(&snapshot.payload).ok();
+    let state = (snapshot.version == SNAPSHOT_VERSION).then(read).flatten()?;
+    (state.seq() == snapshot.seq).then_some(state)
 }
 
 /// A record as the event that it holds.

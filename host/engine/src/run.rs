@@ -10,7 +10,7 @@ use crate::{
     outcome::{RunOutcome, Status},
     ports::{Effects, Failure, RunText, TextSink},
     program::Program,
-    record::to_record,
+    record::{to_record, to_snapshot},
     state::State,
 };
 use futures_util::{
@@ -18,7 +18,7 @@ use futures_util::{
     future::{BoxFuture, abortable},
     stream::FuturesUnordered,
 };
-use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState};
+use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState, Snapshot};
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
@@ -33,6 +33,9 @@ const BATCH: usize = 512;
 
 /// How long effects may take to stop after the run is cancelled, in milliseconds.
 const GRACE_MS: f64 = 5_000.0;
+
+/// Bytes of events between two snapshots, at least.
+const SNAPSHOT: usize = 256 << 10;
 
 /// How often a run that waits looks into its letter box.
 const LETTERS: Duration = Duration::from_millis(200);
@@ -58,6 +61,10 @@ pub(crate) struct Driver {
     pub let_go: CancellationToken,
     /// How the run stood when the journal was last told.
     pub stands: Option<RunState>,
+    /// Bytes of events since the last snapshot.
+    pub unsaved: usize,
+    /// Bytes of the last snapshot.
+    pub saved: usize,
 }
 
 /// What the journal has not seen yet.
@@ -244,18 +251,30 @@ impl Driver {
         }
         let state = self.run_state();
         let changed = self.stands.as_ref() != Some(&state);
+        let records = std::mem::take(&mut batch.records);
         let append = Append {
             run: self.run.clone(),
             fence: self.fence,
-            records: std::mem::take(&mut batch.records),
+            snapshot: self.snapshot(&records, state.ended),
+            records,
             state: changed.then(|| state.clone()),
-            snapshot: None,
             letters: batch.letters.take(),
         };
         self.journal.append(append).await?;
         self.stands = Some(state);
         self.listeners.tell(std::mem::take(&mut batch.events));
         Ok(())
+    }
+
+    /// A snapshot, when enough has happened since the last one that reading it all again would take longer than reading that.
+    fn snapshot(&mut self, records: &[Record], ended: bool) -> Option<Snapshot> {
+        self.unsaved += records.iter().map(|record| record.payload.len()).sum::<usize>();
+        if ended || self.unsaved < SNAPSHOT.max(4 * self.saved) {
+            return None;
+        }
+        let snapshot = to_snapshot(&self.state)?;
+        (self.unsaved, self.saved) = (0, snapshot.payload.len());
+        Some(snapshot)
     }
 
     /// After a crash: effects that may have happened and must not happen twice wait for an answer.

@@ -43,6 +43,77 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, 
     Value::deserialize(deserializer).and_then(|value| restore(value).map_err(D::Error::custom))
 }
 
+/// A value that may be there; `[]` or `[value]`, since null is a value.
+pub mod maybe {
+    use super::{Exact, Kept, Value};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().map_or(&[][..], std::slice::from_ref).iter().map(Exact).collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+        Ok(Vec::<Kept>::deserialize(deserializer)?.pop().map(|kept| kept.0))
+    }
+}
+
+/// Values that may be there, in order.
+pub mod maybes {
+    use super::{Exact, Kept, Value};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(values: &[Option<Value>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(|value| value.iter().map(Exact).collect::<Vec<_>>()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<Value>>, D::Error> {
+        let kept = Vec::<Vec<Kept>>::deserialize(deserializer)?;
+        Ok(kept.into_iter().map(|mut one| one.pop().map(|kept| kept.0)).collect())
+    }
+}
+
+/// Values in order.
+pub mod list {
+    use super::{Exact, Kept, Value};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::sync::Arc;
+
+    pub fn serialize<S: Serializer>(values: &Arc<Vec<Value>>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(Exact))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Vec<Value>>, D::Error> {
+        let kept = Vec::<Kept>::deserialize(deserializer)?;
+        Ok(Arc::new(kept.into_iter().map(|kept| kept.0).collect()))
+    }
+}
+
+/// Values by name.
+pub mod map {
+    use super::{Exact, Kept, Map};
+    use indexmap::IndexMap;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::sync::Arc;
+
+    pub fn serialize<S: Serializer>(values: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(values.iter().map(|(name, value)| (name.as_ref(), Exact(value))))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
+        let kept = IndexMap::<Arc<str>, Kept>::deserialize(deserializer)?;
+        Ok(kept.into_iter().map(|(name, kept)| (name, kept.0)).collect())
+    }
+}
+
+/// A value as it was before [`serialize`].
+struct Kept(Value);
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer).map(Self)
+    }
+}
+
 struct Exact<'a>(&'a Value);
 
 fn tagged<S: Serializer, T: Serialize + ?Sized>(serializer: S, tag: &str, content: &T) -> Result<S::Ok, S::Error> {

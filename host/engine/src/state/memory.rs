@@ -1,15 +1,16 @@
 //! What a workflow remembers of the steps that ran.
 
-use crate::{conversation::Message, outcome::RunEnd, ports::Success};
+use crate::{conversation::Message, outcome::RunEnd, ports::Success, wire};
 use opcell_workflow::{
     Value,
     ir::{Step, Yields},
     value::Map,
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What is remembered of one step.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct StepMemory {
     /// How often the step has been entered.
     pub visits: u32,
@@ -22,18 +23,20 @@ pub(crate) struct StepMemory {
 }
 
 /// A step's result.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Accepted {
     /// What its form produced.
     pub raw: Raw,
     /// Outputs that are computed from it, by name.
+    #[serde(with = "wire::maybe")]
     pub mapped: Option<Value>,
     /// What its last cell used.
+    #[serde(with = "wire::maybe")]
     pub receipt: Option<Value>,
 }
 
 /// What a form produced.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Raw {
     /// The step was skipped, or its failure is ignored.
     Nothing,
@@ -41,29 +44,31 @@ pub(crate) enum Raw {
     Session(Box<SessionRecord>),
     Delegate(Box<RunEnd>),
     /// Every other form, and every step with `each`.
-    Value(Value),
+    Value(#[serde(with = "wire")] Value),
 }
 
 /// What a conversation left.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
     pub messages: Vec<Message>,
     pub turns: Vec<TurnRecord>,
+    #[serde(with = "wire::maybe")]
     pub structured: Option<Value>,
     /// The last event that the model raised.
     pub raised: Option<Raised>,
 }
 
 /// An event of the state that a model raised; the round's end commits it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Raised {
     pub event: Arc<str>,
     pub context: Arc<str>,
+    #[serde(with = "wire")]
     pub extras: Value,
 }
 
 /// What one turn left.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TurnRecord {
     /// The prompt group's name, if the session has groups.
     pub name: Option<Arc<str>>,

@@ -19,6 +19,7 @@ use crate::{
     event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
     program::Program,
+    wire,
 };
 use indexmap::IndexMap;
 use memory::StepMemory;
@@ -28,13 +29,18 @@ use opcell_workflow::{
     names::Outcome,
     value::Map,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
-/// A run's state. Made by folding events; see [`State::apply`].
-#[derive(Debug, Clone, PartialEq, Default)]
+/// Of what a snapshot says. One of another version is not read; the events are.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes with its
+/// shape and with what its parts mean.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
     pub(crate) run: Arc<str>,
     pub(crate) seq: u64,
@@ -61,22 +67,27 @@ pub struct State {
     pub(crate) used: Used,
     pub(crate) limit_reached: Option<(LimitKind, f64, f64)>,
     pub(crate) cancel: Option<Arc<str>>,
+    #[serde(with = "wire::map")]
     pub(crate) artifacts: Map,
     pub(crate) end: Option<RunEnd>,
 }
 
 /// A running workflow: the run's own, or a delegated one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub program: Arc<Program>,
     /// The step or element that delegated.
     pub parent: Option<FrameId>,
     pub depth: u32,
+    #[serde(with = "wire")]
     pub input: Value,
+    #[serde(with = "wire")]
     pub original: Value,
     /// `$inputs`.
+    #[serde(with = "wire")]
     pub inputs: Value,
     /// `$steps`: `{output}` by step name.
+    #[serde(with = "wire")]
     pub outputs: Value,
     pub memory: Vec<StepMemory>,
     /// The main step that ran or was skipped last.
@@ -93,14 +104,14 @@ pub(crate) struct Instance {
     pub brief: Arc<str>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Frame {
     pub parent: Option<FrameId>,
     pub instance: InstanceId,
     pub body: Body,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Body {
     Line(Line),
     Step(Box<StepFrame>),
@@ -108,14 +119,14 @@ pub(crate) enum Body {
 }
 
 /// Steps one after the other.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// Which group of the parent step; `None` is a main line.
     pub group: Option<u32>,
     pub at: LineAt,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum LineAt {
     /// A main line: the step to enter. A group: the position in its list. Past the last one the line is at its end.
     Before(u32),
@@ -130,7 +141,7 @@ pub(crate) enum LineAt {
 }
 
 /// One entry into a step.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepFrame {
     pub step: u32,
     pub visit: u32,
@@ -139,7 +150,7 @@ pub(crate) struct StepFrame {
     pub phase: Phase,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// Nothing has been decided yet.
     Entered,
@@ -154,15 +165,16 @@ pub(crate) enum Phase {
 }
 
 /// One element of a step with `each`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Element {
     pub index: u32,
+    #[serde(with = "wire")]
     pub item: Value,
     pub work: Work,
 }
 
 /// An effect that is wanted and has not ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub frame: FrameId,
     pub request: Request,

@@ -5,12 +5,14 @@ use crate::{
     conversation::{Message, Role, ToolCallRequest},
     event::{EffectId, InstanceId, Settled, Timestamp},
     ports::{Failure, OpenedSession, Verdict},
+    wire,
 };
 use opcell_workflow::Value;
+use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
 /// One execution of a step's form, retries included.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Work {
     /// From 1.
     pub attempt: u32,
@@ -18,10 +20,11 @@ pub(crate) struct Work {
     pub since: Timestamp,
     pub stage: Stage,
     /// What the last cell used.
+    #[serde(with = "wire::maybe")]
     pub receipt: Option<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// The attempt is about to begin.
     Start,
@@ -59,10 +62,12 @@ impl Work {
 }
 
 /// A step's elements.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Each {
+    #[serde(with = "wire::list")]
     pub items: Arc<Vec<Value>>,
     /// By position; `None` is not there yet.
+    #[serde(with = "wire::maybes")]
     pub results: Vec<Option<Value>>,
     pub next: u32,
     pub running: u32,
@@ -73,7 +78,7 @@ pub(crate) struct Each {
 }
 
 /// The delay between elements.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pause {
     /// There is none, or it has passed.
     Over,
@@ -97,7 +102,7 @@ impl Each {
 }
 
 /// The groups of a branch (one, chosen) or of a parallel step.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Groups {
     /// Which groups run, in order.
     pub wanted: Vec<u32>,
@@ -121,14 +126,14 @@ impl Groups {
 }
 
 /// A step's judge at work.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Judging {
     /// Nothing has been decided yet.
     Start,
     /// A call is in flight.
     Calling(EffectId),
     /// A call ended with this.
-    Called(Result<Verdict, Failure>, Option<Value>),
+    Called(Result<Verdict, Failure>, #[serde(with = "wire::maybe")] Option<Value>),
     /// A model decides.
     Llm(Box<Conversation>),
     /// An event from outside is awaited. `came`: one is there.
@@ -149,7 +154,7 @@ impl Judging {
 }
 
 /// A model conversation, of a session step or of a judge.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Conversation {
     pub stage: ConversationStage,
     pub opened: Option<Arc<OpenedSession>>,
@@ -170,7 +175,7 @@ pub(crate) struct Conversation {
     pub calls: VecDeque<ToolCallRequest>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ConversationStage {
     /// The session is not open yet.
     Closed,

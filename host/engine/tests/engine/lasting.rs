@@ -8,7 +8,7 @@ use opcell_engine::{
     outcome::Question,
     ports::{Effects, ModelRound},
 };
-use opcell_journal::{Journal, MemoryJournal, NewRun};
+use opcell_journal::{Append, Cut, Journal, MemoryJournal, NewRun, Snapshot};
 use opcell_workflow::{Value, ir::RunLimits};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -493,4 +493,61 @@ async fn a_run_can_be_cancelled_where_its_plugins_are_not() {
     let outcome = bare.resume(handle.run(), options).await.unwrap().finished().await.unwrap();
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
     assert!(script.called().is_empty());
+}
+
+#[tokio::test]
+async fn a_long_run_is_taken_up_from_a_snapshot_and_goes_on_as_the_same() {
+    let journal = MemoryJournal::new();
+    let script = || {
+        Script::new()
+            .operation("t", |_| Ok(json(r#""a text that makes the journal grow""#)))
+            .operation("j", |_| Ok(json(r#""AGAIN""#)))
+    };
+    let steps = [
+        r#"{"name":"a","type":"invoke","invoke":{"operation":"t"},"outputs":{"data":{"source":"invoke/data"}},"yields":{"type":"data","data":"data"},
+            "judge":{"type":"invoke","invoke":{"operation":"j"}},"on":[{"outcome":{"text":"AGAIN"},"goto":{"step":"a"}}],"max-visits":900,"on-max-visits":"w"}"#
+            .to_owned(),
+        wait("", ""),
+    ];
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let first = engine(&script(), &journal);
+    let handle = first.start(routed(&steps.join(",")), json("{}"), options).await.unwrap();
+    assert_eq!(handle.finished().await.unwrap().status, Status::Suspended);
+    let events = first.history(handle.run()).await.unwrap().len();
+    let opened = journal.acquire(handle.run(), Cut::Tail).await.unwrap();
+    journal.release(handle.run(), opened.fence).await.unwrap();
+    let covered = opened.snapshot.unwrap().seq as usize;
+    assert_eq!(covered + opened.records.len(), events);
+    assert!(opened.records.len() < events / 2, "{} of {events} events are read", opened.records.len());
+
+    let resumed = engine(&script(), &journal).resume(handle.run(), ResumeOptions::default()).await.unwrap();
+    resumed.signal("go", json("3"), None);
+    let outcome = resumed.finished().await.unwrap();
+    assert_eq!(outcome.result, json("3"));
+    crate::support::check_history(&first, &outcome).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_of_another_version_is_not_read() {
+    let journal = MemoryJournal::new();
+    let first = engine(&Script::new(), &journal);
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let handle = first.start(routed(&wait("", "")), json("{}"), options).await.unwrap();
+    handle.finished().await.unwrap();
+    let opened = journal.acquire(handle.run(), Cut::Tail).await.unwrap();
+    let seq = opened.records.len() as u64;
+    let snapshot = Snapshot { seq, version: 99, payload: r#"{"what":"is this"}"#.into() };
+    let append = Append {
+        run: handle.run().clone(),
+        fence: opened.fence,
+        records: Vec::new(),
+        state: None,
+        snapshot: Some(snapshot),
+        letters: None,
+    };
+    journal.append(append).await.unwrap();
+    journal.release(handle.run(), opened.fence).await.unwrap();
+    let resumed = first.resume(handle.run(), ResumeOptions::default()).await.unwrap();
+    resumed.signal("go", json("3"), None);
+    assert_eq!(resumed.finished().await.unwrap().result, json("3"));
 }

@@ -319,6 +319,9 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
         assert_eq!(again, recorded.event, "the event did not survive JSON: {text}");
         folded.apply(&Recorded { event: again, ..recorded }).unwrap();
         assert_eq!(*state, folded, "the fold is not the state");
+        let snapshot = serde_json::to_string(state).unwrap();
+        let kept: State = serde_json::from_str(&snapshot).unwrap_or_else(|error| panic!("{error} in {snapshot}"));
+        assert_eq!(*state, kept, "the state did not survive a snapshot");
     };
     for event in first {
         record(&mut state, event);
