@@ -6,6 +6,8 @@
 
 #[path = "e2e/forge.rs"]
 mod forge;
+#[path = "e2e/psi.rs"]
+mod psi;
 
 use forge::Forge;
 use futures_util::StreamExt as _;
