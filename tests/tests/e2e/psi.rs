@@ -59,7 +59,8 @@ async fn run(folder: &Path, expected: &Json) -> Json {
         .await;
     let outcome = run.outcome().await.unwrap();
 
-    let mut actual = json!({"workflow": text("workflow"), "input": text("input"), "status": outcome.status, "steps": steps});
+    let mut actual =
+        json!({"workflow": text("workflow"), "input": text("input"), "status": outcome.status, "steps": steps});
     let ended = match &outcome.reason {
         None => json!({"result": Json::from(&outcome.result)}),
         Some(reason) => json!({"reason": reason, "step": outcome.step}),

@@ -5,6 +5,7 @@
 mod dialogue;
 mod flow;
 mod lasting;
+mod psi;
 mod routing;
 mod shell;
 mod support;

@@ -10,7 +10,7 @@ mod structure;
 
 use crate::{
     diagnostic::{Diagnostic, did_you_mean},
-    ir::{Form, Judge, Lifecycle, OutputSpec, Printing, SourceRef, Step, WorkflowIr, Yields},
+    ir::{Form, Judge, Lifecycle, OutputSpec, Printing, SourceRef, Step, StructuredOutput, WorkflowIr, Yields},
     print::quoted,
 };
 use indexmap::IndexMap;
@@ -39,6 +39,37 @@ fn meaning(ir: &WorkflowIr) -> Vec<Diagnostic> {
         check.prompts();
         for reference in references::of(step) {
             check.reference(&reference);
+        }
+    }
+    found.extend(reused_schemas(ir));
+    found
+}
+
+/// A schema that is named and versioned says the same wherever the workflow uses it.
+fn reused_schemas(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let mut known: HashMap<(&str, Option<u64>), (&Step, &StructuredOutput)> = HashMap::new();
+    let mut found = Vec::new();
+    for (i, step) in ir.steps.iter().enumerate() {
+        let of_judge = match &step.judge {
+            Some(Judge::Llm { outputs, .. }) => Some(outputs),
+            _ => None,
+        };
+        let outputs = step.outputs.iter().map(|output| ("outputs", output));
+        let of_judge = of_judge.into_iter().flatten().map(|output| ("judge.outputs", output));
+        for (path, (key, spec)) in outputs.chain(of_judge) {
+            let Some(contract) = &spec.structured else { continue };
+            let Some(id) = contract.schema_id.as_deref() else { continue };
+            let (first, other) = *known.entry((id, contract.schema_version)).or_insert((step, contract));
+            if other.json_schema != contract.json_schema || other.malli_schema != contract.malli_schema {
+                let version = contract.schema_version.map(|version| format!(" version {version}")).unwrap_or_default();
+                let message = format!(
+                    "Step '{}': structured output :{key} uses schema :{id}{version} with another content than step '{}'",
+                    step.name, first.name
+                );
+                let finding = Diagnostic::error("reusable-structured-output-schema-mismatch", message);
+                let finding = finding.path(format!("steps[{i}].{path}.{key}"));
+                found.push(finding.help("give one of the two another :schema-id or :schema-version"));
+            }
         }
     }
     found

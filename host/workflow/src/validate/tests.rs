@@ -213,6 +213,27 @@ fn a_step_has_one_structured_output() {
 }
 
 #[test]
+fn a_schema_of_one_name_and_version_has_one_content() {
+    let counts = |step: &str, version: u64, kind: &str| {
+        let outputs = format!(
+            r#""outputs":{{"final-llm-reply":{{"source":"x"}},"n":{{"source":"session/structured-output","structured":{{
+                "schema-id":"count","schema-version":{version},"json-schema":{{"type":"{kind}"}}}}}}}},"#
+        );
+        session(step, TEXT, "")
+            .replace(r#""outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},"#, &outputs)
+    };
+    assert_eq!(found(&[counts("a", 1, "integer"), counts("b", 1, "integer")].join(",")), []);
+    assert_eq!(found(&[counts("a", 1, "integer"), counts("b", 2, "number")].join(",")), []);
+    assert_eq!(
+        one(&[counts("a", 1, "integer"), counts("b", 1, "number")]),
+        (
+            "reusable-structured-output-schema-mismatch",
+            "Step 'b': structured output :n uses schema :count version 1 with another content than step 'a'".to_owned()
+        )
+    );
+}
+
+#[test]
 fn shape_comes_before_meaning() {
     assert_eq!(found(""), [("structural-error", "Structural error at [:steps]: invalid value".to_owned())]);
     for (step, place) in [
