@@ -9,8 +9,10 @@ use crate::{
     source::Span,
     value::{Map, Value},
 };
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span as RawSpan, StructureStyle, Tag, options};
-use std::{collections::HashMap, sync::Arc};
+use serde_saphyr::granit_parser::{
+    ErrorKind, Event, Parser, ScalarStyle, ScanError, Span as RawSpan, StructureStyle, Tag, options,
+};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 /// Collections inside one another; a workflow nests about ten deep.
 const MAX_DEPTH: usize = 128;
@@ -18,6 +20,8 @@ const MAX_DEPTH: usize = 128;
 const MAX_NODES: usize = 1_000_000;
 /// Uses of one anchor, multiplied along nested ones: the `yaml` package's own limit against exhaustion.
 const MAX_ALIASES: usize = 100;
+/// Blanks put in after `a:[`; each costs another pass over the text.
+const MAX_BLANKS: usize = 256;
 
 /// A value and its place.
 #[derive(Debug, Clone)]
@@ -95,15 +99,18 @@ impl Node {
 
     /// Moves every place, for a tree that was read from the middle of a text.
     pub fn shift(&mut self, by: usize) {
-        let shift = |span: &mut Span| *span = Span::new(span.start + by, span.end + by);
-        shift(&mut self.span);
+        self.move_places(&|span| Span::new(span.start + by, span.end + by));
+    }
+
+    fn move_places(&mut self, moved: &impl Fn(Span) -> Span) {
+        self.span = moved(self.span);
         match &mut self.kind {
             NodeKind::Scalar(_) => {}
-            NodeKind::Sequence(items) => items.iter_mut().for_each(|item| item.shift(by)),
+            NodeKind::Sequence(items) => items.iter_mut().for_each(|item| item.move_places(moved)),
             NodeKind::Mapping(entries) => {
                 for entry in entries {
-                    shift(&mut entry.key_span);
-                    entry.value.shift(by);
+                    entry.key_span = moved(entry.key_span);
+                    entry.value.move_places(moved);
                 }
             }
         }
@@ -129,17 +136,66 @@ impl Node {
 /// # Errors
 /// When the text is not YAML, holds several documents or repeats a key, or is deeper or larger than the limits.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
+    let mut spaced = Cow::Borrowed(text);
+    let mut blanks: Vec<usize> = Vec::new();
+    let read = loop {
+        match read(&spaced) {
+            // `{a:[1]}` is an entry for the `yaml` package; the parser wants a blank before the bracket.
+            Err(Refusal::NoBlank(colon)) if blanks.len() < MAX_BLANKS => {
+                let at = blanks.partition_point(|blank| *blank <= colon);
+                blanks.iter_mut().skip(at).for_each(|blank| *blank += 1);
+                blanks.insert(at, colon + 1);
+                spaced.to_mut().insert(colon + 1, ' ');
+            }
+            other => break other,
+        }
+    };
+    let authored = |at: usize| at - blanks.partition_point(|blank| *blank < at);
+    let moved = |span: Span| Span::new(authored(span.start), authored(span.end));
+    match read {
+        Ok(mut node) => {
+            if !blanks.is_empty() {
+                node.move_places(&moved);
+            }
+            Ok(node)
+        }
+        Err(Refusal::Wrong(error)) => Err(YamlError { span: moved(error.span), ..error }),
+        Err(Refusal::NoBlank(at)) => {
+            Err(error("`:` needs a blank before `[` or `{`", Span::new(authored(at), authored(at))))
+        }
+    }
+}
+
+enum Refusal {
+    Wrong(YamlError),
+    /// A bracket follows immediately on the `:` of a flow mapping that stands here.
+    NoBlank(usize),
+}
+
+impl From<YamlError> for Refusal {
+    fn from(error: YamlError) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+fn read(text: &str) -> Result<Node, Refusal> {
     let options = options! {
         emit_comments: false,
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
     };
+    let refusal = |error: ScanError| {
+        let at = error.marker().byte_offset().unwrap_or(text.len());
+        match error.kind() {
+            ErrorKind::FlowMappingValueAdjacentCollection if text.get(at..).is_some_and(|rest| rest.starts_with(':')) => {
+                Refusal::NoBlank(at)
+            }
+            _ => Refusal::Wrong(YamlError { message: error.info(), span: Span::new(at, at) }),
+        }
+    };
     let mut builder = Builder::default();
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| {
-            let at = error.marker().byte_offset().unwrap_or(text.len());
-            YamlError { message: error.info(), span: Span::new(at, at) }
-        })?;
+        let (event, span) = event.map_err(refusal)?;
         builder.event(event, span, text)?;
     }
     let end = Span::new(text.len(), text.len());
@@ -153,10 +209,35 @@ fn tab_indentation(text: &str, child: Span) -> Option<Span> {
     text.get(line + indentation..)?.starts_with('\t').then(|| Span::new(line + indentation, line + indentation + 1))
 }
 
-/// How far a place stands from the start of its line, in bytes, and whether it is the first thing on it.
-fn column(text: &str, at: usize) -> (usize, bool) {
-    let line = text.get(..at).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
-    (line.len(), line.chars().all(js::is_space))
+/// Whether a tab stands between what opens a line (such as `-`) and a place.
+fn follows_tab(text: &str, at: usize) -> bool {
+    text.get(..at).is_some_and(|before| before.trim_end_matches(' ').ends_with('\t'))
+}
+
+/// The first line after the first of a text of several lines that is not indented more than its block collection.
+fn dedented_line(text: &str, span: Span, block_column: usize) -> Option<Span> {
+    let mut at = span.start;
+    for (index, line) in text.get(span.start..span.end)?.split_inclusive('\n').enumerate() {
+        let indentation = line.len() - line.trim_start_matches(' ').len();
+        if index > 0 && indentation <= block_column && !line.trim().is_empty() {
+            return Some(Span::new(at + indentation, at + indentation));
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// How far a place stands from the start of its line, in bytes, if only white space stands before it.
+fn indentation(text: &str, at: usize) -> Option<usize> {
+    let before = text.get(..at)?;
+    let line = before.trim_end_matches(|c| c != '\n' && js::is_space(c));
+    (line.is_empty() || line.ends_with('\n')).then(|| at - line.len())
+}
+
+/// How far a place stands from the start of its line, in bytes.
+fn column(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or_default();
+    at - before.rfind('\n').map_or(0, |newline| newline + 1)
 }
 
 enum Open {
@@ -166,7 +247,8 @@ enum Open {
 
 struct Frame {
     open: Open,
-    is_block: bool,
+    /// Where the lines of a block collection begin; none for a flow collection.
+    block: Option<usize>,
     start: usize,
     tag: Option<Arc<str>>,
     anchor: usize,
@@ -212,32 +294,35 @@ impl Builder {
                 if anchor != 0 {
                     self.anchors.insert(anchor, Anchored { node: node.clone(), uses: 1, aliases: 1, nodes: 1 });
                 }
+                let is_block_scalar = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                if !is_block_scalar
+                    && let Some(block) = self.block()
+                    && let Some(line) = dedented_line(text, span, block)
+                {
+                    return Err(error("A text of several lines must be indented more than what it stands in", line));
+                }
                 self.add(node, 1, text)?;
             }
             Event::SequenceStart(style, anchor, _) => {
                 let open = Open::Sequence { items: Vec::new() };
-                self.start(Frame {
-                    open,
-                    is_block: is_block(style),
-                    start: span.start,
-                    tag: tag_text(),
-                    anchor,
-                    aliases: 0,
-                });
+                let block = is_block(style).then(|| column(text, span.start));
+                self.start(Frame { open, block, start: span.start, tag: tag_text(), anchor, aliases: 0 }, text)?;
             }
             Event::MappingStart(style, anchor, _) => {
                 let open = Open::Mapping { entries: Vec::new(), keys: Vec::new(), key: None };
-                self.start(Frame {
-                    open,
-                    is_block: is_block(style),
-                    start: span.start,
-                    tag: tag_text(),
-                    anchor,
-                    aliases: 0,
-                });
+                let block = is_block(style).then(|| column(text, span.start));
+                self.start(Frame { open, block, start: span.start, tag: tag_text(), anchor, aliases: 0 }, text)?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(frame) = self.open.pop() else { return Ok(()) };
+                let closing = span.end.saturating_sub(1);
+                if frame.block.is_none()
+                    && let Some(block) = self.block()
+                    && indentation(text, closing).is_some_and(|column| column < block)
+                {
+                    let closing = Span::new(closing, span.end);
+                    return Err(error("A flow collection must not close left of the block collection around it", closing));
+                }
                 let (kind, last) = match frame.open {
                     Open::Sequence { items } => {
                         let last = items.last().map(|item| item.span.end);
@@ -280,31 +365,40 @@ impl Builder {
         Ok(())
     }
 
-    fn start(&mut self, frame: Frame) {
+    fn start(&mut self, frame: Frame, text: &str) -> Result<(), YamlError> {
+        if frame.block.is_some() && follows_tab(text, frame.start) {
+            return Err(error("Tabs are not allowed as indentation", Span::new(frame.start, frame.start)));
+        }
         self.nodes += 1;
         self.open.push(frame);
+        Ok(())
+    }
+
+    /// Where the lines of the innermost open block collection begin.
+    fn block(&self) -> Option<usize> {
+        self.open.iter().rev().find_map(|frame| frame.block)
     }
 
     /// Puts a complete node where it belongs.
     fn add(&mut self, node: Node, aliases: usize, text: &str) -> Result<(), YamlError> {
         let Some(frame) = self.open.last_mut() else {
+            if let Some(tab) = tab_indentation(text, node.span) {
+                return Err(error("Tabs are not allowed as indentation", tab));
+            }
             self.root = Some(node);
             return Ok(());
         };
         frame.aliases = frame.aliases.max(aliases);
         let is_value = matches!(&frame.open, Open::Mapping { key: Some(_), .. });
-        if frame.is_block
+        if frame.block.is_some()
             && !is_value
             && let Some(tab) = tab_indentation(text, node.span)
         {
             return Err(error("Tabs are not allowed as indentation", tab));
         }
-        let is_flow = !frame.is_block;
-        let block = self.open.iter().rev().find(|frame| frame.is_block).map(|frame| frame.start);
-        if is_flow
-            && let Some(block) = block
-            && let (column, true) = column(text, node.span.start)
-            && column <= self::column(text, block).0
+        if frame.block.is_none()
+            && let Some(block) = self.block()
+            && indentation(text, node.span.start).is_some_and(|column| column <= block)
         {
             return Err(error("Flow collections inside block collections must be indented more than those", node.span));
         }
@@ -497,6 +591,28 @@ mod tests {
         for text in ["a: [\n1]", "a: {\nb: 1}", "- x: [\n  1]"] {
             assert!(parse(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_stands_inside_a_block_is_indented_more_than_it() {
+        assert_eq!(value("a: \"x\n y\"\nb: {c: x\n y}").to_json(), r#"{"a":"x y","b":{"c":"x y"}}"#);
+        for text in ["a:\n  b: \"x\n  y\"", "- - 'x\n  y'", "a: {b: x\ny}", "a:\n  b: [\n    1\n]", "\ta", "-\ta: 1"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_flow_mapping_needs_no_blank_before_a_bracket() {
+        let text = "a: { b:[1, 2], c:{d: 1}, e:[] }\nf: [1:[2]]";
+        let node = parse(text).unwrap();
+        assert_eq!(node.to_value().to_json(), r#"{"a":{"b":[1,2],"c":{"d":1},"e":[]},"f":[{"1":[2]}]}"#);
+        let a = node.get("a").unwrap();
+        assert_eq!(text.get(a.span.start..a.span.end), Some("{ b:[1, 2], c:{d: 1}, e:[] }"));
+        let places: Vec<_> = a.entries().unwrap().iter().map(|entry| &text[entry.value.span.start..entry.value.span.end]).collect();
+        assert_eq!(places, ["[1, 2]", "{d: 1}", "[]"]);
+        let wrong = parse("a: { b:[1] }\nc: @").unwrap_err();
+        assert_eq!(wrong.span.start, 16);
+        assert!(parse(&"{a:[".repeat(1000)).is_err());
     }
 
     #[test]
