@@ -285,7 +285,7 @@ async fn within<T>(timer: &Arc<dyn Timer>, ms: Option<f64>, work: impl Future<Ou
         done = work => Ok(done),
         () = timer.deadline(ms) => Err(Failure {
             reason: "timeout".into(),
-            message: format!("It did not end within {ms} ms"),
+            message: format!("It did not end within {} ms", ms.ceil()),
             details: None,
             retriable: true,
         }),

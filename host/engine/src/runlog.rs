@@ -332,6 +332,8 @@ struct OpenStep {
 /// The fold of a run's events into its log.
 #[derive(Default)]
 pub struct Projection {
+    /// Of a run that was given up.
+    given_up: Vec<StepRecord>,
     /// Holds what steps gave; events name results that other events brought.
     state: State,
     run: Option<Run>,
@@ -354,6 +356,13 @@ struct Run {
 }
 
 impl Projection {
+    /// What every step did. Unlike the log's records, which the reference drops, those of a run that was given up are kept: the
+    /// step that could not go on has failed with the reason.
+    #[must_use]
+    pub fn records(&self) -> &[StepRecord] {
+        self.log.as_ref().map_or(&self.main, |log| if self.given_up.is_empty() { &log.steps } else { &self.given_up })
+    }
+
     /// The log, once the run has ended.
     #[must_use]
     pub fn into_log(self) -> Option<RunLog> {
@@ -561,6 +570,10 @@ impl Projection {
             if end.step.is_some() {
                 events.clear();
             }
+            for record in steps.iter_mut().filter(|record| Some(&record.id) == end.step.as_ref()) {
+                (record.status, record.reason, record.error) = (LogStatus::Failed, None, Some(message.clone()));
+            }
+            self.given_up = steps;
             let mut log = RunLog::of_failure(run.id, run.program.name(), message, run.started);
             log.completed_at = iso(at);
             log.duration_ms = duration_ms;

@@ -1,6 +1,6 @@
 //! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
 
-use crate::report::Rejected;
+use crate::{report::Rejected, tools::Tools};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
@@ -67,12 +67,12 @@ impl Entry {
 pub struct Catalog {
     entries: IndexMap<Arc<str>, (Entry, usize)>,
     plugins: Vec<Loaded>,
-    /// Which operation stands for a tool that a document names.
-    tools: IndexMap<String, String>,
+    /// What names in documents stand for.
+    tools: Tools,
 }
 
 impl Catalog {
-    pub(crate) fn with_tools(tools: IndexMap<String, String>) -> Self {
+    pub(crate) fn with_tools(tools: Tools) -> Self {
         Self { tools, ..Self::default() }
     }
 
@@ -133,8 +133,8 @@ impl Catalog {
     /// Every name that a document may call: ids of operations and judges, and the tools that stand for one.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let tools = self.tools.keys().filter(|tool| self.resolve(tool).is_some());
-        self.entries.keys().map(AsRef::as_ref).chain(tools.map(String::as_str)).map(str::to_owned).collect()
+        let tools = self.tools.names().filter(|tool| self.knows_name(tool));
+        self.entries.keys().map(AsRef::as_ref).chain(tools).map(str::to_owned).collect()
     }
 
     pub(crate) fn unknown(&self, id: &str) -> Diagnostic {
@@ -148,9 +148,13 @@ impl Catalog {
 
     /// The entry that a name stands for, tools of documents included.
     pub(crate) fn resolve(&self, name: &str) -> Option<(&Entry, &Loaded)> {
-        let id = self.tools.get(name).map_or(name, String::as_str);
-        let (entry, plugin) = self.entries.get(id)?;
+        let (entry, plugin) = self.entries.get(self.tools.operation(name))?;
         Some((entry, self.plugins.get(*plugin)?))
+    }
+
+    /// Whether a document may name this: an operation, a judge, or a tool.
+    pub(crate) fn knows_name(&self, name: &str) -> bool {
+        self.tools.outside(name).is_some() || self.resolve(name).is_some()
     }
 
     /// Runs one cell and turns what comes out into the engine's words.
@@ -191,6 +195,9 @@ impl Catalog {
 #[async_trait]
 impl Operations for Catalog {
     fn effects(&self, operation: &str) -> Option<Effects> {
+        if self.tools.outside(operation).is_some() {
+            return Some(Effects::Once);
+        }
         match self.resolve(operation)?.0.offer {
             Offer::Operation { effects, .. } => Some(effects),
             Offer::Judge { .. } => None,
@@ -198,6 +205,19 @@ impl Operations for Catalog {
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
+        if let Some(tool) = self.tools.outside(&call.id) {
+            let cancelled = || Failure {
+                reason: "cancelled".into(),
+                message: "the call was cancelled".to_owned(),
+                details: None,
+                retriable: false,
+            };
+            let result = tokio::select! {
+                result = tool.call(&call) => result,
+                () = call.cancel.cancelled() => Err(cancelled()),
+            };
+            return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt: None };
+        }
         self.cell(
             &call,
             async |plugin, request| plugin.invoke(request).await,

@@ -7,6 +7,7 @@ mod compile;
 mod follow;
 mod graph;
 mod input;
+mod new;
 mod op;
 mod plugin;
 mod progress;
@@ -14,6 +15,7 @@ mod prompt;
 mod run;
 mod runs;
 mod selftest;
+mod skill;
 mod stream;
 mod terminal;
 mod worker;
@@ -66,6 +68,9 @@ enum Command {
     Runs(runs::RunsArgs),
     /// Drives every run of a journal that can go on.
     Worker(worker::WorkerArgs),
+    /// Begins a workflow from a template.
+    #[command(subcommand)]
+    New(new::NewCommand),
     /// Checks documents without running them: one verdict per file.
     Check(check::CheckArgs),
     /// Compiles a document and prints the execution model.
@@ -239,6 +244,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&cli.global, args, terminal).await,
         Command::Runs(args) => runs::runs(&cli.global, args, terminal).await,
         Command::Worker(args) => worker::worker(&cli.global, args, terminal).await,
+        Command::New(command) => new::new(command, terminal),
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),
         Command::Graph(args) => graph::graph(&cli.global, args, terminal).await,

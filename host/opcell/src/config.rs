@@ -1,13 +1,14 @@
 //! The project file, `opcell.toml`: which plugins there are, what each may reach, and within which limits.
 //!
-//! [`text`] is the file as written, [`check`] is what it means and whether that exists, [`edit`] changes it without touching comments,
-//! [`lock`] remembers what plugins asked for, so that an upgrade which asks for more is noticed.
+//! [`text`] is the file as written, [`check`] is what it means and whether that exists ([`tools`] for what documents call), [`edit`]
+//! changes it without touching comments, [`lock`] remembers what plugins asked for, so that an upgrade which asks for more is noticed.
 //! Nothing is granted that the file does not say; a file with one mistake grants nothing at all.
 
 pub mod check;
 pub mod edit;
 pub mod lock;
 pub mod text;
+pub mod tools;
 mod withdraw;
 
 use crate::{http::HttpRule, report::Rejected};
@@ -24,6 +25,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tools::{McpServer, ToolTarget};
 
 /// The file's name.
 pub const FILE_NAME: &str = "opcell.toml";
@@ -45,8 +47,10 @@ pub struct Config {
     pub limits: LimitRequest,
     /// Folders of skills in the Agent Skills format.
     pub skills: Vec<PathBuf>,
-    /// Which operation stands for a tool that a WorkflowSkill document names.
-    pub tools: IndexMap<String, String>,
+    /// What stands for a tool that a document names.
+    pub tools: IndexMap<String, ToolTarget>,
+    /// MCP servers by name. Started when one of their tools is called, and never for anything else.
+    pub servers: IndexMap<String, McpServer>,
     /// Where compiled components are kept; `None` is the user's cache directory.
     pub cache: Option<PathBuf>,
     /// Models, and what they may use.
@@ -141,6 +145,7 @@ impl Config {
             limits: LimitRequest::default(),
             skills: Vec::new(),
             tools: IndexMap::new(),
+            servers: IndexMap::new(),
             cache: None,
             sessions: SessionSettings::default(),
             journal: None,

@@ -10,6 +10,7 @@ use crate::{
     services::{HostTool, LogSink, PluginServices},
     sessions::{self, ChildRuns, Surroundings},
     store,
+    tools::Tools,
 };
 use indexmap::IndexMap;
 use opcell_engine::{
@@ -65,6 +66,7 @@ pub enum StartError {
 pub struct HostBuilder {
     config: Option<Config>,
     tools: Vec<Arc<dyn HostTool>>,
+    document_tools: Vec<Arc<dyn HostTool>>,
     sink: Option<Arc<dyn LogSink>>,
     compile: Option<CompileMode>,
     fetch: FetchLimits,
@@ -250,6 +252,14 @@ impl HostBuilder {
         self
     }
 
+    /// Offers a tool of the embedder to documents, which call it by its name as they would an operation. It takes the place of
+    /// what the project says under that name.
+    #[must_use]
+    pub fn document_tool(mut self, tool: impl HostTool + 'static) -> Self {
+        self.document_tools.push(Arc::new(tool));
+        self
+    }
+
     /// Hands over what cells say while they run.
     #[must_use]
     pub fn log(mut self, sink: impl LogSink + 'static) -> Self {
@@ -304,8 +314,12 @@ impl HostBuilder {
         for finding in skills.findings() {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
-        let mut catalog = Catalog::with_tools(config.tools.clone());
         let http = Arc::new(HttpClient::new(self.fetch)?);
+        let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http);
+        for tool in std::mem::take(&mut self.document_tools) {
+            tools.add(tool);
+        }
+        let mut catalog = Catalog::with_tools(tools);
         if !config.plugins.is_empty() {
             let sandbox = Sandbox::new(SandboxConfig {
                 cache: config.cache.clone().or_else(user_cache),
@@ -358,9 +372,11 @@ impl HostBuilder {
         }
         let (catalog, library) = (Arc::new(catalog), Arc::new(Library::read(&config.workflows)));
         let child_runs = Arc::new(ChildRuns::default());
+        let bindings =
+            config.tools.iter().filter_map(|(name, target)| Some((name.clone(), target.operation()?.to_owned())));
         let surroundings = Surroundings {
             root: &config.root,
-            bindings: &config.tools,
+            bindings: &bindings.collect(),
             catalog: &catalog,
             library: &library,
             skills: &skills,

@@ -48,8 +48,10 @@ pub mod store;
 
 pub mod catalog;
 pub mod http;
+mod mcp;
 pub mod services;
 mod sessions;
+mod tools;
 
 pub mod host;
 mod names;

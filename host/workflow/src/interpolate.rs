@@ -61,12 +61,21 @@ impl Interpolation {
         })
     }
 
+    /// The expression of a text that is one reference and keeps its type.
+    #[must_use]
+    pub fn single(&self) -> Option<&Expression> {
+        match self.parts.as_ref() {
+            [Part::Value(expression)] => Some(expression),
+            _ => None,
+        }
+    }
+
     /// The text with its references resolved.
     ///
     /// # Errors
     /// The first reference's that has no value.
     pub fn resolve(&self, context: &Context<'_>) -> Result<Value, ExprError> {
-        if let [Part::Value(expression)] = self.parts.as_ref() {
+        if let Some(expression) = self.single() {
             return expression.evaluate(context);
         }
         let mut out = String::with_capacity(self.text.len());

@@ -43,10 +43,21 @@ fn digits_to_number(digits: &str, radix: u32) -> f64 {
     if digits.is_empty() {
         return f64::NAN;
     }
-    digits
-        .chars()
-        .try_fold(0.0, |sum, digit| digit.to_digit(radix).map(|digit| sum * f64::from(radix) + f64::from(digit)))
-        .unwrap_or(f64::NAN)
+    // Radixes are powers of two: what does not fit is a shift, and one bit remembers whether it was zero, so that the one rounding
+    // at the end is right.
+    let (mut significant, mut shift, mut rest) = (0u128, 0i32, false);
+    for digit in digits.chars() {
+        let Some(digit) = digit.to_digit(radix) else { return f64::NAN };
+        if significant >> 120 == 0 {
+            significant = significant * u128::from(radix) + u128::from(digit);
+        } else {
+            shift = shift.saturating_add(radix.trailing_zeros().cast_signed());
+            rest |= digit != 0;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "rounds to the nearest double, as JavaScript does")]
+    let rounded = (significant | u128::from(rest)) as f64;
+    rounded * 2f64.powi(shift)
 }
 
 /// The value of a JavaScript number: an integer where it is a safe one, so that it also prints as one in JSON.
@@ -231,6 +242,18 @@ mod tests {
             assert!(string_to_number(text) == n, "{text}");
         }
         assert!(string_to_number("-Infinity") == f64::NEG_INFINITY);
+        // What node gives for `Number(text)`: rounded once, at the end.
+        for (text, n) in [
+            ("0X500688944099229700", 1.4762103150629924e21),
+            ("0x252673411891855360b1", 1.7543684108717898e23),
+            ("0x20000000000001", 9_007_199_254_740_992.0),
+            ("0x20000000000003", 9_007_199_254_740_996.0),
+            ("0x800000000000040000000000000000000000000000", 1.8707220957835557e50),
+            ("0x800000000000040000000000000000000000000001", 1.870722095783556e50),
+        ] {
+            assert_eq!(string_to_number(text), n, "{text}");
+        }
+        assert_eq!(string_to_number(&format!("0x{}", "f".repeat(300))), f64::INFINITY);
         for text in ["1_000", "inf", "nan", "infinity", "0x", "-0x10", "1e", ".", "+", "1 2"] {
             assert!(string_to_number(text).is_nan(), "{text}");
         }

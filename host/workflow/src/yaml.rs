@@ -187,7 +187,9 @@ fn read(text: &str) -> Result<Node, Refusal> {
     let refusal = |error: ScanError| {
         let at = error.marker().byte_offset().unwrap_or(text.len());
         match error.kind() {
-            ErrorKind::FlowMappingValueAdjacentCollection if text.get(at..).is_some_and(|rest| rest.starts_with(':')) => {
+            ErrorKind::FlowMappingValueAdjacentCollection
+                if text.get(at..).is_some_and(|rest| rest.starts_with(':')) =>
+            {
                 Refusal::NoBlank(at)
             }
             _ => Refusal::Wrong(YamlError { message: error.info(), span: Span::new(at, at) }),
@@ -321,7 +323,10 @@ impl Builder {
                     && indentation(text, closing).is_some_and(|column| column < block)
                 {
                     let closing = Span::new(closing, span.end);
-                    return Err(error("A flow collection must not close left of the block collection around it", closing));
+                    return Err(error(
+                        "A flow collection must not close left of the block collection around it",
+                        closing,
+                    ));
                 }
                 let (kind, last) = match frame.open {
                     Open::Sequence { items } => {
@@ -608,7 +613,8 @@ mod tests {
         assert_eq!(node.to_value().to_json(), r#"{"a":{"b":[1,2],"c":{"d":1},"e":[]},"f":[{"1":[2]}]}"#);
         let a = node.get("a").unwrap();
         assert_eq!(text.get(a.span.start..a.span.end), Some("{ b:[1, 2], c:{d: 1}, e:[] }"));
-        let places: Vec<_> = a.entries().unwrap().iter().map(|entry| &text[entry.value.span.start..entry.value.span.end]).collect();
+        let places: Vec<_> =
+            a.entries().unwrap().iter().map(|entry| &text[entry.value.span.start..entry.value.span.end]).collect();
         assert_eq!(places, ["[1, 2]", "{d: 1}", "[]"]);
         let wrong = parse("a: { b:[1] }\nc: @").unwrap_err();
         assert_eq!(wrong.span.start, 16);

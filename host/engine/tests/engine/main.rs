@@ -8,5 +8,6 @@ mod lasting;
 mod psi;
 mod routing;
 mod shell;
+mod skill;
 mod support;
 mod talking;

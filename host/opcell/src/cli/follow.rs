@@ -1,6 +1,6 @@
 //! Following a run until it ends or waits for somebody, and showing what came of it.
 
-use super::{Exit, Failure, Terminal, progress::StepProgress, stream::Text};
+use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, stream::Text};
 use crate::run::Run;
 use futures_util::StreamExt as _;
 use opcell_engine::outcome::{Question, RunOutcome, Status};
@@ -15,6 +15,7 @@ pub async fn follow(
     steps: Vec<Arc<str>>,
     past: u64,
     mut text: Option<Text>,
+    mut log: LogWriter,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let interrupted = {
@@ -47,6 +48,7 @@ pub async fn follow(
         if let Some(text) = &mut text {
             text.observe(&recorded.event, &mut progress);
         }
+        log.observe(&recorded)?;
         if recorded.seq > past {
             progress.observe(&recorded);
         } else {
@@ -56,17 +58,35 @@ pub async fn follow(
     let outcome = run.outcome().await?;
     interrupted.abort();
     progress.finish();
-    show(&outcome, &progress.receipts, terminal)
+    if log.takes_the_results_place() {
+        log.write(terminal)?;
+    } else {
+        show(&outcome, &progress.receipts, log.records()?, terminal)?;
+    }
+    Ok(match outcome.status {
+        Status::Completed => Exit::Done,
+        Status::Failed | Status::Cancelled => Exit::RunFailed,
+        Status::Pending | Status::Running | Status::Suspended => Exit::Waiting,
+    })
 }
 
 /// The result on stdout; why there is none, and what the run waits for, on stderr.
-fn show(outcome: &RunOutcome, receipts: &[Value], terminal: &Terminal) -> Result<Exit, Failure> {
+fn show(
+    outcome: &RunOutcome,
+    receipts: &[Value],
+    steps: Option<serde_json::Value>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     if terminal.json {
-        terminal.json(&json!({
+        let mut result = json!({
             "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "message": outcome.message,
             "step": outcome.step, "result": outcome.result, "details": outcome.details, "used": outcome.used,
             "questions": outcome.questions, "receipts": receipts,
-        }))?;
+        });
+        if let (Some(steps), Some(result)) = (steps, result.as_object_mut()) {
+            result.insert("steps".to_owned(), steps);
+        }
+        terminal.json(&result)?;
     } else if outcome.status == Status::Completed {
         match outcome.result.as_str() {
             Some(text) => terminal.line(text)?,
@@ -81,11 +101,7 @@ fn show(outcome: &RunOutcome, receipts: &[Value], terminal: &Terminal) -> Result
             terminal.failed(&ask(&outcome.run, question));
         }
     }
-    Ok(match outcome.status {
-        Status::Completed => Exit::Done,
-        Status::Failed | Status::Cancelled => Exit::RunFailed,
-        Status::Pending | Status::Running | Status::Suspended => Exit::Waiting,
-    })
+    Ok(())
 }
 
 /// What a run waits for, and the command that gives it that.

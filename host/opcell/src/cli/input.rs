@@ -93,12 +93,18 @@ fn text_of(part: &str) -> Result<String, Rejected> {
     }
 }
 
-/// `key=value`; the value is JSON where it is JSON, else a text.
-fn pair(part: &str) -> Option<(&str, Value)> {
+/// `key=value`, as it is written.
+pub fn written_pair(part: &str) -> Option<(&str, &str)> {
     let (key, value) = part.split_once('=')?;
     let named = key.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_')
         && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    named.then(|| (key, Value::from_json(value).unwrap_or_else(|_| Value::from(value))))
+    named.then_some((key, value))
+}
+
+/// `key=value`; the value is JSON where it is JSON, else a text.
+fn pair(part: &str) -> Option<(&str, Value)> {
+    let (key, value) = written_pair(part)?;
+    Some((key, Value::from_json(value).unwrap_or_else(|_| Value::from(value))))
 }
 
 fn pairs(parts: &[String]) -> Result<Value, Rejected> {

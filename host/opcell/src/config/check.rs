@@ -66,7 +66,8 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         plugins,
         limits: checker.limits(text.limits),
         skills: checker.directories(&text.skill_folders, "skill folder"),
-        tools: text.tools.into_iter().map(|(tool, operation)| (tool.into_inner(), operation.into_inner())).collect(),
+        tools: checker.tools(text.tools, &text.mcp),
+        servers: checker.servers(text.mcp),
         cache: text.cache.map(|cache| root.join(cache.into_inner())),
         sessions: checker.sessions(text.models, text.sessions),
         journal: text.journal.map(|journal| checker.journal(journal)),
@@ -75,17 +76,17 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
 
-struct Checker<'a> {
-    root: &'a Path,
+pub(super) struct Checker<'a> {
+    pub(super) root: &'a Path,
     findings: Vec<Diagnostic>,
 }
 
-fn span_of<T>(spanned: &Spanned<T>) -> Span {
+pub(super) fn span_of<T>(spanned: &Spanned<T>) -> Span {
     Span::new(spanned.span().start, spanned.span().end)
 }
 
 impl Checker<'_> {
-    fn error(&mut self, code: &'static str, span: Span, message: String, help: Option<String>) {
+    pub(super) fn error(&mut self, code: &'static str, span: Span, message: String, help: Option<String>) {
         let mut diagnostic = Diagnostic::error(code, message).at(span);
         diagnostic.help = help;
         self.findings.push(diagnostic);
@@ -95,7 +96,7 @@ impl Checker<'_> {
         paths.iter().filter_map(|path| self.directory(path, what)).collect()
     }
 
-    fn directory(&mut self, path: &Spanned<String>, what: &str) -> Option<PathBuf> {
+    pub(super) fn directory(&mut self, path: &Spanned<String>, what: &str) -> Option<PathBuf> {
         let full = self.root.join(path.get_ref());
         if full.is_dir() {
             return Some(full);
@@ -297,7 +298,7 @@ impl Checker<'_> {
         JournalSettings { path: self.root.join(path), keep: text.keep, max_age }
     }
 
-    fn http(&mut self, text: HttpText) -> Option<HttpRule> {
+    pub(super) fn http(&mut self, text: HttpText) -> Option<HttpRule> {
         let mut origins = Vec::new();
         for host in text.hosts {
             match host.get_ref().parse::<OriginPattern>() {
@@ -377,9 +378,20 @@ impl Checker<'_> {
 
     /// Bytes that may be written; the default where nothing is said.
     fn quota(&mut self, quota: Option<&Spanned<Quantity>>) -> Option<u64> {
-        let Some(quota) = quota else { return Some(FilesGrant::DEFAULT_WRITE_QUOTA) };
-        let read = quantity(quota.get_ref(), Unit::Bytes, "quota");
-        read.map_err(|error| self.error("invalid-limit", span_of(quota), error.to_string(), None)).ok()
+        self.quantity(quota, Unit::Bytes, "quota", FilesGrant::DEFAULT_WRITE_QUOTA)
+    }
+
+    /// A quantity under `key`; the default where nothing is said.
+    pub(super) fn quantity(
+        &mut self,
+        written: Option<&Spanned<Quantity>>,
+        unit: Unit,
+        key: &'static str,
+        default: u64,
+    ) -> Option<u64> {
+        let Some(written) = written else { return Some(default) };
+        let read = quantity(written.get_ref(), unit, key);
+        read.map_err(|error| self.error("invalid-limit", span_of(written), error.to_string(), None)).ok()
     }
 }
 

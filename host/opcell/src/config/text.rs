@@ -4,9 +4,12 @@ use crate::report::Rejected;
 use indexmap::IndexMap;
 use opcell_session::{models::ModelsConfig, sessions::MissingTools};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_spanned::Spanned;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// `opcell.toml`.
 #[derive(Debug, Default, Deserialize)]
@@ -24,8 +27,10 @@ pub struct ProjectText {
     pub plugins: IndexMap<Spanned<String>, PluginText>,
     /// Ceilings for every plugin.
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
-    /// Operations that stand for tools.
-    pub tools: IndexMap<Spanned<String>, Spanned<String>>,
+    /// What stands for tools that documents name.
+    pub tools: IndexMap<Spanned<String>, Spanned<ToolText>>,
+    /// MCP servers by name.
+    pub mcp: IndexMap<Spanned<String>, ServerText>,
     /// Providers and models.
     pub models: ModelsConfig,
     /// Model conversations.
@@ -44,6 +49,72 @@ pub struct JournalText {
     pub keep: Option<u64>,
     /// How long an ended run is kept.
     pub max_age: Option<Spanned<String>>,
+}
+
+/// One entry of `[tools]`: an operation, or a table.
+#[derive(Debug)]
+pub enum ToolText {
+    /// `"namespace/name"`.
+    Operation(String),
+    /// `{ host = … }` or `{ mcp = …, tool = … }`.
+    Table(ToolTable),
+}
+
+/// The table of a tool.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ToolTable {
+    /// A plugin's operation.
+    pub operation: Option<String>,
+    /// A tool of the host.
+    pub host: Option<String>,
+    /// Requests that the host's `http.fetch` performs for it.
+    pub http: Vec<Spanned<HttpText>>,
+    /// An MCP server of the project.
+    pub mcp: Option<Spanned<String>>,
+    /// The server's own name of the tool, where it is another.
+    pub tool: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for ToolText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ToolVisitor)
+    }
+}
+
+struct ToolVisitor;
+
+impl<'de> Visitor<'de> for ToolVisitor {
+    type Value = ToolText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an operation such as \"namespace/name\", or a table")
+    }
+
+    fn visit_str<E>(self, operation: &str) -> Result<ToolText, E> {
+        Ok(ToolText::Operation(operation.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolText, A::Error> {
+        ToolTable::deserialize(MapAccessDeserializer::new(map)).map(ToolText::Table)
+    }
+}
+
+/// `[mcp.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ServerText {
+    /// The program and its arguments.
+    pub command: Spanned<Vec<String>>,
+    /// Where it runs; the project's directory unless said.
+    pub directory: Option<Spanned<String>>,
+    /// Variables of Opcell's environment that it gets.
+    #[serde(default)]
+    pub env: Vec<String>,
+    /// Time of one call.
+    pub call_time: Option<Spanned<Quantity>>,
+    /// Size of one answer.
+    pub result_bytes: Option<Spanned<Quantity>>,
 }
 
 /// `[sessions]`.

@@ -3,7 +3,7 @@
 
 use super::{
     definition::{Body, Definition, Field, StepDefinition, Text},
-    duration_ms,
+    duration_ms, types,
     validate::{is_scanned, step_references},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     ir::ValueSpec,
     source::Span,
     transform::Shape,
-    value::{Number, Value},
+    value::Value,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -118,6 +118,7 @@ impl<'a> Checker<'a> {
         }
         if let Some(each) = &step.each {
             self.text(each, &format!("{path}.each"), step, Site::Each);
+            self.each_type(each, &format!("{path}.each"));
         }
         self.durations(step, path);
         self.modifiers(step, path);
@@ -168,6 +169,15 @@ impl<'a> Checker<'a> {
             ValueSpec::Interpolation { interpolation } => {
                 for expression in interpolation.expressions() {
                     self.expression(expression, path, field.value_span, step, site);
+                }
+                if let Some(expression) = interpolation.single() {
+                    self.types(field, expression, path, step, site);
+                } else if field.kind.text.as_ref() != "string" && site != Site::Output {
+                    let message = format!(
+                        "`{}` is declared `{}`, and a text with references in it is a string",
+                        field.name.text, field.kind.text
+                    );
+                    self.warn("type-conflict", message, path, field.value_span);
                 }
             }
             _ => {
@@ -391,54 +401,35 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The declared type of a reference that is a whole declared input or output.
-    fn declared_type(&self, expression: &Expression) -> Option<&'a str> {
-        let references = expression.references();
-        let [reference] = references.as_slice() else { return None };
-        let path: Vec<&str> = reference.path.iter().map(AsRef::as_ref).collect();
-        let is_whole = expression.text().chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '$' | '.' | '_'));
-        let field = match (reference.root.as_ref(), path.as_slice()) {
-            _ if !is_whole => None,
-            ("inputs", [name]) => self.definition.inputs.iter().find(|field| field.name.text.as_ref() == *name),
-            ("steps", [name, "output", key]) => {
-                let step = self.order.get(name).and_then(|at| self.definition.steps.get(*at))?;
-                let has_element = step.each.is_some();
-                step.outputs.iter().find(|field| !has_element && field.name.text.as_ref() == *key)
-            }
-            _ => None,
-        };
-        field.map(|field| field.kind.text.as_ref())
-    }
-
+    /// What is connected to an input or output must have its declared type; nothing converts it.
     fn types(&mut self, field: &Field, expression: &Expression, path: &str, step: Option<&StepDefinition>, site: Site) {
         if site == Site::Output
             || step.is_some_and(|step| step.each.is_some() && expression.text().starts_with("$item"))
         {
             return;
         }
-        let Some(given) = self.declared_type(expression) else { return };
+        let Some(given) = types::of_expression(self.definition, &self.order, expression) else { return };
         let wanted = field.kind.text.as_ref();
         if given != wanted && !(given == "int" && wanted == "float") {
-            let message = format!(
-                "`{}` is declared `{wanted}`, and `{}` is declared `{given}`",
-                field.name.text,
-                expression.text()
-            );
+            let message =
+                format!("`{}` is declared `{wanted}`, and `{}` is `{given}`", field.name.text, expression.text());
             self.warn("type-conflict", message, path, field.value_span);
         }
     }
 
-    /// A literal value of another type than its declaration says; nothing converts it.
+    /// `each` goes over arrays only.
+    fn each_type(&mut self, each: &Text, path: &str) {
+        let given = types::of_expression(self.definition, &self.order, &Expression::new(each.text.clone()));
+        if let Some(given) = given.filter(|given| *given != "array") {
+            let message = format!("`each` goes over an array, and `{}` is `{given}`", each.text);
+            self.warn("type-conflict", message, path, each.span);
+        }
+    }
+
+    /// A literal value of another type than its declaration says.
     fn literal(&mut self, field: &Field, path: &str) {
         let Some(value) = &field.value else { return };
-        let fits = match (field.kind.text.as_ref(), value) {
-            (_, Value::Null) | ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => true,
-            ("float", Value::Number(_)) | ("int", Value::Number(Number::Integer(_) | Number::Unsigned(_))) => true,
-            ("int", Value::Number(Number::Float(n))) => n.fract() == 0.0,
-            ("array", Value::Array(_)) | ("object", Value::Object(_)) => true,
-            _ => false,
-        };
-        if !fits {
+        if !types::fits(&field.kind.text, value) {
             let message = format!("`{}` is declared `{}`, and its value is not one", field.name.text, field.kind.text);
             self.warn("type-conflict", message, path, field.value_span);
         }

@@ -9,6 +9,7 @@ mod compile;
 mod definition;
 mod extract;
 mod schema;
+mod types;
 mod validate;
 
 use crate::{
@@ -141,6 +142,14 @@ pub fn parse_content(text: &str) -> Result<Skill, ParseError> {
         return Err(ParseError::at("Content is empty", "empty", Span::new(0, 0)));
     }
     parse_skill_md(text).or_else(|_| parse_workflow_from_md(text))
+}
+
+/// Reads a document as Opcell's commands do: Markdown, or bare YAML.
+///
+/// # Errors
+/// When there is no workflow in it.
+pub fn parse_document(text: &str) -> Result<Skill, ParseError> {
+    read(text).map(|(skill, _)| skill)
 }
 
 fn front_matter(text: &str, range: Range<usize>) -> Result<Value, ParseError> {

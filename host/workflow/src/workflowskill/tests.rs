@@ -90,6 +90,17 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
+fn types_that_do_not_meet_are_found() {
+    let text = step(
+        "    inputs: { x: { type: string, value: '${inputs.n}' }, y: { type: int, value: 'n ${inputs.n}' } }\n    outputs: { o: { type: array, value: $result.o } }\n  - id: b\n    type: transform\n    operation: sort\n    field: k\n    inputs: { items: { type: array, value: $steps.a.output.o }, one: { type: array, value: $steps.a.output } }\n  - id: c\n    type: tool\n    tool: t\n    each: $steps.b.output\n    delay: 1s\noutputs:\n  wrong: { type: array, value: $steps.b.output }\n  right: { type: object, value: $steps.b.output }\n  all: { type: array, value: $steps.c.output }\n",
+    );
+    assert_eq!(
+        found(&text),
+        ["8:41", "8:83", "14:91", "18:11", "21:32"].map(|place| (place.to_owned(), "type-conflict"))
+    );
+}
+
+#[test]
 fn extensions_are_read_and_checked() {
     let text = step("    each: $inputs.list\n    x-opcell: { timeout: 30s, concurrency: 4 }\n");
     let ir = compile(&SourceFile::new("x.yaml", text)).ir.unwrap();

@@ -1,7 +1,11 @@
 //! `opcell runs resume` and `fork`: runs that go on, with the plugins of this project.
 
 use super::{Exit, Failure, Teller, Terminal, meant};
-use crate::{cli::follow, config::Config, host::Host};
+use crate::{
+    cli::{follow, skill::LogWriter},
+    config::Config,
+    host::Host,
+};
 use clap::Args;
 use opcell_engine::{
     Message, ResumeOptions, RunError,
@@ -90,7 +94,7 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, terminal: &Terminal) -> Res
     let past = taken.resumed_at();
     let state = host.engine().state_at(run, Some(past)).await?;
     let steps = state.program().map(|program| program.ir().steps.iter().map(|step| step.name.clone()).collect());
-    follow::follow(&taken, steps.unwrap_or_default(), past, None, terminal).await
+    follow::follow(&taken, steps.unwrap_or_default(), past, None, LogWriter::default(), terminal).await
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,180 @@
+//! What stands for a tool that a document names: an operation of a plugin, a tool of the host, or a tool of an MCP server.
+
+use super::{
+    check::{Checker, HOST_TOOLS, span_of},
+    text::{ServerText, ToolTable, ToolText},
+};
+use crate::http::HttpRule;
+use indexmap::IndexMap;
+use opcell_sandbox::limits::Unit;
+use opcell_workflow::{Span, diagnostic::did_you_mean};
+use serde_spanned::Spanned;
+use std::{path::PathBuf, time::Duration};
+
+/// What stands for a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolTarget {
+    /// A plugin's operation by its id, run in a cell.
+    Operation(String),
+    /// A tool of the host by its name, with the requests that it may perform.
+    Host {
+        /// Such as `http.fetch`.
+        tool: String,
+        /// For `http.fetch`; everything else is denied.
+        http: Vec<HttpRule>,
+    },
+    /// A tool of an MCP server.
+    Mcp {
+        /// The server's name in the project.
+        server: String,
+        /// The server's own name of the tool.
+        tool: String,
+    },
+}
+
+impl ToolTarget {
+    /// The operation that stands for it, if one does.
+    #[must_use]
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Self::Operation(operation) => Some(operation),
+            Self::Host { .. } | Self::Mcp { .. } => None,
+        }
+    }
+}
+
+/// An MCP server that the operator lets this host start. It is an ordinary process, outside of any cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServer {
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// Variables of this process that it gets beside `PATH`.
+    pub env: Vec<String>,
+    /// Time of the handshake, and of one call.
+    pub call_time: Duration,
+    /// Size of one message from it.
+    pub result_bytes: u64,
+}
+
+impl McpServer {
+    /// Longer than any interactive tool takes; a step's own `timeout` is the usual bound.
+    pub const DEFAULT_CALL_TIME: Duration = Duration::from_secs(60);
+    /// What a cell may return, too.
+    pub const DEFAULT_RESULT_BYTES: u64 = 4 << 20;
+}
+
+impl Checker<'_> {
+    pub(super) fn tools(
+        &mut self,
+        tools: IndexMap<Spanned<String>, Spanned<ToolText>>,
+        servers: &IndexMap<Spanned<String>, ServerText>,
+    ) -> IndexMap<String, ToolTarget> {
+        let mut targets = IndexMap::new();
+        for (name, text) in tools {
+            let span = span_of(&text);
+            let target = match text.into_inner() {
+                ToolText::Operation(operation) => Some(ToolTarget::Operation(operation)),
+                ToolText::Table(table) => self.tool(name.get_ref(), table, span, servers),
+            };
+            if let Some(target) = target {
+                targets.insert(name.into_inner(), target);
+            }
+        }
+        targets
+    }
+
+    fn tool(
+        &mut self,
+        name: &str,
+        table: ToolTable,
+        span: Span,
+        servers: &IndexMap<Spanned<String>, ServerText>,
+    ) -> Option<ToolTarget> {
+        let ToolTable { operation, host, http, mcp, tool } = table;
+        if host.is_none() && !http.is_empty() {
+            let help = "give the tool `host = \"http.fetch\"`".to_owned();
+            self.error(
+                "invalid-tool",
+                span,
+                format!("tool `{name}` has http rules and performs no requests"),
+                Some(help),
+            );
+            return None;
+        }
+        if mcp.is_none() && tool.is_some() {
+            let help = "name its server with `mcp`".to_owned();
+            self.error("invalid-tool", span, format!("tool `{name}` names a server's tool and no server"), Some(help));
+            return None;
+        }
+        match (operation, host, mcp) {
+            (Some(operation), None, None) => Some(ToolTarget::Operation(operation)),
+            (None, Some(host), None) => {
+                if !HOST_TOOLS.contains(&host.as_str()) {
+                    let help = format!("the host's tools are: {}", HOST_TOOLS.join(", "));
+                    self.error("unknown-capability", span, format!("there is no host tool `{host}`"), Some(help));
+                    return None;
+                }
+                let http = http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect();
+                Some(ToolTarget::Host { tool: host, http })
+            }
+            (None, None, Some(server)) => {
+                if !servers.contains_key(server.get_ref().as_str()) {
+                    let known = servers.keys().map(|name| name.get_ref().as_str());
+                    let help = did_you_mean(server.get_ref(), known).map_or_else(
+                        || format!("add `[mcp.{}]` with its `command`", server.get_ref()),
+                        |meant| format!("did you mean `{meant}`?"),
+                    );
+                    let message = format!("the project has no MCP server `{}`", server.get_ref());
+                    self.error("unknown-server", span_of(&server), message, Some(help));
+                    return None;
+                }
+                Some(ToolTarget::Mcp { tool: tool.unwrap_or_else(|| name.to_owned()), server: server.into_inner() })
+            }
+            _ => {
+                let message = format!("tool `{name}` needs exactly one of `operation`, `host` and `mcp`");
+                self.error("invalid-tool", span, message, None);
+                None
+            }
+        }
+    }
+
+    pub(super) fn servers(&mut self, servers: IndexMap<Spanned<String>, ServerText>) -> IndexMap<String, McpServer> {
+        servers
+            .into_iter()
+            .filter_map(|(name, text)| {
+                let server = self.server(name.get_ref(), text)?;
+                Some((name.into_inner(), server))
+            })
+            .collect()
+    }
+
+    fn server(&mut self, name: &str, text: ServerText) -> Option<McpServer> {
+        let directory = match &text.directory {
+            Some(directory) => self.directory(directory, "server's directory"),
+            None => Some(self.root.to_owned()),
+        };
+        let ms = u64::try_from(McpServer::DEFAULT_CALL_TIME.as_millis()).unwrap_or(u64::MAX);
+        let call_time = self.quantity(text.call_time.as_ref(), Unit::Milliseconds, "call-time", ms);
+        let result_bytes =
+            self.quantity(text.result_bytes.as_ref(), Unit::Bytes, "result-bytes", McpServer::DEFAULT_RESULT_BYTES);
+        let span = span_of(&text.command);
+        let mut words = text.command.into_inner().into_iter();
+        let Some(program) = words.next().filter(|program| !program.is_empty()) else {
+            let help = "such as `command = [\"npx\", \"-y\", \"some-server\"]`".to_owned();
+            self.error("invalid-server", span, format!("MCP server `{name}` has no program to start"), Some(help));
+            return None;
+        };
+        Some(McpServer {
+            program,
+            arguments: words.collect(),
+            directory: directory?,
+            env: text.env,
+            call_time: Duration::from_millis(call_time?),
+            result_bytes: result_bytes?,
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! Tools that documents call and no plugin offers: the host's own, the embedder's, and those of MCP servers.
+//!
+//! A document reaches exactly the names that the operator mapped in `[tools]`, or the embedder added; nothing is found by itself.
+
+use crate::{
+    config::tools::{McpServer, ToolTarget},
+    http::{FetchError, HttpClient, HttpRule},
+    mcp::Server,
+    services::HostTool,
+};
+use async_trait::async_trait;
+use indexmap::IndexMap;
+use opcell_engine::ports::{Call, Failure};
+use opcell_sandbox::host::{Context, ServiceError};
+use opcell_workflow::Value;
+use std::sync::Arc;
+
+/// A tool outside of any cell.
+#[async_trait]
+pub(crate) trait OutsideTool: Send + Sync {
+    /// Calls it once. May be dropped at any time.
+    async fn call(&self, call: &Call) -> Result<Value, Failure>;
+}
+
+/// What names in documents stand for.
+#[derive(Default)]
+pub(crate) struct Tools {
+    operations: IndexMap<String, String>,
+    outside: IndexMap<String, Arc<dyn OutsideTool>>,
+}
+
+impl Tools {
+    /// Puts a project's tools together; no server is started.
+    pub(crate) fn new(
+        targets: IndexMap<String, ToolTarget>,
+        servers: IndexMap<String, McpServer>,
+        http: &Arc<HttpClient>,
+    ) -> Self {
+        let servers: IndexMap<String, Arc<Server>> =
+            servers.into_iter().map(|(name, config)| (name.clone(), Arc::new(Server::new(name, config)))).collect();
+        let mut tools = Self::default();
+        for (name, target) in targets {
+            match target {
+                ToolTarget::Operation(operation) => {
+                    tools.operations.insert(name, operation);
+                }
+                ToolTarget::Host { http: rules, .. } => {
+                    let fetch = Fetch { name: name.clone(), http: http.clone(), rules };
+                    tools.outside.insert(name, Arc::new(fetch));
+                }
+                ToolTarget::Mcp { server, tool } => {
+                    if let Some(server) = servers.get(&server) {
+                        tools.outside.insert(name, Arc::new(Remote { server: server.clone(), tool }));
+                    }
+                }
+            }
+        }
+        tools
+    }
+
+    /// Adds a tool of the embedder under its own name.
+    pub(crate) fn add(&mut self, tool: Arc<dyn HostTool>) {
+        self.outside.insert(tool.description().name, Arc::new(Embedded(tool)));
+    }
+
+    /// The operation that a name stands for: itself unless mapped.
+    pub(crate) fn operation<'a>(&'a self, name: &'a str) -> &'a str {
+        self.operations.get(name).map_or(name, String::as_str)
+    }
+
+    pub(crate) fn outside(&self, name: &str) -> Option<&Arc<dyn OutsideTool>> {
+        self.outside.get(name)
+    }
+
+    /// Every name.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.operations.keys().chain(self.outside.keys()).map(String::as_str)
+    }
+}
+
+fn failed(reason: &str, message: String, retriable: bool) -> Failure {
+    Failure { reason: reason.into(), message, details: None, retriable }
+}
+
+/// The host's `http.fetch` under rules of its own.
+struct Fetch {
+    name: String,
+    http: Arc<HttpClient>,
+    rules: Vec<HttpRule>,
+}
+
+#[async_trait]
+impl OutsideTool for Fetch {
+    async fn call(&self, call: &Call) -> Result<Value, Failure> {
+        self.http.fetch(&self.rules, &call.arguments).await.map_err(|error| match error {
+            FetchError::Denied { capability, rule, grant } => {
+                let remedy = match grant {
+                    Some(_) => format!("; to allow it, add a rule to `tools.{}.http` in opcell.toml", self.name),
+                    None => String::new(),
+                };
+                failed("denied", format!("{capability} is denied: {rule}{remedy}"), false)
+            }
+            FetchError::Invalid(error) => failed("invalid-arguments", error.to_string(), false),
+            FetchError::Secret(error) => failed("credential-missing", error.to_string(), false),
+            FetchError::Failed { reason, message } => failed(reason, message, true),
+        })
+    }
+}
+
+/// A tool of the embedder.
+struct Embedded(Arc<dyn HostTool>);
+
+#[async_trait]
+impl OutsideTool for Embedded {
+    async fn call(&self, call: &Call) -> Result<Value, Failure> {
+        let context = Context {
+            run: call.context.run.clone(),
+            step: call.context.step.clone(),
+            visit: call.context.visit,
+            attempt: call.context.attempt,
+            idempotency_key: call.context.idempotency_key.clone(),
+        };
+        // No plugin asks: the document does.
+        self.0.call("", call.arguments.clone(), &context).await.map_err(|error| match error {
+            ServiceError::Denied(denial) => failed("denied", denial.to_string(), false),
+            ServiceError::Failed(failure) => Failure {
+                reason: failure.reason.into(),
+                message: failure.message,
+                details: failure.details.map(Value::from),
+                retriable: true,
+            },
+        })
+    }
+}
+
+/// A tool of an MCP server.
+struct Remote {
+    server: Arc<Server>,
+    tool: String,
+}
+
+#[async_trait]
+impl OutsideTool for Remote {
+    async fn call(&self, call: &Call) -> Result<Value, Failure> {
+        self.server.call(&self.tool, &call.arguments).await
+    }
+}
