@@ -1,7 +1,7 @@
 //! Every folder of `tests/cli` is a case of the `opcell` command:
 //!
 //! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line, `$ ` a line for `sh` that does to the
-//!   case's directory what its user would do between two commands;
+//!   case's directory what its user would do between two commands (`$OPCELL` is the command under test);
 //!   `sql FILE STATEMENTS` does to an SQLite file what another program could; what it begins stays open until the case ends;
 //! - `stdout`, `stderr`: what the commands print, with snapbox's wildcards (`[..]`, `...`) and `[ROOT]` for the case's directory;
 //!   times, digests and run identifiers are wildcards already; no file: nothing is printed;
@@ -48,24 +48,24 @@ fn run(case: &Path) -> Result<(), String> {
     let (mut stdout, mut stderr, mut status) = (String::new(), String::new(), Some(0));
     let commands = fs::read_to_string(case.join("cmd")).map_err(|error| format!("{name}: cmd: {error}"))?;
     for line in commands.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        if let Some(script) = line.strip_prefix("$ ") {
-            let done = Command::new("sh").args(["-c", script]).current_dir(&root).output().unwrap();
-            assert!(done.status.success(), "{name}: {script}: {}", String::from_utf8_lossy(&done.stderr));
-            continue;
-        }
         if let ["sql", file, statements @ ..] = words(line).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             let other = rusqlite::Connection::open(root.join(file)).unwrap();
             other.execute_batch(&statements.join(" ")).unwrap();
             others.push(other);
             continue;
         }
-        let output = Command::new(env!("CARGO_BIN_EXE_opcell"))
-            .args(words(line))
+        let (program, arguments) = match line.strip_prefix("$ ") {
+            Some(script) => ("sh", vec!["-c".to_owned(), script.to_owned()]),
+            None => (env!("CARGO_BIN_EXE_opcell"), words(line)),
+        };
+        let output = Command::new(program)
+            .args(arguments)
             .current_dir(&root)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .env("HOME", &root)
+            .env("OPCELL", env!("CARGO_BIN_EXE_opcell"))
             .output()
             .unwrap();
         stdout.push_str(&stable(&String::from_utf8_lossy(&output.stdout)));

@@ -175,7 +175,10 @@ fn check_owned(file: &OwnedFd, expected: FileType, mode: u32) -> io::Result<Resu
     let status = rustix::fs::fstat(file)?;
     let found = FileType::from_raw_mode(status.st_mode);
     if found != expected {
-        return Ok(Err(format!("it is a {found:?}, expected a {expected:?}")));
+        return Ok(Err(format!(
+            "it is not {}",
+            if expected == FileType::Directory { "a directory" } else { "a regular file" }
+        )));
     }
     if status.st_uid != rustix::process::geteuid().as_raw() {
         return Ok(Err(format!("it belongs to user {}", status.st_uid)));

@@ -191,7 +191,8 @@ fn explain(end: End, state: &CellState) -> CellError {
             other => CellError::Trap { code: other.to_string(), panic: state.panic.clone() },
         };
     }
-    if error.is::<PoolConcurrencyLimitError>() {
+    // A system call for the guest's memory failed: that is nothing that a guest does.
+    if error.is::<PoolConcurrencyLimitError>() || error.is::<std::io::Error>() {
         return CellError::HostError { message: text };
     }
     if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
