@@ -239,7 +239,7 @@ impl Receipt {
 
     fn of(state: CellState, linked: &Linked, operation: &str, duration: Duration, fuel: Option<u64>) -> Self {
         Self {
-            ticks: state.slices.div_ceil(SLICES_PER_TICK),
+            ticks: state.slices / SLICES_PER_TICK,
             fuel,
             peak_memory: state.memory.peak as u64,
             refused_growths: state.memory.refused.saturating_add(state.memory.tables_refused),

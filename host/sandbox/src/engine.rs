@@ -78,7 +78,8 @@ fn config(metering: Metering, pool: Option<Shape>) -> Config {
         .gc_support(false)
         .wasm_memory64(false)
         .wasm_relaxed_simd(false)
-        .wasm_multi_memory(false)
+        // What copies between the components that one component is made of has both of their memories.
+        .wasm_multi_memory(true)
         // Said once more where the engine is built without them: another crate's features must not bring them back.
         .concurrency_support(false)
         .wasm_features(
