@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_killed_run_goes_on_as_if_nothing_had_happened() {
@@ -10,4 +10,33 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.lines().last(), Some("20 kills, 0 differences"), "{said}");
     assert!(output.status.success());
+}
+
+#[test]
+fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("cache");
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&cache).unwrap();
+    let wat = include_str!("../src/crash/plugin.wat");
+    let component = opcell::selftest::component_from_wat(wat, None, "operation-plugin", None).unwrap();
+    std::fs::write(cache.join("test.wasm"), component).unwrap();
+    let child = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crash"));
+        command.arg("child").arg(directory.path()).arg(&cache).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let children: Vec<_> = (0..4).map(|_| child()).collect();
+    let ended: Vec<_> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    let lost: Vec<_> = ended.iter().filter(|child| !child.status.success()).collect();
+    assert!(!lost.is_empty() && lost.len() < ended.len(), "{} of {} lost", lost.len(), ended.len());
+    for child in lost {
+        let why = String::from_utf8_lossy(&child.stderr);
+        assert!(why.contains("is driven by another process") || why.contains("already a run"), "{why}");
+    }
+    let deeds = std::fs::read_to_string(directory.path().join("deeds")).unwrap();
+    let mut lines: Vec<&str> = deeds.lines().collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "nothing was done twice");
 }
