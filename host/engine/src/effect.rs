@@ -117,7 +117,7 @@ impl State {
                     self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance)?.inherited.clone());
                 let engine_tools = match self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance))
                 {
-                    Some(instance) if !judge => dialogue::tools(instance.program.ir(), step),
+                    Some(instance) if !judge => dialogue::tools(&instance.program, step),
                     _ => Vec::new(),
                 };
                 Task::Open(Box::new(OpenSession { context, session, judge, engine_tools, inherited }))

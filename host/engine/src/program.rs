@@ -2,7 +2,9 @@
 
 use opcell_workflow::{
     Value, WorkflowIr,
-    ir::{Form, Lifecycle, Step},
+    ir::{Form, Goto, Lifecycle, Step},
+    names::Outcome,
+    routing::{EventTable, VisitLimit},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{collections::HashMap, sync::Arc};
@@ -111,6 +113,10 @@ impl Program {
         self.index.get(name).copied()
     }
 
+    fn named(&self, step: &str) -> Option<&Step> {
+        self.step(self.index(step)?)
+    }
+
     /// A step by position.
     #[must_use]
     pub fn step(&self, index: u32) -> Option<&Step> {
@@ -167,6 +173,40 @@ impl Program {
     #[must_use]
     pub fn is_sequential(&self) -> bool {
         self.ir.dialect.lifecycle == Lifecycle::Sequential
+    }
+}
+
+fn routes(step: &Step) -> impl Iterator<Item = (&str, &str)> {
+    step.on.iter().filter_map(|route| match (&route.outcome, &route.goto) {
+        (Outcome::Text(event) | Outcome::Keyword(event), Goto::Step(name)) => Some((event.as_ref(), name.as_ref())),
+        (_, Goto::Next | Goto::Previous | Goto::Done) => None,
+    })
+}
+
+/// Steps as states: an event is an outcome whose transition names a step.
+impl EventTable for Program {
+    fn has_state(&self, state: &str) -> bool {
+        self.index.contains_key(state)
+    }
+
+    fn is_terminal(&self, state: &str) -> bool {
+        self.named(state).is_none_or(|step| step.terminal || step.on.is_empty())
+    }
+
+    fn target(&self, state: &str, event: &str) -> Option<&str> {
+        routes(self.named(state)?).find(|(name, _)| *name == event).map(|(_, target)| target)
+    }
+
+    fn events(&self, state: &str) -> Vec<&str> {
+        let mut events: Vec<&str> =
+            self.named(state).map(|step| routes(step).map(|(event, _)| event).collect()).unwrap_or_default();
+        events.sort_unstable();
+        events
+    }
+
+    fn visit_limit(&self, state: &str) -> Option<VisitLimit<'_>> {
+        let step = self.named(state)?;
+        step.max_visits.map(|max| VisitLimit { max, instead: step.on_max_visits.as_deref() })
     }
 }
 

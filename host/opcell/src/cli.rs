@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run waits for somebody.
 
+mod chat;
 mod check;
 mod compile;
 mod follow;
@@ -64,6 +65,8 @@ struct Global {
 enum Command {
     /// Runs a workflow and prints its result.
     Run(run::RunArgs),
+    /// Talks with a workflow whose states speak, such as a PromptPack's.
+    Chat(chat::ChatArgs),
     /// Shows the runs of a journal, and goes on with them.
     Runs(runs::RunsArgs),
     /// Drives every run of a journal that can go on.
@@ -241,6 +244,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     match &cli.command {
+        Command::Chat(args) => chat::chat(&cli.global, args, terminal).await,
         Command::Run(args) => run::run(&cli.global, args, terminal).await,
         Command::Runs(args) => runs::runs(&cli.global, args, terminal).await,
         Command::Worker(args) => worker::worker(&cli.global, args, terminal).await,

@@ -15,6 +15,12 @@ use std::{
 /// The most bytes of a document; far above any authored one, far below what would hurt.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
+/// How deep below a document its companions are looked for.
+const MAX_COMPANION_DEPTH: usize = 6;
+
+/// How many folders are looked through for them.
+const MAX_COMPANION_FOLDERS: usize = 1000;
+
 /// A document that was read and compiled, for better or worse.
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -117,6 +123,31 @@ impl Companions for Beside<'_> {
             return Some(Err("it is outside of the workflow's folder".to_owned()));
         }
         Some(read_bytes(&file).and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())))
+    }
+
+    fn files(&self, folder: &str, name: &str) -> Vec<String> {
+        let Some(root) = self.0.and_then(|root| root.canonicalize().ok()) else { return Vec::new() };
+        let Ok(start) = root.join(folder).canonicalize() else { return Vec::new() };
+        let (mut found, mut open, mut looked) = (Vec::new(), vec![(start, 0)], 0);
+        while let Some((folder, depth)) = open.pop() {
+            // What lies outside of the workflow's folder, links included, is none of its companions.
+            looked += 1;
+            if !folder.starts_with(&root) || looked > MAX_COMPANION_FOLDERS {
+                continue;
+            }
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            for entry in entries {
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() && depth < MAX_COMPANION_DEPTH {
+                    open.push((entry.path(), depth + 1));
+                } else if kind.is_file() && entry.file_name() == name {
+                    let path = entry.path();
+                    found.extend(path.strip_prefix(&root).ok().and_then(Path::to_str).map(str::to_owned));
+                }
+            }
+        }
+        found.sort();
+        found
     }
 }
 

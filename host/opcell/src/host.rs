@@ -169,6 +169,7 @@ impl Host {
             if !seen.insert(ir.name.clone()) {
                 continue;
             }
+            open.extend(ir.workflows.iter().cloned());
             for step in &ir.steps {
                 let judge = match &step.judge {
                     Some(Judge::Invoke { invoke }) => Some(&invoke.operation),

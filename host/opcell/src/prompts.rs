@@ -5,6 +5,7 @@
 
 use crate::{host::Host, report::Rejected, run::Workflow};
 use opcell_engine::{
+    Program,
     decide::engine_tools,
     ports::{EffectContext, Failure, OpenSession},
 };
@@ -73,6 +74,8 @@ impl Host {
     pub fn prompts(&self, workflow: &Workflow, request: &PromptRequest) -> Result<Vec<StepPrompt>, Rejected> {
         let ir = workflow.ir();
         let wanted = |step: &Step| request.step.as_ref().is_none_or(|name| name.as_str() == step.name.as_ref());
+        let program = Program::new(ir.clone())
+            .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
         let mut prompts = Vec::new();
         for (index, step) in ir.steps.iter().enumerate().filter(|(_, step)| wanted(step)) {
             let form = match &step.form {
@@ -84,7 +87,7 @@ impl Host {
                 _ => None,
             };
             for (session, path, judge) in form.into_iter().chain(judge) {
-                let prompt = self.step_prompt(ir, step, session, judge, request).map_err(|failure| {
+                let prompt = self.step_prompt(&program, step, session, judge, request).map_err(|failure| {
                     let message = format!("Step '{}': {}: {}", step.name, failure.reason, failure.message);
                     let finding =
                         Diagnostic::error("session-does-not-open", message).path(format!("steps[{index}].{path}"));
@@ -101,19 +104,19 @@ impl Host {
 
     fn step_prompt(
         &self,
-        ir: &WorkflowIr,
+        program: &Program,
         step: &Step,
         declared: &Session,
         judge: bool,
         request: &PromptRequest,
     ) -> Result<StepPrompt, Failure> {
-        let before = Before::new(ir, request.input.as_ref());
+        let before = Before::new(program.ir(), request.input.as_ref());
         let mut session = declared.clone();
         session.system_prompt = declared.system_prompt.as_ref().map(|text| before.instructions(text, declared));
         session.prompt_mode = request.mode.or(session.prompt_mode);
         let context =
             EffectContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
-        let engine_tools = if judge { Vec::new() } else { engine_tools(ir, step) };
+        let engine_tools = if judge { Vec::new() } else { engine_tools(program, step) };
         let system = self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited: None })?;
         let mut conversation = before.conversation(None, &declared.contributions);
         for group in &declared.prompts {

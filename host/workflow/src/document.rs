@@ -67,7 +67,7 @@ pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
         Some(Language::PsiEdn) => with_flow_checks(psi::compile_edn(source, companions)),
         Some(Language::PsiMarkdown) => with_flow_checks(psi::compile_markdown(source)),
         Some(Language::WorkflowSkill) => workflowskill::compile(source),
-        Some(Language::PromptPack) => promptpack::compile(source),
+        Some(Language::PromptPack) => promptpack::compile_with(source, companions),
         Some(Language::Ir) => compile_ir(source),
         None => {
             let message = format!("`{}` is no workflow document: its name tells no language", source.name());

@@ -1,10 +1,9 @@
 //! The one rule that says whether an event may happen and where it leads.
 //!
-//! Both PromptPack's state machine and the engine's event judges ask here. The order of the checks is PromptPack's
+//! Both PromptPack's state machine and the engine's event judges ask here, each about its own table of states. The order of the checks is PromptPack's
 //! (RFC 0005 and RFC 0009): run limits, known state, terminal state, known event, visits of the target. Nothing is changed by asking.
 
-use crate::ir::{Goto, RunLimits, Step, WorkflowIr};
-use crate::names::Outcome;
+use crate::ir::RunLimits;
 
 /// States and the events that lead from one to another.
 pub trait EventTable {
@@ -193,45 +192,5 @@ pub fn admit<'a>(
             Ok(Routed { target: instead, redirect: Some(Redirect { original: target, max_visits: limit.max }) })
         }
         None => Err(Refusal::MaxVisits { target, visits: visits(target), max: limit.max }),
-    }
-}
-
-fn event_of(outcome: &Outcome) -> &str {
-    match outcome {
-        Outcome::Text(name) | Outcome::Keyword(name) => name,
-    }
-}
-
-fn routes(step: &Step) -> impl Iterator<Item = (&str, &str)> {
-    step.on.iter().filter_map(|route| match &route.goto {
-        Goto::Step(name) => Some((event_of(&route.outcome), name.as_ref())),
-        Goto::Next | Goto::Previous | Goto::Done => None,
-    })
-}
-
-/// Steps as states: an event is an outcome whose transition names a step.
-impl EventTable for WorkflowIr {
-    fn has_state(&self, state: &str) -> bool {
-        self.step(state).is_some()
-    }
-
-    fn is_terminal(&self, state: &str) -> bool {
-        self.step(state).is_none_or(|step| step.terminal || step.on.is_empty())
-    }
-
-    fn target(&self, state: &str, event: &str) -> Option<&str> {
-        routes(self.step(state)?).find(|(name, _)| *name == event).map(|(_, target)| target)
-    }
-
-    fn events(&self, state: &str) -> Vec<&str> {
-        let mut events: Vec<&str> =
-            self.step(state).map(|step| routes(step).map(|(event, _)| event).collect()).unwrap_or_default();
-        events.sort_unstable();
-        events
-    }
-
-    fn visit_limit(&self, state: &str) -> Option<VisitLimit<'_>> {
-        let step = self.step(state)?;
-        step.max_visits.map(|max| VisitLimit { max, instead: step.on_max_visits.as_deref() })
     }
 }

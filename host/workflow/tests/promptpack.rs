@@ -98,6 +98,34 @@ mod contexts {
     }
 
     #[test]
+    fn artifact_history_keeps_the_newest_snapshots_and_the_last_one_is_the_latest() {
+        let mut machine = StateMachine::new(two_states(), now());
+        machine.set_artifact("note", "x");
+        for _ in 0..MAX_HISTORY_LENGTH + 500 {
+            machine.process_event("Again", now()).unwrap();
+        }
+        machine.set_artifact("note", "y");
+        machine.process_event("Answered", now()).unwrap();
+        let kept = &machine.context().artifact_history;
+        assert_eq!(kept.len(), MAX_HISTORY_LENGTH);
+        assert_eq!(kept.back().unwrap().values["note"], "y");
+    }
+
+    #[test]
+    fn a_context_with_more_history_than_is_kept_is_cut_when_it_goes_on() {
+        let mut long = Context::new("ask", now());
+        for _ in 0..MAX_HISTORY_LENGTH {
+            long.record_transition("ask", "ask", "Again", now());
+        }
+        let more: Vec<_> = long.history.iter().cloned().cycle().take(MAX_HISTORY_LENGTH * 3).collect();
+        long.history = more.into();
+        long.visit_counts.insert("ask".to_owned(), 3001);
+        let mut machine = StateMachine::restore(two_states(), long).unwrap();
+        machine.process_event("Again", now()).unwrap();
+        assert_eq!(machine.context().transition_count(), MAX_HISTORY_LENGTH);
+    }
+
+    #[test]
     fn a_snapshot_does_not_see_what_comes_after_it() {
         let mut machine = StateMachine::new(two_states(), now());
         machine.set_artifact("note", "first");
@@ -134,6 +162,22 @@ mod tools {
         assert!(matches!(tool.commit_pending(&mut machine, now()), Err(TransitionError::InvalidEvent { .. })));
         assert_eq!(machine.current_state(), "ask");
         assert!(tool.pending().is_none());
+    }
+
+    #[test]
+    fn arguments_are_made_to_fit_before_they_are_checked() {
+        let mut tools = ToolSet::default();
+        tools.register_transition(&two_states().states["ask"]);
+        let call = |arguments: Json| tools.admit("workflow__transition", &Value::from(arguments));
+        let fitted = call(json!({"event": " answered ", "context": "x", "extra": 1})).unwrap();
+        assert_eq!(fitted, Value::from(json!({"event": "Answered", "context": "x", "extra": 1})));
+        assert_eq!(
+            call(json!({"event": "Nope", "context": 5})).unwrap_err().to_string(),
+            "tool workflow__transition validation error (args_invalid): argument validation failed: \
+             [context: Invalid type. Expected: string, given: integer \
+             event: event must be one of the following: \"Again\", \"Answered\"]"
+        );
+        assert_eq!(tools.admit("nothing", &Value::Null).unwrap_err().to_string(), "tool not found: nothing");
     }
 
     #[test]
@@ -251,6 +295,60 @@ mod packs {
         let Form::Session { session } = &ir.steps[0].form else { panic!("a state is a session") };
         assert_eq!(session.tools.as_deref(), Some(["look".to_owned()].as_slice()));
         assert_eq!(session.max_rounds, Some(4));
+    }
+
+    #[test]
+    fn tool_shapes_and_generation_parameters_reach_the_session() {
+        let mut pack = pack(json!({"version": 1, "entry": "a", "states": {"a": {"prompt_task": "p"}}}));
+        let parameters = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+        pack["tools"] = json!({"find": {"name": "find_order", "description": "Finds.", "parameters": parameters}});
+        pack["prompts"]["p"]["tools"] = json!(["find"]);
+        pack["prompts"]["p"]["tool_policy"] = json!({"tool_choice": "required", "max_tool_calls_per_turn": 3});
+        pack["prompts"]["p"]["parameters"] = json!({
+            "temperature": 0.5, "max_tokens": 99, "top_p": 0.9, "top_k": 40, "frequency_penalty": 0.5, "presence_penalty": -0.5,
+        });
+        let ir = compile(&pack).ir.unwrap();
+        let Form::Session { session } = &ir.steps[0].form else { panic!("a state is a session") };
+        assert_eq!(session.tools.as_deref(), Some(["find_order".to_owned()].as_slice()), "called by its name, not its key");
+        assert_eq!(session.tool_shapes["find_order"].description, "Finds.");
+        assert_eq!(session.max_tool_calls, Some(3));
+        let generation = session.generation;
+        assert_eq!((session.temperature, generation.max_tokens, generation.top_k), (Some(0.5), Some(99), Some(40)));
+        assert_eq!((generation.top_p, generation.tool_required), (Some(0.9), true));
+        assert_eq!((generation.frequency_penalty, generation.presence_penalty), (Some(0.5), Some(-0.5)));
+    }
+
+    #[test]
+    fn a_composition_is_a_workflow_that_the_pack_brings_along() {
+        let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
+            "a": {"orchestration": "composition", "composition": "work", "terminal": true},
+        }}));
+        pack["compositions"] = json!({"work": {"version": 1, "output": "one", "steps": [
+            {"id": "one", "kind": "prompt", "prompt_task": "p", "input": "${input.text}", "modifiers": {"retry": {"max_attempts": 3}}},
+            {"id": "two", "kind": "prompt", "prompt_task": "p"},
+        ]}});
+        let ir = compile(&pack).ir.unwrap();
+        assert!(matches!(&ir.steps[0].form, Form::Delegate { .. }));
+        let work = &ir.workflows[0];
+        assert_eq!((work.name.as_ref(), work.result.as_deref()), ("a-pack/work", Some("one")));
+        assert_eq!(work.step("one").unwrap().retry.unwrap().max, 2, "attempts in all, the first one included");
+        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        assert_eq!(again, *ir, "the execution model survives JSON");
+    }
+
+    #[test]
+    fn skills_of_the_pack_are_in_its_states_unless_a_state_filters_them() {
+        let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
+            "a": {"prompt_task": "p", "on_event": {"Go": "b"}}, "b": {"prompt_task": "p", "skills": "none"},
+        }}));
+        pack["skills"] = json!([{"name": "greet", "description": "Greets.", "instructions": "Say {{hello}}."}]);
+        let ir = compile(&pack).ir.unwrap();
+        let own = |step: &str| match &ir.step(step).unwrap().form {
+            Form::Session { session } => (session.own_skills.len(), session.skills.clone()),
+            _ => panic!("a state is a session"),
+        };
+        assert_eq!(own("a"), (1, None));
+        assert_eq!(own("b"), (0, Some(Vec::new())));
     }
 
     #[test]
@@ -385,5 +483,121 @@ mod checks {
         let spec = spec(json!({"version": 1, "entry": "s0", "states": states}));
         let found = promptpack::validate(&spec, &["p".to_owned()]);
         assert!(!found.has_errors());
+    }
+}
+
+/// What the table in the documentation of `promptpack` promises, used as a host of the reference's package uses it.
+mod surface {
+    use super::*;
+    use opcell_workflow::promptpack::context::{ArtifactSnapshot, StateTransition};
+    use opcell_workflow::promptpack::spec::{ArtifactDef, Budget, sorted_events};
+    use opcell_workflow::promptpack::tools::{
+        ARTIFACT_MODE, ARTIFACT_TOOL, ArtifactExecutor, PendingTransition, TRANSITION_MODE, TRANSITION_TOOL,
+        artifact_tool, transition_tool,
+    };
+    use opcell_workflow::promptpack::{State, TransitionResult, ValidationResult, validate};
+
+    fn drafts() -> Spec {
+        spec(json!({"version": 2, "entry": "draft", "engine": {"budget": {"max_total_visits": 4, "max_tool_calls": 9}}, "states": {
+            "draft": {"prompt_task": "p", "persistence": "persistent", "orchestration": "hybrid",
+                "on_event": {"Submit": "review"}, "artifacts": {"text": {"type": "text/plain", "mode": "append"}}},
+            "review": {"prompt_task": "p", "on_event": {"Reject": "draft", "Accept": "end"}},
+            "end": {"prompt_task": "p", "terminal": true},
+        }}))
+    }
+
+    #[test]
+    fn every_operation_of_the_reference_s_package_is_there() {
+        let spec = drafts();
+        assert_eq!(spec.budget(), Some(Budget { max_total_visits: 4, max_tool_calls: 9, max_wall_time_sec: 0 }));
+        let draft: &State = &spec.states["draft"];
+        assert_eq!((draft.persistence.as_str(), draft.orchestration.as_str()), ("persistent", "hybrid"));
+        let text: &ArtifactDef = &draft.artifacts["text"];
+        assert_eq!((text.kind.as_str(), text.mode.as_str()), ("text/plain", "append"));
+        assert_eq!(sorted_events(&spec.states["review"].on_event), ["Accept", "Reject"]);
+        let found: ValidationResult = validate(&spec, &["p".to_owned()]);
+        assert!(!found.has_errors());
+
+        let mut machine = StateMachine::new(spec.clone(), now());
+        assert_eq!((machine.current_state(), machine.current_prompt_task()), ("draft", "p"));
+        assert_eq!((machine.available_events(), machine.is_terminal()), (vec!["Submit"], false));
+        machine.set_artifact("text", "one ");
+        machine.set_artifact("text", "two");
+        machine.increment_tool_calls(2);
+        assert_eq!(machine.artifacts()["text"], "one two");
+        let moved: TransitionResult = machine.process_event("Submit", now()).unwrap();
+        assert_eq!((moved.from.as_str(), moved.to.as_str(), moved.redirected), ("draft", "review", false));
+        let context = machine.context();
+        let last: &StateTransition = context.last_transition().unwrap();
+        assert_eq!((last.event.as_str(), context.transition_count(), context.total_visits()), ("Submit", 1, 2));
+        let snapshot: &ArtifactSnapshot = context.artifact_history.back().unwrap();
+        assert_eq!((snapshot.to_state.as_str(), snapshot.values["text"].as_str()), ("review", "one two"));
+        assert_eq!((context.artifact("text"), context.artifact("none"), context.total_tool_calls), ("one two", "", 2));
+
+        assert_eq!((transition_tool(&[]).name, transition_tool(&[]).mode), (TRANSITION_TOOL.into(), TRANSITION_MODE.into()));
+        assert_eq!((artifact_tool(&spec).name, artifact_tool(&spec).mode), (ARTIFACT_TOOL.into(), ARTIFACT_MODE.into()));
+        let mut tools = ToolSet::default();
+        tools.register_transition(&spec.states["review"]);
+        tools.register_artifact(&spec);
+        assert!(tools.get(TRANSITION_TOOL).is_some() && tools.get(ARTIFACT_TOOL).is_some());
+        ArtifactExecutor.execute(&mut machine, &Value::from(json!({"name": "text", "value": "!"}))).unwrap();
+        let mut executor = TransitionExecutor::default();
+        let accept = Value::from(json!({"event": "Accept", "context": "fine", "ticket": 7}));
+        executor.execute(&machine, &accept).unwrap();
+        let pending: &PendingTransition = executor.pending().unwrap();
+        assert_eq!((pending.event.as_str(), pending.context.as_str()), ("Accept", "fine"));
+        executor.clear_pending();
+        assert_eq!(executor.commit_pending(&mut machine, now()), Ok(None));
+        executor.execute(&machine, &accept).unwrap();
+        let done = executor.commit_pending(&mut machine, now()).unwrap().unwrap();
+        assert_eq!((done.to.as_str(), done.host_extras.get("ticket")), ("end", Some(&Value::from(7))));
+        assert!(machine.is_terminal());
+    }
+
+    #[test]
+    fn each_error_says_what_was_tried_and_changes_nothing() {
+        let mut machine = StateMachine::new(drafts(), now());
+        let text = |result: Result<TransitionResult, TransitionError>| result.unwrap_err().to_string();
+        let before = machine.context().clone();
+        assert_eq!(
+            text(machine.process_event("Nope", now())),
+            r#"invalid event for current state: event "Nope" not defined for state "draft" (available: [Submit])"#
+        );
+        assert_eq!(machine.context(), &before);
+        for event in ["Submit", "Reject", "Submit"] {
+            machine.process_event(event, now()).unwrap();
+        }
+        let before = machine.context().clone();
+        assert_eq!(
+            text(machine.process_event("Nope", now())),
+            "workflow budget exhausted: max_total_visits 4 reached limit 4",
+            "the budget is looked at before the event"
+        );
+        assert_eq!(machine.context(), &before);
+    }
+
+    #[test]
+    fn wall_time_is_counted_in_whole_seconds_from_the_start_downtime_included() {
+        let mut workflow = json!({"version": 2, "entry": "a", "states": {"a": {"prompt_task": "p", "on_event": {"Go": "a"}}}});
+        workflow["engine"] = json!({"budget": {"max_wall_time_sec": 2}});
+        let spec = spec(workflow);
+        let at = |ms: i64| now().checked_add(jiff::SignedDuration::from_millis(ms)).unwrap();
+        let mut machine = StateMachine::new(spec.clone(), now());
+        machine.process_event("Go", at(1_999)).unwrap();
+        let written = serde_json::to_string(machine.context()).unwrap();
+        let mut restored = StateMachine::restore(spec, serde_json::from_str(&written).unwrap()).unwrap();
+        let error = restored.process_event("Go", at(2_000)).unwrap_err();
+        assert_eq!(error.to_string(), "workflow budget exhausted: max_wall_time_sec 2 reached limit 2");
+    }
+
+    #[test]
+    fn a_written_context_leaves_out_what_is_empty_but_never_history() {
+        let written = serde_json::to_value(Context::new("draft", now())).unwrap();
+        let keys: Vec<&str> = written.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["current_state", "history", "visit_counts", "started_at", "updated_at"]);
+        assert_eq!(written["history"], json!([]));
+        let legacy = json!({"current_state": "draft", "history": null, "started_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"});
+        let read: Context = serde_json::from_value(legacy).unwrap();
+        assert_eq!((read.total_visits(), read.transition_count()), (0, 0));
     }
 }

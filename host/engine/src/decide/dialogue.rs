@@ -9,10 +9,11 @@ use crate::{
     conversation::{Message, Role, ToolCallRequest, ToolSpec},
     event::{Event, Request},
     ports::Failure,
+    program::Program,
     state::{Conversation, Raw},
 };
 use opcell_workflow::{
-    Value, WorkflowIr,
+    Value,
     ir::{ArtifactMode, Control, Form, Judge, Orchestration, Session, Step},
     promptpack::arguments::fit,
     promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL, ToolDescriptor, artifact_tool_for, transition_tool},
@@ -24,6 +25,9 @@ use std::sync::Arc;
 /// The signal by which a host passes on what the user says; its data is the text.
 pub const MESSAGE_SIGNAL: &str = "message";
 
+/// The tool by which a model reads a skill of the document (PromptPack RFC 0008).
+const SKILL_TOOL: &str = "skill__activate";
+
 /// Who may raise events and who speaks next, if the step is a state that speaks.
 pub(crate) fn of(step: &Step) -> Option<(Orchestration, Control)> {
     match (&step.form, &step.judge) {
@@ -34,19 +38,45 @@ pub(crate) fn of(step: &Step) -> Option<(Orchestration, Control)> {
 
 /// The tools that the engine itself offers to a state's model.
 #[must_use]
-pub fn tools(ir: &WorkflowIr, step: &Step) -> Vec<ToolSpec> {
+pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
     let Some((orchestration, _)) = of(step) else { return Vec::new() };
     let mut tools = Vec::new();
-    if orchestration != Orchestration::External && !ir.is_terminal(&step.name) {
-        let events: Vec<String> = ir.events(&step.name).into_iter().map(str::to_owned).collect();
+    if orchestration != Orchestration::External && !program.is_terminal(&step.name) {
+        let events: Vec<String> = program.events(&step.name).into_iter().map(str::to_owned).collect();
         tools.push(transition_tool(&events));
     }
-    if !ir.artifacts.is_empty() {
-        let mut names: Vec<&str> = ir.artifacts.keys().map(AsRef::as_ref).collect();
+    let artifacts = &program.ir().artifacts;
+    if !artifacts.is_empty() {
+        let mut names: Vec<&str> = artifacts.keys().map(AsRef::as_ref).collect();
         names.sort_unstable();
         tools.push(artifact_tool_for(&names));
     }
-    tools.into_iter().map(spec).collect()
+    let mut tools: Vec<ToolSpec> = tools.into_iter().map(spec).collect();
+    if let Form::Session { session } = &step.form {
+        tools.extend(skill_tool(session));
+    }
+    tools
+}
+
+/// The tool by which a model reads one of the document's own skills, if there are any that it has not read at the start.
+fn skill_tool(session: &Session) -> Option<ToolSpec> {
+    let skills = || session.own_skills.iter().filter(|(_, skill)| !skill.preload);
+    let index: Vec<String> = skills().map(|(name, skill)| format!("- {name}: {}", skill.description)).collect();
+    let names: Vec<Value> = skills().map(|(name, _)| Value::from(name.as_str())).collect();
+    let name = Value::object([
+        ("type", Value::from("string")),
+        ("enum", Value::array(names)),
+        ("description", Value::from("Name of the skill to activate.")),
+    ]);
+    (!index.is_empty()).then(|| ToolSpec {
+        name: SKILL_TOOL.to_owned(),
+        description: format!("Activate a skill to load its instructions.\n\n{}", index.join("\n")),
+        parameters: Value::object([
+            ("type", Value::from("object")),
+            ("properties", Value::object([("name", name)])),
+            ("required", Value::array([Value::from("name")])),
+        ]),
+    })
 }
 
 fn spec(tool: ToolDescriptor) -> ToolSpec {
@@ -107,9 +137,10 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
     let (_, step) = at.state.step_of(at.id)?;
     let offered = talk.opened.as_ref()?.tools.iter().find(|tool| tool.name == call.name)?;
     of(step)?;
-    let tool: fn(&At<'_>, &Step, &Value) -> _ = match call.name.as_str() {
+    let tool: fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Failure> = match call.name.as_str() {
         TRANSITION_TOOL => raise,
         ARTIFACT_TOOL => set_artifact,
+        SKILL_TOOL => read_skill,
         _ => return None,
     };
     if let Some(reached) = super::limits(at.state, Some(&Request::Tool { call: call.id.as_str().into() })) {
@@ -117,7 +148,7 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
     }
     let done = tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into());
     let (event, text, is_error) = match done {
-        Ok((event, result)) => (Some(event), result.to_json(), false),
+        Ok((event, result)) => (event, result.to_json(), false),
         Err(failure) => (None, format!("{}: {}", failure.reason, failure.message), true),
     };
     let told =
@@ -142,11 +173,11 @@ fn one_of(key: &str, word: &str, words: &[&str]) -> Result<(), Failure> {
 }
 
 /// Schedules an event of the state. The target is the state's own; a limit of the target may still lead elsewhere.
-fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Event, Value), Failure> {
-    let ir = at.instance.program.ir();
+fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Event>, Value), Failure> {
+    let program = &at.instance.program;
     let (event, context) = (text_of(arguments, "event")?, text_of(arguments, "context")?);
-    one_of("event", &event, &ir.events(&step.name))?;
-    let target = ir.target(&step.name, &event).unwrap_or_default();
+    one_of("event", &event, &program.events(&step.name))?;
+    let target = program.target(&step.name, &event).unwrap_or_default();
     let told = Value::object([
         ("status", Value::from("transition_scheduled")),
         ("event", Value::String(event.clone())),
@@ -154,11 +185,11 @@ fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Event, Value), 
     ]);
     let mut extras: Map = arguments.as_object().cloned().unwrap_or_default();
     extras.retain(|key, _| !matches!(key.as_ref(), "event" | "context"));
-    Ok((Event::EventRaised { frame: at.id, event, context, extras: Value::Object(Arc::new(extras)) }, told))
+    Ok((Some(Event::EventRaised { frame: at.id, event, context, extras: Value::Object(Arc::new(extras)) }), told))
 }
 
 /// Sets an artifact at once.
-fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Event, Value), Failure> {
+fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Option<Event>, Value), Failure> {
     let declared = &at.instance.program.ir().artifacts;
     let (name, text) = (text_of(arguments, "name")?, text_of(arguments, "value")?);
     let names: Vec<&str> = declared.keys().map(AsRef::as_ref).collect();
@@ -169,5 +200,18 @@ fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Event, 
         _ => Value::String(text),
     };
     let told = Value::object([("status", Value::from("artifact_set")), ("artifact", Value::String(name.clone()))]);
-    Ok((Event::ArtifactSet { frame: at.id, name, value }, told))
+    Ok((Some(Event::ArtifactSet { frame: at.id, name, value }), told))
+}
+
+/// What a skill teaches.
+fn read_skill(_at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Event>, Value), Failure> {
+    let Form::Session { session } = &step.form else {
+        return Err(super::failure("unknown-skill", "there are no skills here"));
+    };
+    let name = text_of(arguments, "name")?;
+    let names: Vec<&str> = session.own_skills.keys().map(String::as_str).collect();
+    one_of("name", &name, &names)?;
+    let instructions = session.own_skills.get(name.as_ref()).map_or("", |skill| &skill.instructions);
+    let told = [("instructions", Value::from(instructions)), ("added_tools", Value::array([]))];
+    Ok((None, Value::object(told)))
 }

@@ -137,7 +137,7 @@ fn follow(at: &At<'_>, entry: &StepFrame, route: &Route) -> Result<Way, Failure>
         };
     }
     let Some(step) = at.instance.program.step(index) else { return Ok((target, None, true)) };
-    let (to, redirected) = match admit(at.instance.program.ir().as_ref(), &step.name, visits_by_name(at)) {
+    let (to, redirected) = match admit(at.instance.program.as_ref(), &step.name, visits_by_name(at)) {
         Ok(routed) => reached(at, &routed)?,
         Err(refusal) => return Err(refused(&refusal)),
     };

@@ -7,6 +7,7 @@ use super::document::{Document, pointer_part};
 use super::pack::Pack;
 use super::schema::{Edition, check_pack};
 use super::speaker;
+use super::skills::Skills;
 use super::spec::State;
 use super::validate::{ValidationResult, validate};
 use crate::compiled::Compiled;
@@ -16,6 +17,7 @@ use crate::ir::{
     Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
 };
 use crate::names::Outcome;
+use crate::psi::{Companions, NoCompanions};
 use crate::source::{SourceFile, SourceMap};
 use indexmap::IndexMap;
 use regex::Regex;
@@ -27,11 +29,17 @@ pub const MESSAGE: &str = "input";
 /// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry agent's.
 #[must_use]
 pub fn compile(source: &SourceFile) -> Compiled {
+    compile_with(source, &NoCompanions)
+}
+
+/// The same, with the files beside the pack, of which its skills may be some.
+#[must_use]
+pub fn compile_with(source: &SourceFile, beside: &dyn Companions) -> Compiled {
     let document = match Document::read(source) {
         Ok(document) => document,
         Err(diagnostics) => return Compiled { ir: None, spans: SourceMap::default(), diagnostics },
     };
-    let mut compiler = Compiler { document: &document, diagnostics: Vec::new(), spans: SourceMap::default() };
+    let mut compiler = Compiler { document: &document, beside, diagnostics: Vec::new(), spans: SourceMap::default() };
     let ir = compiler.pack();
     let failed = compiler.diagnostics.iter().any(|found| found.severity == Severity::Error);
     let mut diagnostics = compiler.diagnostics;
@@ -41,6 +49,7 @@ pub fn compile(source: &SourceFile) -> Compiled {
 
 struct Compiler<'d> {
     document: &'d Document,
+    beside: &'d dyn Companions,
     diagnostics: Vec<Diagnostic>,
     spans: SourceMap,
 }
@@ -81,7 +90,12 @@ impl Compiler<'_> {
         for finding in check_prompts(&pack, &speaker::spoken(&pack, states.states.iter().map(|(_, state)| state))) {
             self.report(finding.diagnostic, &finding.pointer);
         }
-        Some(self.workflow(&pack, &states))
+        let (skills, unread) = Skills::read(&pack, self.beside);
+        for unread in unread {
+            let pointer = format!("/skills/{}", unread.index);
+            self.report(Diagnostic::warning("skills-unread", unread.problem), &pointer);
+        }
+        Some(self.workflow(&pack, &states, &skills))
     }
 
     fn validate(&mut self, pack: &Pack) {
@@ -107,7 +121,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn workflow(&mut self, pack: &Pack, states: &States) -> WorkflowIr {
+    fn workflow(&mut self, pack: &Pack, states: &States, skills: &Skills) -> WorkflowIr {
         let mut ir = WorkflowIr {
             version: Version::V1,
             name: pack.id.as_str().into(),
@@ -144,7 +158,7 @@ impl Compiler<'_> {
                     }
                     step
                 }
-                None => state_step(pack, name, state),
+                None => state_step(pack, name, state, skills),
             };
             ir.steps.push(step);
         }
@@ -152,10 +166,11 @@ impl Compiler<'_> {
     }
 }
 
-fn state_step(pack: &Pack, name: &str, state: &State) -> Step {
+fn state_step(pack: &Pack, name: &str, state: &State, skills: &Skills) -> Step {
     let tools = pack.prompts.get(&state.prompt_task).map(|prompt| prompt.tools.as_slice()).unwrap_or_default();
-    let session = Session {
-        skills: skills(state),
+    let own = skills.filtered(&state.skills);
+    let mut session = Session {
+        skills: host_skills(&state.skills, own.is_empty()),
         contributions: vec![Contribution::Source(SourceSpec {
             from: SourceRef::WorkflowInput,
             path: Some(vec![PathSegment::Key(MESSAGE.into())]),
@@ -163,6 +178,7 @@ fn state_step(pack: &Pack, name: &str, state: &State) -> Step {
         })],
         ..speaker::session(pack, &state.prompt_task, tools)
     };
+    speaker::teach(&mut session, own);
     let mut step = Step::new(name, Form::Session { session });
     step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
     route(&mut step, state);
@@ -248,11 +264,12 @@ fn artifacts(pack: &Pack) -> IndexMap<Arc<str>, Artifact> {
     artifacts
 }
 
-fn skills(state: &State) -> Option<Vec<String>> {
-    match state.skills.as_str() {
+/// The host's own skills that a state sees beside the pack's: all without a filter, else the one that it names.
+fn host_skills(filter: &str, no_own: bool) -> Option<Vec<String>> {
+    match filter {
         "" => None,
-        "none" => Some(Vec::new()),
-        filter => Some(vec![filter.to_owned()]),
+        name if no_own && name != "none" && !name.contains(['/', '*']) => Some(vec![name.to_owned()]),
+        _ => Some(Vec::new()),
     }
 }
 

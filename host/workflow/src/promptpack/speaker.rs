@@ -5,7 +5,7 @@ use super::pack::{Pack, Prompt, Tool, Variable};
 use super::spec::State;
 use super::template::{Piece, pieces};
 use crate::expr::Expression;
-use crate::ir::{Generation, Input, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
+use crate::ir::{Generation, Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
 use crate::value::Value;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
@@ -47,6 +47,18 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
         },
         ..Session::default()
     }
+}
+
+/// Gives a session the pack's skills: those that are read at the start stand in its text, the others are there when the model asks.
+pub(super) fn teach(session: &mut Session, skills: IndexMap<String, OwnSkill>) {
+    for (name, skill) in skills.iter().filter(|(_, skill)| skill.preload) {
+        let token = format!("skills.{name}");
+        let text = session.system_prompt.get_or_insert_default();
+        text.push_str(&format!("\n\n# Skill: {name}\n\n{{{{{token}}}}}"));
+        let value = Value::from(skill.instructions.as_str());
+        session.variables.insert(token.into(), ValueSpec::Literal { value });
+    }
+    session.own_skills = skills;
 }
 
 /// What models and hosts call a tool: its own name, or its key where the pack does not declare it.

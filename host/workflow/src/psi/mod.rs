@@ -35,6 +35,11 @@ pub trait Companions {
     /// # Errors
     /// Why a file that exists cannot be read.
     fn text(&self, path: &str) -> Option<Result<String, String>>;
+
+    /// The files of this name in and under a folder, by their paths relative to the workflow's folder, sorted; none where nobody looks.
+    fn files(&self, _folder: &str, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Nothing beside the workflow.

@@ -2,7 +2,7 @@
 
 use super::{Exit, Failure, Teller, Terminal, meant};
 use crate::{
-    cli::{follow, skill::LogWriter},
+    cli::follow,
     config::Config,
     host::Host,
 };
@@ -94,7 +94,7 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, terminal: &Terminal) -> Res
     let past = taken.resumed_at();
     let state = host.engine().state_at(run, Some(past)).await?;
     let steps = state.program().map(|program| program.ir().steps.iter().map(|step| step.name.clone()).collect());
-    follow::follow(&taken, steps.unwrap_or_default(), past, None, LogWriter::default(), terminal).await
+    follow::follow(&taken, steps.unwrap_or_default(), past, terminal).await
 }
 
 #[derive(Debug, Args)]

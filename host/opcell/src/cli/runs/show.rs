@@ -128,6 +128,26 @@ fn printable_line(text: &str) -> String {
     crate::report::printable(text).into_owned()
 }
 
+/// What is used of the run's limits; nothing where it has none.
+fn budget(page: &mut String, trace: &Trace) {
+    let (limits, used) = (&trace.limits, &trace.used);
+    let seconds = (trace.at.ms_since(trace.started_at) / 1000.0).floor();
+    let parts: Vec<String> = [
+        limits.total_visits.map(|max| format!("{} of {max} visits", used.visits)),
+        limits.tool_calls.map(|max| format!("{} of {max} tool calls", used.tool_calls)),
+        limits.wall_time_seconds.map(|max| format!("{seconds} of {max} s")),
+        limits.tokens.map(|max| format!("{} of {max} tokens", used.tokens)),
+        limits.cost.map(|max| format!("{} of {max} USD", used.cost)),
+        limits.host_calls.map(|max| format!("{} of {max} host calls", used.host_calls)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !parts.is_empty() {
+        let _ = writeln!(page, "budget: {}", parts.join(", "));
+    }
+}
+
 /// A run as text.
 struct Page {
     /// Characters of a value that are shown.
@@ -160,6 +180,7 @@ impl Page {
             "\nused: {} visits, {} cells, {} host calls, {} model rounds, {} tool calls, {} tokens, {} USD",
             used.visits, used.cells, used.host_calls, used.rounds, used.tool_calls, used.tokens, used.cost
         );
+        budget(&mut page, trace);
         self.artifacts(&mut page, 0, &trace.artifacts);
         if let Some(message) = &trace.end.message {
             let _ = writeln!(page, "{message}");
@@ -221,7 +242,7 @@ impl Page {
             let why = transition.redirected.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
             self.text(page, depth, &format!("{outcome}->"), &format!("{}{why}", transition.to));
         }
-        if let Some(used) = step.used.filter(|used| used.tokens + used.tool_calls > 0) {
+        if let Some(used) = step.used.filter(|used| used.tokens + used.tool_calls + used.rounds > 0) {
             let so_far = format!("{} visits, {} tool calls, {} tokens", used.visits, used.tool_calls, used.tokens);
             self.text(page, depth, "used so far", &so_far);
         }

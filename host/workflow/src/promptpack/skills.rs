@@ -1,0 +1,170 @@
+//! The skills that a pack brings along: written into it, or in files beside it.
+//!
+//! They become part of the execution model, so that a run keeps what it started with. What a state shows of them is its own filter.
+
+use super::pack::{Pack, SkillSource};
+use crate::ir::OwnSkill;
+use crate::psi::Companions;
+use indexmap::IndexMap;
+use serde::Deserialize;
+
+/// The most skills that a pack brings along.
+const MAX_SKILLS: usize = 200;
+/// The file that a skill's folder holds (Agent Skills).
+const SKILL_FILE: &str = "SKILL.md";
+
+/// A pack's skills, by name, with the folder that each lies in; empty for one that is written into the pack.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Skills {
+    skills: IndexMap<String, (String, OwnSkill)>,
+}
+
+/// A source of skills that gives none.
+pub(super) struct Unread {
+    /// Position in the pack's list.
+    pub index: usize,
+    /// Why.
+    pub problem: String,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    name: String,
+    description: String,
+}
+
+impl Skills {
+    /// Reads every source; those that lead nowhere are told.
+    pub(super) fn read(pack: &Pack, beside: &dyn Companions) -> (Self, Vec<Unread>) {
+        let mut skills = Self::default();
+        let mut unread = Vec::new();
+        for (index, source) in pack.skills.iter().enumerate() {
+            let problem = match source {
+                SkillSource::Inline { name, description, instructions } => {
+                    let skill = OwnSkill {
+                        description: description.clone(),
+                        instructions: instructions.clone(),
+                        preload: false,
+                    };
+                    skills.add(name.clone(), String::new(), skill)
+                }
+                SkillSource::Location(path) => skills.read_folder(path, false, beside),
+                SkillSource::Path { path, preload } => skills.read_folder(path, *preload, beside),
+            };
+            unread.extend(problem.err().map(|problem| Unread { index, problem }));
+        }
+        (skills, unread)
+    }
+
+    fn add(&mut self, name: String, folder: String, skill: OwnSkill) -> Result<(), String> {
+        if self.skills.len() >= MAX_SKILLS {
+            return Err(format!("a pack brings at most {MAX_SKILLS} skills along"));
+        }
+        if self.skills.contains_key(&name) {
+            return Err(format!("there are two skills called `{name}`; the first one counts"));
+        }
+        self.skills.insert(name, (folder, skill));
+        Ok(())
+    }
+
+    /// Every `SKILL.md` in and under a folder of the pack's own.
+    fn read_folder(&mut self, path: &str, preload: bool, beside: &dyn Companions) -> Result<(), String> {
+        let path = normal(path);
+        let files = beside.files(&path, SKILL_FILE);
+        if files.is_empty() {
+            return Err(format!("`{path}` holds no {SKILL_FILE} in the pack's own folder"));
+        }
+        for file in files {
+            let text = beside.text(&file).ok_or_else(|| format!("`{file}` is not there"))??;
+            let (head, body) = split(&text).ok_or_else(|| format!("`{file}` has no front matter"))?;
+            let head: Head = serde_saphyr::from_str(head).map_err(|error| {
+                let problem = error.to_string();
+                format!("`{file}`: {}", problem.lines().next().unwrap_or_default())
+            })?;
+            let folder = file.strip_suffix(SKILL_FILE).unwrap_or(&file).trim_end_matches('/').to_owned();
+            let instructions = body.trim().to_owned();
+            self.add(head.name, folder, OwnSkill { description: head.description, instructions, preload })?;
+        }
+        Ok(())
+    }
+
+    /// What a state's filter leaves: all without one, none of them for `none`, else those in or under the folder that it names
+    /// (a trailing `/*` or `/**` says the same), or the one of that name.
+    pub(super) fn filtered(&self, filter: &str) -> IndexMap<String, OwnSkill> {
+        let folder = normal(filter.trim_end_matches('*'));
+        let shows = |name: &str, at: &str| {
+            filter.is_empty() || name == filter || at == folder || at.starts_with(&format!("{folder}/"))
+        };
+        self.skills
+            .iter()
+            .filter(|(name, (at, _))| filter != "none" && shows(name, at))
+            .map(|(name, (_, skill))| (name.clone(), skill.clone()))
+            .collect()
+    }
+}
+
+/// A relative path without `./` and slashes at its ends.
+fn normal(path: &str) -> String {
+    path.trim_start_matches("./").trim_matches('/').to_owned()
+}
+
+/// The text between the first two `---` lines, and what follows.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let rest = text.trim_start_matches('\u{feff}').strip_prefix("---")?.trim_start_matches('\r').strip_prefix('\n')?;
+    let end = rest.find("\n---")?;
+    let body = rest.get(end + 4..)?;
+    Some((rest.get(..end)?, body.split_once('\n').map_or("", |(_, body)| body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Skills;
+    use crate::promptpack::pack::{Pack, SkillSource};
+    use crate::psi::Companions;
+
+    /// `skills/billing/pci` and `skills/orders`.
+    struct Folder;
+
+    impl Companions for Folder {
+        fn text(&self, path: &str) -> Option<Result<String, String>> {
+            let name = path.strip_suffix("/SKILL.md")?.rsplit('/').next()?;
+            Some(Ok(format!("---\nname: {name}\ndescription: About {name}.\n---\nDo {name}.\n")))
+        }
+
+        fn files(&self, folder: &str, name: &str) -> Vec<String> {
+            ["skills/billing/pci", "skills/orders"]
+                .iter()
+                .map(|at| format!("{at}/{name}"))
+                .filter(|file| file.starts_with(&format!("{folder}/")))
+                .collect()
+        }
+    }
+
+    fn names(filter: &str) -> Vec<String> {
+        let inline = SkillSource::Inline {
+            name: "greet".to_owned(),
+            description: "Greets.".to_owned(),
+            instructions: "Say hello.".to_owned(),
+        };
+        let pack = Pack { skills: vec![SkillSource::Location("./skills".to_owned()), inline], ..Pack::default() };
+        let (skills, unread) = Skills::read(&pack, &Folder);
+        assert!(unread.is_empty());
+        skills.filtered(filter).keys().cloned().collect()
+    }
+
+    #[test]
+    fn a_state_sees_all_skills_none_those_of_a_folder_or_the_one_it_names() {
+        assert_eq!(names(""), ["pci", "orders", "greet"]);
+        assert!(names("none").is_empty());
+        assert_eq!(names("skills/billing"), ["pci"]);
+        assert_eq!(names("./skills/*"), ["pci", "orders"]);
+        assert_eq!(names("greet"), ["greet"]);
+        assert!(names("skills/bill").is_empty(), "a path is no prefix of a word");
+    }
+
+    #[test]
+    fn a_folder_without_skills_is_told() {
+        let pack = Pack { skills: vec![SkillSource::Location("../elsewhere".to_owned())], ..Pack::default() };
+        assert_eq!(Skills::read(&pack, &Folder).1.len(), 1);
+    }
+}
