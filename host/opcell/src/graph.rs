@@ -15,7 +15,7 @@ pub use svg::Undrawable;
 
 use opcell_workflow::{
     WorkflowIr,
-    ir::{DelegateTarget, Form, Goto, Judge, Route, Step},
+    ir::{DelegateTarget, Form, Goto, Judge, Orchestration, Route, RunLimits, Step},
     names::Outcome,
 };
 use std::collections::HashMap;
@@ -95,8 +95,13 @@ impl Drawing {
     /// What a workflow looks like; with a path, what a run made of it.
     #[must_use]
     pub fn of(workflow: &WorkflowIr, path: Option<&Path>) -> Self {
+        let entry = workflow.entry.as_ref().and_then(|name| workflow.step_index(name)).unwrap_or(0);
         let node = |(index, step): (usize, &Step)| Node {
-            lines: vec![step.name.as_ref().to_owned(), what(&step.form)],
+            lines: [step.name.as_ref().to_owned(), what(&step.form)]
+                .into_iter()
+                .chain(step.max_visits.map(|max| format!("at most {max} visits")))
+                .chain(budget(&workflow.limits).filter(|_| index == entry))
+                .collect(),
             shape: shape(&step.form),
             visits: path.map(|path| path.visits(index)),
             failed: path.is_some_and(|path| path.failed == Some(index)),
@@ -111,7 +116,6 @@ impl Drawing {
                 edge.taken = Some(edge.taken_as.as_ref().map_or(0, |taken| path.count(taken)));
             }
         }
-        let entry = workflow.entry.as_ref().and_then(|name| workflow.step_index(name)).unwrap_or(0);
         Self { nodes: workflow.steps.iter().enumerate().map(node).collect(), edges, entry }
     }
 
@@ -170,12 +174,32 @@ fn what(form: &Form) -> String {
     }
 }
 
+/// The limits of a whole run, as its first step says them.
+fn budget(limits: &RunLimits) -> Option<String> {
+    let parts: Vec<String> = [
+        limits.total_visits.map(|max| format!("{max} visits")),
+        limits.tool_calls.map(|max| format!("{max} tool calls")),
+        limits.wall_time_seconds.map(|max| format!("{max} s")),
+        limits.tokens.map(|max| format!("{max} tokens")),
+        limits.cost.map(|max| format!("{max} USD")),
+        limits.host_calls.map(|max| format!("{max} host calls")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!parts.is_empty()).then(|| format!("budget: {}", parts.join(", ")))
+}
+
 /// Who decides, as an edge says it.
 fn judge(judge: &Judge) -> String {
     match judge {
         Judge::Llm { .. } => "LLM judge".to_owned(),
         Judge::Invoke { invoke } => invoke.operation.as_ref().to_owned(),
-        Judge::Event { .. } => "event".to_owned(),
+        Judge::Event { orchestration, .. } => match orchestration {
+            Orchestration::Internal => "event".to_owned(),
+            Orchestration::External => "event from outside".to_owned(),
+            Orchestration::Hybrid => "event, from outside too".to_owned(),
+        },
         Judge::Expression { expression } => expression.text().to_owned(),
     }
 }

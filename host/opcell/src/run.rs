@@ -148,7 +148,8 @@ pub fn receipt(event: &Event) -> Option<&Value> {
     match reply {
         EffectReply::Invoke(reply) => reply.receipt.as_ref(),
         EffectReply::Judge(reply) => reply.receipt.as_ref(),
-        EffectReply::Tool(reply) => reply.receipt.as_ref(),
+        // A tool that is an operation ran in a cell; the others have no more than a duration.
+        EffectReply::Tool(reply) => reply.receipt.as_ref()?.get("receipt"),
         _ => None,
     }
 }

@@ -105,10 +105,19 @@ pub(super) fn idle(at: &At<'_>, step: &Step, session: &Session, talk: &Conversat
         return listen(at);
     }
     let speak = |messages| vec![Event::TurnStarted { frame: at.id, group: None, messages }];
+    let was_led_here = at.instance.memory.iter().map(|memory| memory.visits).sum::<u32>() > 1;
+    let speaks_at_once = step.terminal || control == Control::Agent;
+    if was_led_here && !speaks_at_once {
+        return listen(at);
+    }
     if !at.instance.log.is_empty() {
-        return if step.terminal || control == Control::Agent { speak(Vec::new()) } else { listen(at) };
+        return speak(Vec::new());
     }
     match session::messages(&session.contributions, &at.view(None)) {
+        // Nobody has said anything yet: what led here is what there is to speak about.
+        Ok(messages) if messages.iter().all(|message| message.content.is_empty()) && was_led_here => {
+            speak(vec![Message::user(at.instance.brief.as_ref())])
+        }
         Ok(messages) if messages.iter().all(|message| message.content.is_empty()) => listen(at),
         Ok(messages) => speak(messages),
         Err(failure) => vec![step::failed(at, step, failure)],

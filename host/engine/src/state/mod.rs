@@ -25,7 +25,7 @@ use indexmap::IndexMap;
 use memory::StepMemory;
 use opcell_workflow::{
     Value,
-    ir::{DelegateTarget, Form, Judge, RunLimits, Session, Step},
+    ir::{DelegateTarget, Form, Judge, Orchestration, RunLimits, Session, Step},
     names::Outcome,
     value::Map,
 };
@@ -313,26 +313,40 @@ impl State {
             step: self.frame_step_name(effect.frame),
             what: self.describe_request(effect),
         });
-        let waits = self.frames.iter().filter_map(|(id, frame)| {
-            let work = frame.work()?;
-            let (_, step) = self.step_of(*id)?;
-            if let Stage::Talking(talk) = &work.stage
-                && matches!(talk.stage, ConversationStage::Waiting { .. })
-            {
-                let said = talk.record.turns.last().map(|turn| turn.text.as_ref().to_owned());
-                let (name, step) = (MESSAGE_SIGNAL.into(), step.name.clone());
-                return Some(Question::Signal { name, step, question: said, approval: false });
-            }
-            let Stage::Waiting { question, .. } = &work.stage else { return None };
-            let Form::Wait { wait } = &step.form else { return None };
-            Some(Question::Signal {
-                name: wait.signal.clone(),
-                step: step.name.clone(),
-                question: question.as_deref().map(str::to_owned),
-                approval: wait.approval,
-            })
-        });
+        let waits = self.frames.iter().flat_map(|(id, frame)| self.waits(*id, frame));
         doubts.chain(waits).collect()
+    }
+
+    /// The signals that a frame waits for.
+    fn waits(&self, id: FrameId, frame: &Frame) -> Vec<Question> {
+        let Some((_, step)) = self.step_of(id).filter(|_| frame.is_waiting()) else { return Vec::new() };
+        let signal = |name: &Arc<str>, question: Option<String>, approval: bool| Question::Signal {
+            name: name.clone(),
+            step: step.name.clone(),
+            question,
+            approval,
+        };
+        let events = || {
+            step.on.iter().filter_map(|route| match &route.outcome {
+                Outcome::Text(event) => Some(signal(event, None, false)),
+                Outcome::Keyword(_) => None,
+            })
+        };
+        match frame.work().map(|work| &work.stage) {
+            Some(Stage::Talking(talk)) => {
+                let said = talk.record.turns.last().map(|turn| turn.text.as_ref().to_owned());
+                let takes_events =
+                    crate::decide::dialogue::of(step).is_some_and(|(who, _)| who != Orchestration::Internal);
+                let events: Vec<_> = events().filter(|_| takes_events).collect();
+                std::iter::once(signal(&MESSAGE_SIGNAL.into(), said, false)).chain(events).collect()
+            }
+            Some(Stage::Waiting { question, .. }) => match &step.form {
+                Form::Wait { wait } => vec![signal(&wait.signal, question.as_deref().map(str::to_owned), wait.approval)],
+                _ => Vec::new(),
+            },
+            // The step is done, and its judge waits for an event.
+            _ => events().collect(),
+        }
     }
 
     fn describe_request(&self, effect: &Pending) -> String {

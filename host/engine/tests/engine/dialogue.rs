@@ -301,3 +301,30 @@ async fn a_model_reads_the_pack_s_own_skills_and_no_others() {
     assert_eq!(told(1).content, r#"{"instructions":"Say {{hello}}.","added_tools":[]}"#);
     assert!(told(2).is_error, "{:?}", told(2));
 }
+
+#[tokio::test]
+async fn a_state_that_listens_for_events_says_which() {
+    let states = ASK_THEN_END.replace(r#""on_event""#, r#""orchestration":"hybrid","on_event""#);
+    let script = Script::new().says(["please wait"]);
+    let outcome = script.run(&pack(&states), r#""hello""#).await;
+    let names: Vec<_> = outcome
+        .questions
+        .iter()
+        .map(|question| match question {
+            Question::Signal { name, .. } => name.to_string(),
+            Question::Doubt { .. } => "doubt".to_owned(),
+        })
+        .collect();
+    assert_eq!(names, ["message", "Done"]);
+}
+
+#[tokio::test]
+async fn a_state_that_a_composition_leads_to_speaks_about_what_it_found() {
+    let steps = r#"[{"id":"judge","kind":"prompt","prompt_task":"p","input":"${input.text}"}]"#;
+    let next = r#","z":{"prompt_task":"p","terminal":true}"#;
+    let script = Script::new().says([r#"{"event":"Good","context":"all is well"}"#, "bye"]);
+    let program = composed(r#""on_event":{"Good":"z"}"#, steps, next);
+    let outcome = script.run(&program, r#"{"text":"a letter","company":"Acme"}"#).await;
+    assert_eq!(outcome.result, Value::from("bye"), "{outcome:?}");
+    assert_eq!(script.world().rounds[1].messages.last().unwrap().content, "all is well");
+}

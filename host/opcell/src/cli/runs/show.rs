@@ -242,7 +242,7 @@ impl Page {
             let why = transition.redirected.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
             self.text(page, depth, &format!("{outcome}->"), &format!("{}{why}", transition.to));
         }
-        if let Some(used) = step.used.filter(|used| used.tokens + used.tool_calls + used.rounds > 0) {
+        if let Some(used) = step.used.filter(|used| used.tokens + used.tool_calls > 0) {
             let so_far = format!("{} visits, {} tool calls, {} tokens", used.visits, used.tool_calls, used.tokens);
             self.text(page, depth, "used so far", &so_far);
         }
