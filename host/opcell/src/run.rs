@@ -72,6 +72,14 @@ impl Workflow {
         Rejected { source: self.document.as_ref().map(|document| document.source.clone()), diagnostics }
     }
 
+    /// The same workflow, entered at another step; `None` when it has no such step.
+    #[must_use]
+    pub fn entered_at(&self, step: &str) -> Option<Self> {
+        self.ir.step(step)?;
+        let ir = WorkflowIr { entry: Some(step.into()), ..self.ir.as_ref().clone() };
+        Some(Self { ir: Arc::new(ir), document: self.document.clone() })
+    }
+
     /// The names of its steps, in authored order.
     #[must_use]
     pub fn step_names(&self) -> Vec<Arc<str>> {

@@ -309,7 +309,11 @@ mod packs {
         });
         let ir = compile(&pack).ir.unwrap();
         let Form::Session { session } = &ir.steps[0].form else { panic!("a state is a session") };
-        assert_eq!(session.tools.as_deref(), Some(["find_order".to_owned()].as_slice()), "called by its name, not its key");
+        assert_eq!(
+            session.tools.as_deref(),
+            Some(["find_order".to_owned()].as_slice()),
+            "called by its name, not its key"
+        );
         assert_eq!(session.tool_shapes["find_order"].description, "Finds.");
         assert_eq!(session.max_tool_calls, Some(3));
         let generation = session.generation;
@@ -498,12 +502,14 @@ mod surface {
     use opcell_workflow::promptpack::{State, TransitionResult, ValidationResult, validate};
 
     fn drafts() -> Spec {
-        spec(json!({"version": 2, "entry": "draft", "engine": {"budget": {"max_total_visits": 4, "max_tool_calls": 9}}, "states": {
-            "draft": {"prompt_task": "p", "persistence": "persistent", "orchestration": "hybrid",
-                "on_event": {"Submit": "review"}, "artifacts": {"text": {"type": "text/plain", "mode": "append"}}},
-            "review": {"prompt_task": "p", "on_event": {"Reject": "draft", "Accept": "end"}},
-            "end": {"prompt_task": "p", "terminal": true},
-        }}))
+        spec(
+            json!({"version": 2, "entry": "draft", "engine": {"budget": {"max_total_visits": 4, "max_tool_calls": 9}}, "states": {
+                "draft": {"prompt_task": "p", "persistence": "persistent", "orchestration": "hybrid",
+                    "on_event": {"Submit": "review"}, "artifacts": {"text": {"type": "text/plain", "mode": "append"}}},
+                "review": {"prompt_task": "p", "on_event": {"Reject": "draft", "Accept": "end"}},
+                "end": {"prompt_task": "p", "terminal": true},
+            }}),
+        )
     }
 
     #[test]
@@ -534,8 +540,14 @@ mod surface {
         assert_eq!((snapshot.to_state.as_str(), snapshot.values["text"].as_str()), ("review", "one two"));
         assert_eq!((context.artifact("text"), context.artifact("none"), context.total_tool_calls), ("one two", "", 2));
 
-        assert_eq!((transition_tool(&[]).name, transition_tool(&[]).mode), (TRANSITION_TOOL.into(), TRANSITION_MODE.into()));
-        assert_eq!((artifact_tool(&spec).name, artifact_tool(&spec).mode), (ARTIFACT_TOOL.into(), ARTIFACT_MODE.into()));
+        assert_eq!(
+            (transition_tool(&[]).name, transition_tool(&[]).mode),
+            (TRANSITION_TOOL.into(), TRANSITION_MODE.into())
+        );
+        assert_eq!(
+            (artifact_tool(&spec).name, artifact_tool(&spec).mode),
+            (ARTIFACT_TOOL.into(), ARTIFACT_MODE.into())
+        );
         let mut tools = ToolSet::default();
         tools.register_transition(&spec.states["review"]);
         tools.register_artifact(&spec);
@@ -578,7 +590,8 @@ mod surface {
 
     #[test]
     fn wall_time_is_counted_in_whole_seconds_from_the_start_downtime_included() {
-        let mut workflow = json!({"version": 2, "entry": "a", "states": {"a": {"prompt_task": "p", "on_event": {"Go": "a"}}}});
+        let mut workflow =
+            json!({"version": 2, "entry": "a", "states": {"a": {"prompt_task": "p", "on_event": {"Go": "a"}}}});
         workflow["engine"] = json!({"budget": {"max_wall_time_sec": 2}});
         let spec = spec(workflow);
         let at = |ms: i64| now().checked_add(jiff::SignedDuration::from_millis(ms)).unwrap();

@@ -52,8 +52,14 @@ fn decided(at: &At<'_>, entry: &StepFrame, step: &Step, event: Arc<str>) -> Vec<
 /// Follows an event that leads to another state.
 pub(super) fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outcome) -> Vec<Event> {
     let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
-    let routed =
-        route_event(at.instance.program.as_ref(), &step.name, event.trim(), &at.state.limits, usage(at), judge::visits_by_name(at));
+    let routed = route_event(
+        at.instance.program.as_ref(),
+        &step.name,
+        event.trim(),
+        &at.state.limits,
+        usage(at),
+        judge::visits_by_name(at),
+    );
     let routed = match routed {
         Ok(routed) => judge::reached(at, &routed),
         Err(Refusal::Limit(reached)) => return vec![super::limit_reached(reached)],

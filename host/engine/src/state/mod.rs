@@ -341,7 +341,9 @@ impl State {
                 std::iter::once(signal(&MESSAGE_SIGNAL.into(), said, false)).chain(events).collect()
             }
             Some(Stage::Waiting { question, .. }) => match &step.form {
-                Form::Wait { wait } => vec![signal(&wait.signal, question.as_deref().map(str::to_owned), wait.approval)],
+                Form::Wait { wait } => {
+                    vec![signal(&wait.signal, question.as_deref().map(str::to_owned), wait.approval)]
+                }
                 _ => Vec::new(),
             },
             // The step is done, and its judge waits for an event.

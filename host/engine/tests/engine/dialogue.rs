@@ -107,7 +107,11 @@ async fn a_composition_sees_what_was_said_and_its_output_is_the_result_of_a_term
     assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
     assert_eq!(outcome.result, Value::from("a memo about nothing"));
     assert_eq!(script.world().rounds[1].messages.last().unwrap().content, "sum up read this");
-    assert_eq!(script.world().rounds[0].session.system, "For Acme. ", "application variables are there in compositions too");
+    assert_eq!(
+        script.world().rounds[0].session.system,
+        "For Acme. ",
+        "application variables are there in compositions too"
+    );
     assert_eq!(outcome.used.visits, 1, "the steps of a composition are no visits");
 }
 
@@ -223,7 +227,14 @@ async fn a_tool_that_the_state_does_not_have_is_never_called() {
     let script = Script::new().calls_tool("1", "look", "{}").says(["then not"]).tool("look", r#""a book""#);
     assert_eq!(script.run(&program, r#""hello""#).await.status, Status::Completed);
     assert!(script.called().is_empty());
-    assert!(script.world().rounds[1].messages.last().unwrap().content.starts_with("denied: this session has no tool `look`"));
+    assert!(
+        script.world().rounds[1]
+            .messages
+            .last()
+            .unwrap()
+            .content
+            .starts_with("denied: this session has no tool `look`")
+    );
 }
 
 #[tokio::test]

@@ -22,8 +22,10 @@ use opcell_engine::{
 };
 use opcell_workflow::{
     Diagnostic, Value,
+    diagnostic::did_you_mean,
     ir::{Form, Judge, Orchestration, Step},
     names::Outcome,
+    promptpack::Pack,
 };
 use std::{
     collections::HashMap,
@@ -39,6 +41,9 @@ pub struct ChatArgs {
     /// What the run is given beside what is said: the pack's variables, as `key=value`, repeated, or as JSON.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
+    /// Starts in the state that an agent of the pack stands for (RFC 0011).
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     #[command(flatten)]
     journal: JournalArgs,
 }
@@ -52,7 +57,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     args.journal.choose(&mut config);
     let journaled = config.journal.is_some();
     let host = Host::builder().config(config).build().await?;
-    let workflow = host.open(&args.workflow)?;
+    let workflow = as_agent(host.open(&args.workflow)?, args.agent.as_deref())?;
     require_states(&workflow)?;
     show_warnings(&workflow, terminal);
     let options = RunOptions { run: args.journal.name(), detach: true, ..RunOptions::default() };
@@ -66,7 +71,9 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
         return follow::show_without_result(&outcome, terminal);
     }
     terminal.note(&match journaled {
-        true => format!("the run waits: `opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT` goes on with it", outcome.run),
+        true => {
+            format!("the run waits: `opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT` goes on with it", outcome.run)
+        }
         false => "left".to_owned(),
     });
     Ok(Exit::Done)
@@ -82,6 +89,28 @@ pub fn require_states(workflow: &Workflow) -> Result<(), Diagnostic> {
     }
     let message = format!("`{}` has no states: there is nobody to talk with", workflow.ir().name);
     Err(Diagnostic::error("not-a-conversation", message).help("`opcell run` runs every workflow"))
+}
+
+/// The workflow as an agent of its pack opens it: entered at the agent's state.
+///
+/// # Errors
+/// When the document is no pack, or the pack has no such agent, or the agent stands for no state.
+pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Diagnostic> {
+    let Some(agent) = agent else { return Ok(workflow) };
+    let json = workflow.document().and_then(|document| serde_json::from_str(document.source.text()).ok());
+    let pack = json.and_then(|json: serde_json::Value| Pack::from_json(&json).ok());
+    let members = pack.and_then(|pack| pack.agents).map(|agents| agents.members).unwrap_or_default();
+    let unknown = |message: String, help: Option<String>| {
+        let error = Diagnostic::error("unknown-agent", message);
+        help.into_iter().fold(error, Diagnostic::help)
+    };
+    let Some(member) = members.get(agent) else {
+        let near =
+            did_you_mean(agent, members.keys().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        return Err(unknown(format!("`{}` has no agent `{agent}`", workflow.ir().name), near));
+    };
+    let entered = member.state.as_deref().and_then(|state| workflow.entered_at(state));
+    entered.ok_or_else(|| unknown(format!("agent `{agent}` stands for no state"), Some("give it a `state`".to_owned())))
 }
 
 /// Drives a run until it ends, or waits and nobody says anything any more.
@@ -211,17 +240,19 @@ impl Lines {
             Self::Scripted(lines) => Ok(lines.next()),
             Self::Stdin { prompts } => {
                 let prompts = *prompts;
-                tokio::task::block_in_place(|| loop {
-                    if prompts {
-                        write!(io::stderr(), "> ")?;
-                    }
-                    let mut line = String::new();
-                    if io::stdin().lock().read_line(&mut line)? == 0 {
-                        return Ok(None);
-                    }
-                    let line = line.trim();
-                    if !line.is_empty() {
-                        return Ok(Some(line.to_owned()));
+                tokio::task::block_in_place(|| {
+                    loop {
+                        if prompts {
+                            write!(io::stderr(), "> ")?;
+                        }
+                        let mut line = String::new();
+                        if io::stdin().lock().read_line(&mut line)? == 0 {
+                            return Ok(None);
+                        }
+                        let line = line.trim();
+                        if !line.is_empty() {
+                            return Ok(Some(line.to_owned()));
+                        }
                     }
                 })
             }

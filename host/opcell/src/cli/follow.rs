@@ -55,7 +55,11 @@ impl Leg for Steps {
             text.observe(&recorded.event, &mut self.progress);
         }
         self.log.observe(recorded)?;
-        if is_new { self.progress.observe(recorded) } else { self.progress.recall(recorded) }
+        if is_new {
+            self.progress.observe(recorded)
+        } else {
+            self.progress.recall(recorded)
+        }
         Ok(())
     }
 

@@ -44,6 +44,9 @@ pub struct RunArgs {
     /// Runs the workflow of a PromptPack; a pack without one is refused instead of becoming a single conversation.
     #[arg(long)]
     workflow: bool,
+    /// Starts in the state that an agent of the pack stands for (RFC 0011).
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// What is said next whenever the run waits, in order; `/event NAME [CONTEXT]` raises an event from outside.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
@@ -76,6 +79,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         false => rejected,
     };
     let workflow = host.open(&args.document).map_err(|rejected| refused(rejected.into()))?;
+    let workflow = chat::as_agent(workflow, args.agent.as_deref())?;
     let given = skill::run_input(&workflow, &args.input, args.json_input.as_deref())?;
     if args.strict
         && let Some(rejected) = workflow.document().and_then(|document| document.rejection(true))

@@ -5,7 +5,9 @@ use super::pack::{Pack, Prompt, Tool, Variable};
 use super::spec::State;
 use super::template::{Piece, pieces};
 use crate::expr::Expression;
-use crate::ir::{Generation, Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
+use crate::ir::{
+    Generation, Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec,
+};
 use crate::value::Value;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;

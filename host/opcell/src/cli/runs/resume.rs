@@ -1,11 +1,7 @@
 //! `opcell runs resume` and `fork`: runs that go on, with the plugins of this project.
 
 use super::{Exit, Failure, Teller, Terminal, meant};
-use crate::{
-    cli::follow,
-    config::Config,
-    host::Host,
-};
+use crate::{cli::follow, config::Config, host::Host};
 use clap::Args;
 use opcell_engine::{
     Message, ResumeOptions, RunError,
