@@ -3,7 +3,7 @@
 use super::Terminal;
 use crate::{report::printable, run::receipt};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use opcell_engine::event::{Destination, Event, FrameId, Recorded, Timestamp};
+use opcell_engine::event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp};
 use opcell_workflow::{Value, value::Number};
 use std::{
     collections::HashMap,
@@ -82,6 +82,13 @@ impl StepProgress {
             }
             Event::Retrying { failure, delay_ms, .. } => {
                 self.line(&format!("    again in {delay_ms:.0} ms after {}: {}", failure.reason, failure.message));
+            }
+            // What a session goes without is not found out from its answers.
+            Event::Replied { reply: EffectReply::Open(Ok(opened)), .. } => {
+                let notes = opened.sections.get("notes").and_then(Value::as_array).unwrap_or_default();
+                for note in notes.iter().filter_map(Value::as_str) {
+                    self.line(&format!("    note: {note}"));
+                }
             }
             event => self.receipts.extend(receipt(event).cloned()),
         }
