@@ -5,11 +5,15 @@ use rusqlite::{Connection, ErrorCode};
 use std::{
     sync::{Arc, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
 /// The most jobs of one transaction: enough to share the wait, few enough that nobody waits long.
 const GROUP: usize = 256;
+
+/// The longest that a transaction waits for those who shared the last one.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 type CommitError = Arc<rusqlite::Error>;
 type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
@@ -91,15 +95,29 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
+    // Of the transaction before: how many jobs shared it, and how long its commit took.
+    let (mut company, mut took) = (1, Duration::ZERO);
     while let Ok(first) = inbox.recv() {
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         // Without a transaction nothing may be done: it could not be undone.
         let within = || begun.clone().map(|()| connection);
         let mut finish: Vec<Finish> = vec![first(within())];
-        while let (true, Ok(job)) = (finish.len() < GROUP, inbox.try_recv()) {
+        let patience = Instant::now() + (took / 4).min(PATIENCE);
+        while finish.len() < GROUP {
+            let next = match inbox.try_recv() {
+                Ok(job) => Ok(job),
+                // Those who came together are likely to come together again, and then wait for the disk once.
+                Err(_) if finish.len() < company => {
+                    inbox.recv_timeout(patience.saturating_duration_since(Instant::now()))
+                }
+                Err(_) => break,
+            };
+            let Ok(job) = next else { break };
             finish.push(job(within()));
         }
+        let started = Instant::now();
         let committed = begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new));
+        (company, took) = (finish.len(), started.elapsed());
         if committed.is_err() && !connection.is_autocommit() {
             // The next group must start from a clean state, or fail by itself.
             let _ = execute(connection, "ROLLBACK");

@@ -18,7 +18,7 @@ mod vfs {
         ffi::{c_int, c_void},
         ptr,
         sync::{
-            Mutex, MutexGuard, Once, PoisonError,
+            Mutex, Once, PoisonError,
             atomic::{AtomicI64, AtomicPtr, AtomicU8, Ordering},
         },
     };
@@ -41,7 +41,7 @@ mod vfs {
     static TABLES: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
     static FAULT: AtomicU8 = AtomicU8::new(0);
     static COUNTDOWN: AtomicI64 = AtomicI64::new(0);
-    static TURN: Mutex<()> = Mutex::new(());
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     /// Lets every write (or sync) fail from the `nth` one on, until it is dropped.
     pub struct Armed;
@@ -59,7 +59,7 @@ mod vfs {
     }
 
     /// Takes the place of the storage that SQLite uses unless told otherwise. One test at a time: there is one storage.
-    pub fn install() -> MutexGuard<'static, ()> {
+    pub async fn install() -> tokio::sync::MutexGuard<'static, ()> {
         REGISTER.call_once(|| {
             // SAFETY: the default storage lives as long as the process; its copy is leaked, and differs in its name and its way to
             // open files, which hands over to the original.
@@ -73,7 +73,7 @@ mod vfs {
                 assert_eq!(ffi::sqlite3_vfs_register(Box::leak(Box::new(faulty)), 1), ffi::SQLITE_OK);
             }
         });
-        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+        TURN.lock().await
     }
 
     unsafe extern "C" fn open(
@@ -168,7 +168,7 @@ async fn taken_up(path: &Path) -> Result<u64, JournalError> {
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_storage_that_fails() {
-    let _turn = vfs::install();
+    let _turn = vfs::install().await;
     for fault in [Fault::ShortWrite, Fault::DiskFull, Fault::Sync] {
         let mut failed = 0;
         for nth in 1..=20 {
@@ -208,7 +208,7 @@ async fn what_was_acknowledged_survives_storage_that_fails() {
 
 #[tokio::test]
 async fn a_store_goes_on_when_its_disk_has_room_again() {
-    let _turn = vfs::install();
+    let _turn = vfs::install().await;
     let directory = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::open(directory.path().join("runs.db")).unwrap();
     let run: RunId = "r".into();
@@ -234,7 +234,7 @@ fn copy_of(path: &Path, to: &Path) -> PathBuf {
 
 #[tokio::test]
 async fn a_log_that_is_torn_anywhere_leaves_a_sound_beginning() {
-    let _turn = vfs::install();
+    let _turn = vfs::install().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let journal = SqliteJournal::open(&path).unwrap();
@@ -260,7 +260,7 @@ async fn a_log_that_is_torn_anywhere_leaves_a_sound_beginning() {
 
 #[tokio::test]
 async fn files_of_different_moments_are_refused_or_leave_a_sound_beginning() {
-    let _turn = vfs::install();
+    let _turn = vfs::install().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let run: RunId = "r".into();
@@ -292,7 +292,7 @@ async fn files_of_different_moments_are_refused_or_leave_a_sound_beginning() {
 
 #[tokio::test]
 async fn a_page_that_was_overwritten_is_refused_or_leaves_a_sound_beginning() {
-    let _turn = vfs::install();
+    let _turn = vfs::install().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let run: RunId = "r".into();

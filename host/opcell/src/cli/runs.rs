@@ -8,6 +8,7 @@ mod tell;
 use super::{Exit, Failure, Global, Terminal};
 use crate::{
     config::{Config, JournalSettings},
+    report::Rejected,
     store,
 };
 use clap::{Args, Subcommand};
@@ -118,7 +119,7 @@ impl Open {
 }
 
 /// The run of this name, the only one whose name begins like this, or the `last` one.
-fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Diagnostic> {
+fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Rejected> {
     if let Some(exact) = runs.iter().find(|run| run.run.as_ref() == named) {
         return Ok(exact);
     }
@@ -128,7 +129,8 @@ fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Diagnost
         return Ok(newest);
     }
     let like: Vec<&RunEntry> = runs.iter().filter(|run| !named.is_empty() && run.run.starts_with(named)).collect();
-    let unknown = |message: String, help: String| Err(Diagnostic::error("unknown-run", message).help(help));
+    let unknown =
+        |message: String, help: String| Err(Rejected::plain(Diagnostic::error("unknown-run", message).help(help)));
     match like.as_slice() {
         [one] => Ok(one),
         [] => {
