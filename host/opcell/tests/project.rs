@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
-use opcell::Config;
+use opcell::{
+    Config,
+    config::tools::{McpServer, ToolTarget},
+};
 use std::{fs, path::Path};
 
 #[test]
@@ -26,6 +29,11 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     assert_eq!(github.http[0].credential.as_ref().unwrap().prefix, "Bearer ");
     assert_eq!(config.plugins["repo"].grants.capabilities.files["repo"].write_quota, 16 << 20);
     assert_eq!(config.plugins["repo"].limits.wall_time, Some(10_000));
+    let ToolTarget::Host { http, .. } = &config.tools["web_fetch"] else { panic!("{:?}", config.tools) };
+    assert_eq!(http.len(), 1);
+    assert_eq!(config.tools["create_note"], ToolTarget::Mcp { server: "notes".to_owned(), tool: "create".to_owned() });
+    let server = &config.servers["notes"];
+    assert_eq!((server.call_time, server.result_bytes), (McpServer::DEFAULT_CALL_TIME, McpServer::DEFAULT_RESULT_BYTES));
     assert_eq!(config.sessions.profiles["careful"].temperature, Some(0.2));
     assert_eq!(config.plugins["legacy"].grants.capabilities.dangerous_preopens[0].guest, "/data");
 }
