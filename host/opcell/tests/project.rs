@@ -33,7 +33,10 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     assert_eq!(http.len(), 1);
     assert_eq!(config.tools["create_note"], ToolTarget::Mcp { server: "notes".to_owned(), tool: "create".to_owned() });
     let server = &config.servers["notes"];
-    assert_eq!((server.call_time, server.result_bytes), (McpServer::DEFAULT_CALL_TIME, McpServer::DEFAULT_RESULT_BYTES));
+    assert_eq!(
+        (server.call_time, server.result_bytes),
+        (McpServer::DEFAULT_CALL_TIME, McpServer::DEFAULT_RESULT_BYTES)
+    );
     assert_eq!(config.sessions.profiles["careful"].temperature, Some(0.2));
     assert_eq!(config.plugins["legacy"].grants.capabilities.dangerous_preopens[0].guest, "/data");
 }

@@ -1,6 +1,7 @@
 //! `opcell new`: files to begin with. Nothing that exists is written over.
 
 use super::{Exit, Failure, Terminal};
+use crate::report::Rejected;
 use clap::{Args, Subcommand};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
@@ -62,25 +63,25 @@ pub fn new(command: &NewCommand, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 /// Names of skills, which are names of files here.
-fn check_name(name: &str) -> Result<(), Diagnostic> {
+fn check_name(name: &str) -> Result<(), Rejected> {
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     if name.len() <= 64 && name.split('-').all(is_word) {
         return Ok(());
     }
     let message = format!("`{name}` is not a workflow's name");
-    Err(Diagnostic::error("invalid-name", message).help(
-        "up to 64 lower-case letters and digits, in words with single hyphens between them, such as `triage-mail`",
-    ))
+    let help =
+        "up to 64 lower-case letters and digits, in words with single hyphens between them, such as `triage-mail`";
+    Err(Diagnostic::error("invalid-name", message).help(help).into())
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error("unwritable", format!("`{}` cannot be written: {error}", path.display()))
+fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
+    Diagnostic::error("unwritable", format!("`{}` cannot be written: {error}", path.display())).into()
 }
 
-fn create(path: &Path, text: &str) -> Result<(), Diagnostic> {
+fn create(path: &Path, text: &str) -> Result<(), Rejected> {
     let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Diagnostic::error("already-exists", format!("`{}` exists, and is left as it is", path.display()))
+            Diagnostic::error("already-exists", format!("`{}` exists, and is left as it is", path.display())).into()
         }
         _ => unwritable(path, &error),
     })?;

@@ -154,8 +154,8 @@ pub fn write_refusal(global: &Global, target: &str, host: &Host, terminal: &Term
 /// A workflow of the project's folders by its file name: the folders' own reading knows it only as refused.
 fn named_document(global: &Global, name: &str) -> Option<Document> {
     let config = global.config().ok()?;
-    let files = config.workflows.iter().flat_map(|folder| document::in_folder(folder));
-    let file = files.filter(|file| file.file_stem().is_some_and(|stem| stem == name)).last()?;
+    let mut files = config.workflows.iter().flat_map(|folder| document::in_folder(folder));
+    let file = files.rfind(|file| file.file_stem().is_some_and(|stem| stem == name))?;
     document::read(&file).ok()
 }
 
