@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use opcell_benches::bare::Bare;
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
 use std::path::Path;
 
@@ -14,9 +13,10 @@ const SMALL: &str = r#"{"text":"hello world","numbers":[1,2,3],"flag":true}"#;
 fn cells(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let bytes = std::fs::read(Path::new(ECHO)).unwrap();
-    let bare = Bare::new(&bytes).unwrap();
     let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
-    let plugin = runtime.block_on(sandbox.load(LoadRequest::new("echo", PluginSource::Bytes(bytes.into())))).unwrap();
+    let source = PluginSource::Bytes(bytes.into());
+    let bare = runtime.block_on(sandbox.bare(source.clone())).unwrap();
+    let plugin = runtime.block_on(sandbox.load(LoadRequest::new("echo", source))).unwrap();
 
     let mut group = c.benchmark_group("echo");
     group.bench_function("bare-wasmtime", |b| {
@@ -28,7 +28,7 @@ fn cells(c: &mut Criterion) {
     group.finish();
 
     let mut group = c.benchmark_group("boundary");
-    for kib in [1_usize, 64, 1024] {
+    for kib in [1_usize, 16, 256, 4_000] {
         let arguments = format!(r#"{{"text":"{}"}}"#, "x".repeat(kib << 10));
         group.throughput(Throughput::Bytes(arguments.len() as u64));
         group.bench_with_input(BenchmarkId::new("cell", format!("{kib} KiB")), &arguments, |b, arguments| {

@@ -1,4 +1,1 @@
 //! What the benchmarks share. They measure; no test asserts on what they print.
-
-#[cfg(feature = "cells")]
-pub mod bare;

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run waits for somebody.
 
+mod bench;
 mod chat;
 mod check;
 mod compile;
@@ -88,6 +89,8 @@ enum Command {
     /// Lists and calls single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
+    /// Measures what isolation costs here: one operation natively, in the bare engine, in a cell, in processes.
+    Bench(bench::BenchArgs),
     /// Runs the hostile plugins of `tests/hostile/` against this build and tells what contained each.
     Selftest(selftest::SelftestArgs),
     /// Compiles one component under resource limits; started by the sandbox only.
@@ -205,6 +208,11 @@ enum Exit {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Measured from outside, as a program that does nothing else: before anything of the command line is set up.
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(crate::bench::peer::NATIVE_ECHO) {
+        return ExitCode::from(u8::from(!crate::bench::peer::native_echo_main(words.next().is_some())));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -255,6 +263,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
+        Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
         Command::CompileChild => Ok(Exit::Done),
     }

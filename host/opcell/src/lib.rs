@@ -58,6 +58,7 @@ mod names;
 pub mod prompts;
 pub mod run;
 
+pub mod bench;
 pub mod selftest;
 
 pub mod cli;

@@ -33,7 +33,7 @@ const FUEL_BETWEEN_YIELDS: u64 = 10_000_000;
 
 /// One call of a plugin.
 pub(crate) struct Call<'a> {
-    pub(crate) operation: &'a str,
+    pub(crate) operation: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) narrowing: Option<Narrowing>,
     pub(crate) context: Context,
@@ -68,7 +68,7 @@ pub(crate) async fn run<E: Export>(
 ) -> (Result<E::Output, CellError>, Receipt) {
     let started = Instant::now();
     let limits = Arc::clone(&call.limits);
-    let operation = call.operation;
+    let operation = Arc::clone(&call.operation);
     let cancel = call.cancel;
     let wall = Duration::from_millis(limits.wall_time);
     let mut store = match new_store(linked, call) {
@@ -215,11 +215,11 @@ fn explain(end: End, state: &CellState) -> CellError {
 
 impl Receipt {
     /// Of a cell that never came to be.
-    pub(crate) fn unused(linked: &Linked, operation: &str, duration: Duration) -> Self {
+    pub(crate) fn unused(linked: &Linked, operation: Arc<str>, duration: Duration) -> Self {
         Self {
             plugin: Arc::clone(&linked.name),
             digest: Arc::clone(&linked.digest),
-            operation: operation.into(),
+            operation,
             duration_us: micros(duration),
             ticks: 0,
             fuel: None,
@@ -237,7 +237,7 @@ impl Receipt {
         }
     }
 
-    fn of(state: CellState, linked: &Linked, operation: &str, duration: Duration, fuel: Option<u64>) -> Self {
+    fn of(state: CellState, linked: &Linked, operation: Arc<str>, duration: Duration, fuel: Option<u64>) -> Self {
         Self {
             ticks: state.slices / SLICES_PER_TICK,
             fuel,

@@ -145,6 +145,15 @@ fn build(config: &Config) -> Result<Engine, SandboxError> {
     Engine::new(config).map_err(|error| SandboxError::Engine(format!("{error:#}")))
 }
 
+/// An engine for measuring: what the small pool of [`Engines::new`] is, and nothing else shares it.
+pub(crate) fn like_small(metering: Metering, cells: u32, keep_resident: usize) -> Result<Engine, SandboxError> {
+    build(&config(metering, Some(small(cells, keep_resident))))
+}
+
+fn small(cells: u32, keep_resident: usize) -> Shape {
+    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident }
+}
+
 /// All engines of one sandbox, smallest pool first, ticking.
 pub(crate) struct Engines {
     pools: Vec<CellEngine>,
@@ -160,7 +169,7 @@ impl Engines {
         cells: u32,
         keep_resident: usize,
     ) -> Result<Self, SandboxError> {
-        let small = Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident };
+        let small = small(cells, keep_resident);
         // Guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
         let script = Shape {
             cells: (cells / 4).max(1),

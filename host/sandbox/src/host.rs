@@ -6,7 +6,7 @@ use crate::{
     receipt::{Level, Stream},
 };
 use async_trait::async_trait;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Where in a run a call happens; handed to the guest and to the host's tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,9 @@ pub struct Context {
 impl Default for Context {
     /// A call outside of any run.
     fn default() -> Self {
-        Self { run: "".into(), step: "".into(), visit: 1, attempt: 1, idempotency_key: "".into() }
+        static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+        let nowhere = || Arc::clone(&NOWHERE);
+        Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere() }
     }
 }
 

@@ -13,7 +13,7 @@
 //! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it, [`inspect`] and
 //! [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker` run it, [`describe`] checks what
 //! it says, [`plugin`] takes calls, `cell` runs them within [`limits`] and `budget`, `imports` and `wasi` serve them as [`grants`] allow,
-//! [`receipt`] and [`error`] tell how they ended.
+//! [`receipt`] and [`error`] tell how they ended. Beside the road stands [`bare`], the engine alone, which cells are measured against.
 
 pub mod sandbox;
 
@@ -45,6 +45,8 @@ mod wasi;
 pub mod error;
 pub mod receipt;
 mod text;
+
+pub mod bare;
 
 pub use budget::HostCalls;
 pub use compile::{CompileLimits, CompileMode, CompileProgram};

@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
@@ -111,6 +111,7 @@ impl<'a> CellRequest<'a> {
     /// A call outside of any run, with no host behind it.
     #[must_use]
     pub fn new(id: &'a str, arguments: &'a str) -> Self {
+        static NOBODY: LazyLock<Arc<NoServices>> = LazyLock::new(|| Arc::new(NoServices));
         Self {
             id,
             arguments,
@@ -118,7 +119,7 @@ impl<'a> CellRequest<'a> {
             narrowing: None,
             timeout: None,
             cancel: CancellationToken::new(),
-            host: Arc::new(NoServices),
+            host: Arc::clone(&*NOBODY) as Arc<dyn HostServices>,
         }
     }
 }
@@ -157,7 +158,7 @@ impl Plugin {
         let shared_limits = Arc::new(limits.limits.clone());
         let cancel = CancellationToken::new();
         let call = || Call {
-            operation: "describe",
+            operation: "describe".into(),
             limits: Arc::clone(&shared_limits),
             // Describing needs nothing from the host.
             narrowing: Some(Narrowing { tools: Some([].into()), skills: Some([].into()), files: Some([].into()) }),
@@ -281,13 +282,17 @@ impl Plugin {
     ///
     /// Never panics and never blocks. Needs a tokio runtime with time enabled.
     pub async fn invoke(&self, request: CellRequest<'_>) -> CellResult<OperationSuccess> {
-        let Some(schemas) = self.operation_index.get(request.id).and_then(|at| self.operation_schemas.get(*at)) else {
+        let found = self
+            .operation_index
+            .get(request.id)
+            .and_then(|at| self.operation_schemas.get(*at).zip(self.operations.get(*at)));
+        let Some((schemas, description)) = found else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
         if let Err(error) = self.check_arguments(&request, &schemas.arguments).await {
             return self.refused(request.id, error);
         }
-        let (call, context) = self.call(&request);
+        let (call, context) = self.call(&request, &description.id);
         let invoke = Invoke { id: request.id, arguments: request.arguments, context };
         let (answer, receipt) = cell::run(&self.linked, call, invoke).await;
         let result = match answer {
@@ -310,7 +315,7 @@ impl Plugin {
         if let Err(error) = self.check_arguments(&request, schema).await {
             return self.refused(request.id, error);
         }
-        let (call, context) = self.call(&request);
+        let (call, context) = self.call(&request, &description.id);
         let judge = Judge { id: request.id, arguments: request.arguments, context };
         let (answer, receipt) = cell::run(&self.linked, call, judge).await;
         let result = match answer {
@@ -321,7 +326,7 @@ impl Plugin {
         sealed(result, receipt)
     }
 
-    fn call<'a>(&self, request: &'a CellRequest<'_>) -> (Call<'a>, types::Context) {
+    fn call<'a>(&self, request: &'a CellRequest<'_>, id: &Arc<str>) -> (Call<'a>, types::Context) {
         let limits = match request.timeout {
             None => Arc::clone(&self.shared_limits),
             Some(timeout) => {
@@ -339,7 +344,7 @@ impl Plugin {
             idempotency_key: context.idempotency_key.to_string(),
         };
         let call = Call {
-            operation: request.id,
+            operation: Arc::clone(id),
             limits,
             narrowing: request.narrowing.clone(),
             context: context.clone(),
@@ -407,7 +412,7 @@ impl Plugin {
     }
 
     fn refused<T>(&self, id: &str, error: CellError) -> CellResult<T> {
-        sealed(Err(error), Receipt::unused(&self.linked, &printable(id, 200), Duration::ZERO))
+        sealed(Err(error), Receipt::unused(&self.linked, printable(id, 200).into(), Duration::ZERO))
     }
 }
 

@@ -1,0 +1,229 @@
+//! What a cell's time is made of, and what else a cell costs: loading, host calls, memory, throughput.
+
+use super::{
+    Bench, Guest, resident_kib,
+    sample::{micros, percentile, rounded},
+};
+use crate::selftest::Case;
+use anyhow::{Context as _, Result, anyhow};
+use async_trait::async_trait;
+use opcell_sandbox::{
+    CellRequest, Context, Grants, HostServices, LimitRequest, LoadRequest, Plugin, PluginSource, Sandbox, ServiceError,
+    bare::Bare,
+};
+use serde::Serialize;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Calls of the host in one call of the built-in guest's `echo/log`.
+const HOST_CALLS: f64 = 100.0;
+const SAMPLES: usize = 400;
+/// As many as the small pool has slots, less some for what else runs.
+const WAITING_CELLS: u64 = 48;
+const LOADED_PLUGINS: u64 = 16;
+
+/// Medians, unless a name says otherwise.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    /// From bytes to a plugin with nothing cached, its compilation in a process of its own included.
+    pub cold_compile_ms: f64,
+    /// The same with its native code in the cache.
+    pub warm_load_ms: f64,
+    /// Where the engine's part of a call goes; absent where the operation cannot run without a host.
+    pub phases: Option<Phases>,
+    /// One call of `log` by a guest.
+    pub host_call_ns: f64,
+    /// Resident memory that each cell adds which waits for its host.
+    pub kib_per_waiting_cell: u64,
+    /// Resident memory that each further loaded plugin adds.
+    pub kib_per_loaded_plugin: u64,
+    /// Cells per second.
+    pub throughput: Throughput,
+}
+
+/// Of the bare engine, in microseconds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Phases {
+    /// Store and instance.
+    pub instantiate_us: f64,
+    /// The call, arguments and result copied.
+    pub call_us: f64,
+    /// Dropping the store.
+    pub drop_us: f64,
+}
+
+/// Cells of one plugin after each other on every thread.
+#[derive(Debug, Clone, Serialize)]
+pub struct Throughput {
+    /// Cores used.
+    pub cores: usize,
+    /// With one thread.
+    pub cells_per_second_one_core: f64,
+    /// With a thread per core.
+    pub cells_per_second_all_cores: f64,
+}
+
+pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> Result<Figures> {
+    let Guest { operation, arguments, .. } = bench.guest();
+    progress("the phases of a call, host calls");
+    let phases = match &bench.bare {
+        Some(bare) => Some(phases(bare, operation, arguments).await?),
+        None => None,
+    };
+    let host_call_ns = host_call(bench.sandbox()).await?;
+    progress("memory of cells and plugins");
+    let kib_per_waiting_cell = waiting_cells(bench.sandbox()).await?;
+    let kib_per_loaded_plugin = loaded_plugins(bench.sandbox(), &bench.guest().component).await?;
+    progress("cells per second on one core and on all");
+    let throughput = throughput(bench.plugin(), operation, arguments).await?;
+    let millis = |time: Duration| rounded(time.as_secs_f64() * 1e3);
+    Ok(Figures {
+        cold_compile_ms: millis(bench.cold_load),
+        warm_load_ms: millis(bench.warm_load),
+        phases,
+        host_call_ns,
+        kib_per_waiting_cell,
+        kib_per_loaded_plugin,
+        throughput,
+    })
+}
+
+fn median_us(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    let nanos: Vec<u64> = times.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect();
+    micros(percentile(&nanos, 0.5))
+}
+
+async fn phases(bare: &Bare, id: &str, arguments: &str) -> Result<Phases> {
+    let mut all = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES {
+        all.push(bare.phases(id, arguments).await.map_err(|error| anyhow!(error))?);
+    }
+    Ok(Phases {
+        instantiate_us: median_us(all.iter().map(|phases| phases.instantiate).collect()),
+        call_us: median_us(all.iter().map(|phases| phases.call).collect()),
+        drop_us: median_us(all.iter().map(|phases| phases.drop).collect()),
+    })
+}
+
+/// A cell that calls its host a hundred times against one that does not, in turns.
+async fn host_call(sandbox: &Sandbox) -> Result<f64> {
+    let guest = Guest::built_in()?;
+    let plugin = sandbox.load(LoadRequest::new("host-calls", PluginSource::Bytes(guest.component))).await?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..SAMPLES {
+        for (id, times) in [("echo/log", &mut with), ("echo/echo", &mut without)] {
+            let started = Instant::now();
+            plugin.invoke(CellRequest::new(id, "{}")).await.result?;
+            times.push(started.elapsed());
+        }
+    }
+    Ok(((median_us(with) - median_us(without)) * 1e3 / HOST_CALLS).max(0.0).round())
+}
+
+/// A tool that answers when it is told to.
+struct Gate {
+    waiting: AtomicU64,
+    open: tokio::sync::Notify,
+}
+
+#[async_trait]
+impl HostServices for Gate {
+    async fn call_tool(&self, _name: &str, _arguments: &str, _context: &Context) -> Result<String, ServiceError> {
+        let opened = self.open.notified();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        opened.await;
+        Ok("null".to_owned())
+    }
+}
+
+async fn waiting_cells(sandbox: &Sandbox) -> Result<u64> {
+    let case = Case::all()?.into_iter().find(|case| case.name == "sleeping-host-call").context("no guest that waits")?;
+    let grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
+    let limits = LimitRequest { concurrent_cells: Some(WAITING_CELLS), ..LimitRequest::default() };
+    let source = PluginSource::Bytes(case.component.into());
+    let plugin = sandbox.load(LoadRequest { grants, limits, ..LoadRequest::new("waiting", source) }).await?;
+    let gate = Arc::new(Gate { waiting: AtomicU64::new(0), open: tokio::sync::Notify::new() });
+    let before = resident_kib();
+    let cells: Vec<_> = (0..WAITING_CELLS)
+        .map(|_| {
+            let (plugin, host) = (Arc::clone(&plugin), Arc::clone(&gate));
+            tokio::spawn(async move {
+                plugin.invoke(CellRequest { host, ..CellRequest::new("hostile/run", "{}") }).await.result.map(drop)
+            })
+        })
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while gate.waiting.load(Ordering::Relaxed) < WAITING_CELLS && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let grown = resident_kib().saturating_sub(before);
+    gate.open.notify_waiters();
+    for cell in cells {
+        cell.await??;
+    }
+    Ok(grown / WAITING_CELLS)
+}
+
+async fn loaded_plugins(sandbox: &Sandbox, component: &Arc<[u8]>) -> Result<u64> {
+    let mut plugins = Vec::new();
+    let mut before = 0;
+    for at in 0..=LOADED_PLUGINS {
+        let request = LoadRequest::new(format!("copy-{at}"), PluginSource::Bytes(Arc::clone(component)));
+        plugins.push(sandbox.load(request).await?);
+        if at == 0 {
+            before = resident_kib();
+        }
+    }
+    Ok(resident_kib().saturating_sub(before) / LOADED_PLUGINS)
+}
+
+async fn throughput(plugin: &Arc<Plugin>, id: &str, arguments: &str) -> Result<Throughput> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (mut one, mut all) = (Vec::new(), Vec::new());
+    // In turns, and the best of each: whatever else runs can only take away.
+    for _ in 0..4 {
+        one.push(cells_per_second(plugin, id, arguments, 1).await?);
+        all.push(cells_per_second(plugin, id, arguments, cores).await?);
+    }
+    let best = |rates: Vec<f64>| rates.into_iter().fold(0.0, f64::max).round();
+    Ok(Throughput { cores, cells_per_second_one_core: best(one), cells_per_second_all_cores: best(all) })
+}
+
+async fn cells_per_second(plugin: &Arc<Plugin>, id: &str, arguments: &str, threads: usize) -> Result<f64> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let started = Instant::now();
+    let workers: Vec<_> = (0..threads)
+        .map(|_| {
+            let (plugin, stop) = (Arc::clone(plugin), Arc::clone(&stop));
+            let (id, arguments) = (id.to_owned(), arguments.to_owned());
+            std::thread::spawn(move || -> Result<u64> {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(async {
+                    let mut cells = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        plugin.invoke(CellRequest::new(&id, &arguments)).await.result?;
+                        cells += 1;
+                    }
+                    Ok(cells)
+                })
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    stop.store(true, Ordering::Relaxed);
+    let (mut cells, mut failed) = (0, None);
+    for worker in workers {
+        match worker.join().map_err(|_| anyhow!("a measuring thread panicked"))? {
+            Ok(done) => cells += done,
+            Err(error) => failed = Some(error),
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    failed.map_or(Ok(cells as f64 / seconds), Err)
+}

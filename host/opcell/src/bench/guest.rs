@@ -1,0 +1,77 @@
+//! What is measured: a component, one of its operations, and arguments.
+
+use crate::selftest::component_from_wat;
+use anyhow::Result;
+use std::sync::Arc;
+
+/// Fifty bytes of JSON.
+const ARGUMENTS: &str = r#"{"text":"hello world","numbers":[1,2,3],"flag":10}"#;
+
+/// A component with the call to measure.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// For the report.
+    pub name: String,
+    /// The component.
+    pub component: Arc<[u8]>,
+    /// The operation that is called.
+    pub operation: String,
+    /// Its arguments, JSON text.
+    pub arguments: String,
+    /// Whether the operation returns its arguments, as the native peers do.
+    pub echo: bool,
+}
+
+impl Guest {
+    /// The echo that this crate brings: written by hand, some hundred instructions a call.
+    ///
+    /// # Errors
+    /// When it does not fit the contract, which a test rules out.
+    pub fn built_in() -> Result<Self> {
+        let component = component_from_wat(include_str!("echo.wat"), None, "operation-plugin", None)?;
+        Ok(Self::echo("built-in echo", component))
+    }
+
+    /// Another echo: a component whose `echo/echo` returns its arguments.
+    #[must_use]
+    pub fn echo(name: &str, component: Vec<u8>) -> Self {
+        Self {
+            name: name.to_owned(),
+            component: component.into(),
+            operation: "echo/echo".to_owned(),
+            arguments: ARGUMENTS.to_owned(),
+            echo: true,
+        }
+    }
+}
+
+/// What every echo does, natively: parses an object and writes it out again.
+///
+/// # Errors
+/// When the text is no JSON object.
+pub fn native_echo(arguments: &str) -> serde_json::Result<String> {
+    let arguments: serde_json::Map<String, serde_json::Value> = serde_json::from_str(arguments)?;
+    serde_json::to_string(&arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
+
+    #[tokio::test]
+    async fn the_built_in_guest_does_what_the_native_echo_does() {
+        let guest = Guest::built_in().unwrap();
+        assert_eq!(guest.arguments.len(), 50);
+        let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
+        let plugin = sandbox.load(LoadRequest::new("echo", PluginSource::Bytes(guest.component))).await.unwrap();
+        let cell = plugin.invoke(CellRequest::new("echo/echo", ARGUMENTS)).await;
+        assert_eq!(cell.result.unwrap().data.to_string(), native_echo(ARGUMENTS).unwrap());
+        let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20));
+        let cell = plugin.invoke(CellRequest::new("echo/echo", &large)).await;
+        assert_eq!(cell.result.unwrap().data.to_string(), large);
+        let cell = plugin.invoke(CellRequest::new("echo/log", "{}")).await;
+        assert_eq!(cell.receipt.host_calls.log, 100);
+        assert!(cell.result.is_ok());
+    }
+}

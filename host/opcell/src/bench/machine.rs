@@ -1,0 +1,55 @@
+//! Where a measurement was made.
+
+use serde::Serialize;
+
+/// A machine, as far as it says what it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The operating system and its version.
+    pub system: String,
+    /// Whether this program was built with optimisations: figures of one that was not mean nothing.
+    pub optimised: bool,
+    /// The day, UTC.
+    pub date: String,
+}
+
+impl Machine {
+    /// This one.
+    #[must_use]
+    pub fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            line.split_once(':').map(|(_, value)| value.trim().to_owned())
+        };
+        let memory = field(&read("/proc/meminfo"), "MemTotal")
+            .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        Self {
+            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: memory.map_or(0, |kib| kib >> 10),
+            system: format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()),
+            optimised: !cfg!(debug_assertions),
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+        }
+    }
+}
+
+/// Runnable threads of the whole machine, averaged over the last minute; 0 where the system does not tell.
+pub fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+/// Resident memory of this process; 0 where the system does not tell.
+#[must_use]
+pub fn resident_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4)
+}

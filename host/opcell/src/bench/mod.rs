@@ -1,0 +1,271 @@
+//! What isolation costs here: one operation as a native function, in the bare engine, in a cell, in processes, measured in turns.
+//!
+//! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from round to round,
+//! so that whatever else the machine does slows all of them. What comes out are medians, spread and ratios; figures of a busy machine
+//! are worth their ratios and nothing more, and [`Report::noise`] says how busy it was.
+//!
+//! **In**: a [`Guest`] and [`Options`]. **Out**: a [`Report`], or from [`contain`] what it takes to stop a guest. More peers can be added
+//! ([`Bench::add`]): the `opcell-benches` package adds those that are too heavy for this crate.
+
+mod chart;
+pub mod contain;
+mod figures;
+mod guest;
+mod machine;
+pub mod peer;
+mod sample;
+
+pub use chart::chart;
+pub use figures::{Figures, Phases, Throughput};
+pub use guest::Guest;
+pub use machine::{Machine, resident_kib};
+pub use peer::Peer;
+pub use sample::{Row, Samples};
+
+use anyhow::{Context as _, Result, anyhow};
+use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, bare::Bare};
+use serde::Serialize;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long a peer runs before the next one's turn.
+const TURN: Duration = Duration::from_millis(20);
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// For all peers together, in turns.
+    pub time: Duration,
+    /// Where components are compiled.
+    pub compile: CompileMode,
+    /// Bytes that a pool cleans by hand; `None` is the sandbox's default.
+    pub keep_resident: Option<usize>,
+}
+
+/// Everything that one run of `opcell bench` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// What was called.
+    pub guest: String,
+    /// The operation.
+    pub operation: String,
+    /// Bytes of its arguments.
+    pub argument_bytes: usize,
+    /// One per peer, in the order in which they were added.
+    pub rows: Vec<Row>,
+    /// What a cell's time is made of, and what else a cell costs.
+    pub figures: Figures,
+    /// Ratios of medians.
+    pub ratios: Ratios,
+    /// Where this ran.
+    pub machine: Machine,
+    /// How far the machine can be trusted.
+    pub noise: String,
+    /// What could not be measured here, and why.
+    pub notes: Vec<String>,
+}
+
+/// Medians against each other; absent where a peer is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Ratios {
+    /// What a cell adds to the engine.
+    pub cell_to_bare_wasmtime: Option<f64>,
+    /// What a process per call costs instead.
+    pub process_to_cell: Option<f64>,
+    /// What a long-lived process costs instead.
+    pub pipe_to_cell: Option<f64>,
+    /// What a fresh Node worker costs instead.
+    pub node_worker_to_cell: Option<f64>,
+    /// Cells per second on all cores and on one.
+    pub all_cores_to_one: Option<f64>,
+}
+
+/// A guest, loaded both ways, and the peers that are measured beside it.
+pub struct Bench {
+    guest: Guest,
+    sandbox: Sandbox,
+    plugin: Arc<Plugin>,
+    bare: Option<Arc<Bare>>,
+    cold_load: Duration,
+    warm_load: Duration,
+    peers: Vec<Peer>,
+    notes: Vec<String>,
+    time: Duration,
+}
+
+impl std::fmt::Debug for Bench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bench").field("guest", &self.guest.name).finish_non_exhaustive()
+    }
+}
+
+impl Bench {
+    /// Loads the guest cold and warm, calls it once, and lines up the peers that this crate knows.
+    ///
+    /// # Errors
+    /// When the guest does not load, or its operation fails.
+    pub async fn new(guest: Guest, options: &Options) -> Result<Self> {
+        let cache = tempfile::tempdir()?;
+        let mut config = SandboxConfig {
+            cache: Some(cache.path().join("components")),
+            ..SandboxConfig::new(options.compile.clone())
+        };
+        config.keep_resident = options.keep_resident.unwrap_or(config.keep_resident);
+        let sandbox = Sandbox::new(config)?;
+        let source = PluginSource::Bytes(Arc::clone(&guest.component));
+        let started = Instant::now();
+        let plugin = sandbox.load(LoadRequest::new("measured", source.clone())).await?;
+        let cold_load = started.elapsed();
+        let started = Instant::now();
+        sandbox.load(LoadRequest::new("measured", source.clone())).await?;
+        let warm_load = started.elapsed();
+        let first = plugin.invoke(CellRequest::new(&guest.operation, &guest.arguments)).await;
+        first.result.with_context(|| format!("`{}` cannot be measured", guest.operation))?;
+        let bare = Arc::new(sandbox.bare(source).await?);
+        let mut bench = Self {
+            sandbox,
+            plugin,
+            bare: Some(bare),
+            cold_load,
+            warm_load,
+            peers: Vec::new(),
+            notes: Vec::new(),
+            time: options.time,
+            guest,
+        };
+        bench.line_up().await?;
+        Ok(bench)
+    }
+
+    /// What is measured.
+    #[must_use]
+    pub fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    /// The plugin that the row `cell` calls.
+    #[must_use]
+    pub fn plugin(&self) -> &Arc<Plugin> {
+        &self.plugin
+    }
+
+    /// The sandbox that runs it.
+    #[must_use]
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// Measures one more peer beside the others.
+    pub fn add(&mut self, peer: Peer) {
+        self.peers.push(peer);
+    }
+
+    /// Says why something is missing from the report.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    async fn line_up(&mut self) -> Result<()> {
+        let (id, arguments): (Arc<str>, Arc<str>) =
+            (self.guest.operation.as_str().into(), self.guest.arguments.as_str().into());
+        if !self.guest.echo {
+            self.note("`native`, `process`, `pipe` and `node-worker` echo the same arguments: they show what each boundary costs, not this operation's own work");
+        }
+        self.peers.push(peer::native(Arc::clone(&arguments)));
+        if let Some(bare) = self.bare.take() {
+            match bare.call(&id, &arguments).await {
+                Ok(_) => {
+                    self.peers.push(peer::bare(Arc::clone(&bare), Arc::clone(&id), Arc::clone(&arguments)));
+                    let reused = bare.reused().await.map_err(|error| anyhow!(error))?;
+                    self.peers.push(peer::reused(reused, Arc::clone(&id), Arc::clone(&arguments)));
+                    self.bare = Some(bare);
+                }
+                Err(error) => self.note(format!(
+                    "`bare-wasmtime` and `reused-instance` are missing: without a host the operation fails ({error})"
+                )),
+            }
+        }
+        self.peers.push(peer::cell(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
+        for (name, peer) in [
+            ("process", peer::process(&arguments)),
+            ("pipe", peer::pipe(&arguments)),
+            ("node-worker", peer::node_worker(&arguments)),
+        ] {
+            match peer {
+                Ok(peer) => self.peers.push(peer),
+                Err(error) => self.note(format!("`{name}` is missing: {error:#}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures. `progress` is told what happens now.
+    ///
+    /// # Errors
+    /// When a peer that worked at first fails.
+    pub async fn run(mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<Report> {
+        let load_before = machine::load_average();
+        let mut samples: Vec<Samples> = Vec::new();
+        for peer in &mut self.peers {
+            progress(&format!("warming up {}", peer.name));
+            samples.push(Samples::warm_up(peer, TURN).await?);
+        }
+        let count = self.peers.len().max(1);
+        let started = Instant::now();
+        let mut round = 0;
+        while round < 5 || started.elapsed() < self.time {
+            if round % 10 == 0 {
+                let left = self.time.saturating_sub(started.elapsed()).as_secs();
+                progress(&format!("{count} peers in turns, {left} s left"));
+            }
+            // Another one begins each time: none is always the one after the noisiest.
+            for at in 0..count {
+                let at = (at + round) % count;
+                if let (Some(peer), Some(samples)) = (self.peers.get_mut(at), samples.get_mut(at)) {
+                    samples.take(peer).await?;
+                }
+            }
+            round += 1;
+        }
+        let cell = samples.iter().zip(&self.peers).find(|(_, peer)| peer.name == "cell");
+        let cell = cell.map_or(f64::NAN, |(samples, _)| samples.median_us());
+        let rows: Vec<Row> =
+            samples.iter_mut().zip(&self.peers).map(|(samples, peer)| samples.row(peer, cell)).collect();
+        // Their processes would share the cores with what is measured next.
+        self.peers.clear();
+        let figures = figures::measure(&self, progress).await?;
+        let median = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.median_us);
+        let ratio = |over: &str, under: &str| Some(sample::rounded(median(over)? / median(under)?));
+        let throughput = &figures.throughput;
+        let ratios = Ratios {
+            cell_to_bare_wasmtime: ratio("cell", "bare-wasmtime"),
+            process_to_cell: ratio("process", "cell"),
+            pipe_to_cell: ratio("pipe", "cell"),
+            node_worker_to_cell: ratio("node-worker", "cell"),
+            all_cores_to_one: (throughput.cores > 1)
+                .then(|| sample::rounded(throughput.cells_per_second_all_cores / throughput.cells_per_second_one_core)),
+        };
+        let machine = Machine::this();
+        let spread = rows.iter().map(|row| row.round_spread_percent).fold(0.0, f64::max);
+        let noise = format!(
+            "{round} rounds; between rounds the medians moved by at most {spread:.0} %; load average {load_before:.1} before and {:.1} after on {} cores{}",
+            machine::load_average(),
+            machine.cores,
+            if load_before > 0.3 { ": the machine was not idle, take the ratios" } else { "" },
+        );
+        Ok(Report {
+            guest: self.guest.name,
+            operation: self.guest.operation,
+            argument_bytes: self.guest.arguments.len(),
+            rows,
+            figures,
+            ratios,
+            machine,
+            noise,
+            notes: self.notes,
+        })
+    }
+}

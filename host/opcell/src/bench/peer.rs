@@ -1,0 +1,231 @@
+//! What a cell is measured beside: everything else that could run the same operation.
+
+use super::guest::native_echo;
+use anyhow::{Context as _, Result, anyhow, bail};
+use async_trait::async_trait;
+use opcell_sandbox::{
+    CellRequest, Plugin,
+    bare::{Bare, Reused},
+};
+use std::{
+    hint::black_box,
+    io::{BufRead, BufReader, Read as _, Write as _},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Arc,
+    time::Instant,
+};
+
+/// The hidden subcommand that echoes natively: once from end to end of standard input, or with a second argument line by line.
+pub const NATIVE_ECHO: &str = "native-echo";
+
+/// One way to run the operation.
+pub struct Peer {
+    /// As the report calls it.
+    pub name: String,
+    /// What one call of it is.
+    pub about: String,
+    turn: Box<dyn Turn>,
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Some calls in a row, each timed. The clock runs around the call alone, not around what makes peers exchangeable.
+#[async_trait(?Send)]
+trait Turn: Send {
+    async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()>;
+}
+
+struct Async<F>(F);
+
+#[async_trait(?Send)]
+impl<F: AsyncFnMut() -> Result<()> + Send> Turn for Async<F> {
+    async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
+        for _ in 0..calls {
+            let started = Instant::now();
+            (self.0)().await?;
+            times.push(nanos(started));
+        }
+        Ok(())
+    }
+}
+
+struct Blocking<F>(F);
+
+#[async_trait(?Send)]
+impl<F: FnMut() -> Result<()> + Send> Turn for Blocking<F> {
+    async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
+        // The runtime's other threads idle meanwhile: nothing but the measurement runs.
+        for _ in 0..calls {
+            let started = Instant::now();
+            (self.0)()?;
+            times.push(nanos(started));
+        }
+        Ok(())
+    }
+}
+
+fn nanos(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Peer {
+    /// A peer whose calls are futures.
+    pub fn new(name: &str, about: &str, call: impl AsyncFnMut() -> Result<()> + Send + 'static) -> Self {
+        Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Async(call)) }
+    }
+
+    /// A peer whose calls block.
+    pub fn blocking(name: &str, about: &str, call: impl FnMut() -> Result<()> + Send + 'static) -> Self {
+        Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Blocking(call)) }
+    }
+
+    pub(super) async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
+        self.turn.turn(calls, times).await
+    }
+}
+
+pub(super) fn native(arguments: Arc<str>) -> Peer {
+    Peer::blocking("native", "a function of this process: no isolation at all", move || {
+        black_box(native_echo(black_box(&arguments))?);
+        Ok(())
+    })
+}
+
+/// A fresh store and instance per call, nothing else.
+pub fn bare(bare: Arc<Bare>, id: Arc<str>, arguments: Arc<str>) -> Peer {
+    Peer::new("bare-wasmtime", "a fresh store of the engine alone, same pool, no limits, no receipt", async move || {
+        black_box(bare.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
+        Ok(())
+    })
+}
+
+pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> Peer {
+    let about = "one instance of the bare engine for all calls, for reference: what one call leaves, the next one finds";
+    Peer::new("reused-instance", about, async move || {
+        black_box(reused.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
+        Ok(())
+    })
+}
+
+pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
+    let about = "an Opcell cell: fresh instance, arguments and result checked, every limit on, receipt kept";
+    Peer::new("cell", about, async move || {
+        black_box(plugin.invoke(CellRequest::new(&id, &arguments)).await).result?;
+        Ok(())
+    })
+}
+
+/// This program as the operation built natively.
+fn echo_program(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("this program's path")?);
+    command.arg(NATIVE_ECHO).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    Ok(command)
+}
+
+pub(super) fn process(arguments: &Arc<str>) -> Result<Peer> {
+    let arguments = Arc::clone(arguments);
+    let mut command = echo_program(&[])?;
+    let call = move || {
+        let mut child = command.spawn()?;
+        child.stdin.take().context("no pipe")?.write_all(arguments.as_bytes())?;
+        let mut answer = String::new();
+        child.stdout.take().context("no pipe")?.read_to_string(&mut answer)?;
+        let status = child.wait()?;
+        if !status.success() || answer.len() != arguments.len() {
+            bail!("the process ended with {status} and {} bytes", answer.len());
+        }
+        Ok(())
+    };
+    Ok(Peer::blocking("process", "a process spawned per call, arguments on its standard input", call))
+}
+
+/// A child that answers one line per line, ended when it is dropped.
+struct Lines {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    answer: String,
+}
+
+impl Lines {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().context("no pipe")?;
+        let output = BufReader::new(child.stdout.take().context("no pipe")?);
+        Ok(Self { child, input, output, answer: String::new() })
+    }
+
+    fn ask(&mut self, line: &str) -> Result<()> {
+        self.input.write_all(line.as_bytes())?;
+        self.answer.clear();
+        self.output.read_line(&mut self.answer)?;
+        if self.answer.len() != line.len() {
+            bail!("it answered {} bytes to {}", self.answer.len(), line.len());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line_peer(name: &str, about: &str, command: &mut Command, arguments: &str) -> Result<Peer> {
+    let line = format!("{arguments}\n");
+    let mut lines = Lines::start(command)?;
+    lines.ask(&line)?;
+    Ok(Peer::blocking(name, about, move || lines.ask(&line)))
+}
+
+pub(super) fn pipe(arguments: &str) -> Result<Peer> {
+    let about = "one process for all calls over a pipe: isolated from the host, not one call from the next";
+    line_peer("pipe", about, &mut echo_program(&["lines"])?, arguments)
+}
+
+/// A worker thread of its own for every line.
+const WORKER_PER_LINE: &str = "
+const {Worker} = require('node:worker_threads');
+const work = `const {parentPort, workerData} = require('node:worker_threads');
+parentPort.postMessage(JSON.stringify(JSON.parse(workerData)));`;
+require('node:readline').createInterface({input: process.stdin}).on('line', line => {
+  new Worker(work, {eval: true, workerData: line}).on('message', text => process.stdout.write(text + '\\n'));
+});";
+
+pub(super) fn node_worker(arguments: &str) -> Result<Peer> {
+    let about = "a fresh worker thread of a running Node.js per call, asked over a pipe";
+    let mut node = Command::new("node");
+    line_peer("node-worker", about, node.args(["-e", WORKER_PER_LINE]).stderr(Stdio::null()), arguments)
+        .context("no working `node` on the path")
+}
+
+/// The other side of the peers `process` and `pipe`. Returns whether it worked.
+#[must_use]
+pub fn native_echo_main(lines: bool) -> bool {
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut text = String::new();
+    if !lines {
+        return input.read_to_string(&mut text).is_ok()
+            && native_echo(&text).is_ok_and(|answer| output.write_all(answer.as_bytes()).is_ok());
+    }
+    loop {
+        text.clear();
+        match input.read_line(&mut text) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        let Ok(mut answer) = native_echo(&text) else { return false };
+        answer.push('\n');
+        if output.write_all(answer.as_bytes()).and_then(|()| output.flush()).is_err() {
+            return false;
+        }
+    }
+}
