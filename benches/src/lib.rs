@@ -1,1 +1,4 @@
-//! What the benchmarks share. They measure; no test asserts on what they print.
+//! What the benchmarks share: work to measure. They measure; no test asserts on what they print.
+
+pub mod hot;
+pub mod work;

@@ -35,6 +35,8 @@ pub mod bindings;
 #[doc(hidden)]
 pub mod plugin;
 
+#[cfg(any(target_arch = "wasm32", test))]
+mod allocator;
 mod host;
 mod reply;
 

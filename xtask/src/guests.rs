@@ -15,6 +15,9 @@ const WORKSPACES: [&str; 2] = ["example-operations", "tests/guests"];
 /// What guests are built from besides their own workspace.
 const SHARED_SOURCES: [&str; 2] = ["guest-sdk", "wit"];
 
+/// Bytes of the stack that rustc asks for where nobody does.
+const DEFAULT_STACK: u32 = 1 << 20;
+
 /// Builds what is older than its sources.
 pub fn build() -> Result<()> {
     let mut toolchain = None;
@@ -44,6 +47,21 @@ pub fn build() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The echo plugin with the shadow stack that the linker gives when nobody asks for another: what `bench --targets` compares with.
+pub fn echo_with_default_stack() -> Result<PathBuf> {
+    let workspace = root().join("example-operations");
+    let target = workspace.join("target/default-stack");
+    let path = target.join("echo.wasm");
+    // The flags of the guests' own configuration come first, and the linker takes the last.
+    let stack = format!("target.{TARGET}.rustflags=[\"-C\", \"link-arg=-zstack-size={DEFAULT_STACK}\"]");
+    let mut build = Toolchain::find()?.build();
+    build.args(["--release", "--package", "echo", "--config", &stack, "--target-dir"]).arg(&target);
+    run(build.current_dir(&workspace))?;
+    let component = componentize(&target.join(TARGET).join("release/echo.wasm"))?;
+    fs::write(&path, component).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 struct Guest {

@@ -3,6 +3,7 @@
 //! It owns how guests are built and in which order things run. It must not hold anything that a user of Opcell needs:
 //! that belongs into the `opcell` command. Progress goes to stderr.
 
+mod bench;
 mod guests;
 mod process;
 mod toolchain;
@@ -17,7 +18,7 @@ usage: cargo xtask <task>
   guests   build every plugin of example-operations/ and every guest of tests/guests/ into their dist/ folders
   test     guests, then the tests of the workspace and of the plugins
   demo     guests, then a health report over this repository
-  bench    guests, then the benchmarks";
+  bench    guests, then the benchmarks; `cargo xtask bench --help` tells what else is measured";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,7 +37,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "guests" => guests::build(),
         "test" => test(rest),
         "demo" => demo(rest),
-        "bench" => bench(rest),
+        "bench" => bench::bench(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())
@@ -65,9 +66,4 @@ fn demo(rest: &[String]) -> Result<()> {
         bail!("without its grant the report ended with {denied}, not with a failed run");
     }
     Ok(())
-}
-
-fn bench(rest: &[String]) -> Result<()> {
-    guests::build()?;
-    run(cargo().args(["bench", "--package", "opcell-benches"]).args(rest).current_dir(root()))
 }

@@ -1,7 +1,7 @@
 //! Child processes.
 
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -48,6 +48,15 @@ pub fn run(command: &mut Command) -> Result<()> {
 pub fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Where cargo builds this workspace.
+pub fn target_directory() -> Result<PathBuf> {
+    let metadata = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root()))
+        .context("`cargo metadata` fails: run it to see why")?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let folder = metadata.get("target_directory").and_then(serde_json::Value::as_str);
+    Ok(folder.context("`cargo metadata` names no target directory")?.into())
 }
 
 /// Runs silently; whether it succeeded before the deadline.

@@ -26,13 +26,7 @@ pub fn chart(title: &str, rows: &[Row]) -> Result<String> {
     Ok(svg)
 }
 
-fn draw(
-    svg: &mut String,
-    title: &str,
-    rows: &[&Row],
-    least: f64,
-    most: f64,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn draw(svg: &mut String, title: &str, rows: &[&Row], least: f64, most: f64) -> Result<(), Box<dyn std::error::Error>> {
     let height = 90 + 34 * u32::try_from(rows.len())?;
     let area = SVGBackend::with_string(svg, (860, height)).into_drawing_area();
     area.fill(&WHITE)?;

@@ -86,7 +86,8 @@ impl HostServices for Silence {
 fn attack(plugin: &Plugin) -> impl Future<Output = (Duration, Option<&'static str>)> + Send {
     async move {
         let started = Instant::now();
-        let cell = plugin.invoke(CellRequest { host: Arc::new(Silence), ..CellRequest::new("hostile/run", "{}") }).await;
+        let cell =
+            plugin.invoke(CellRequest { host: Arc::new(Silence), ..CellRequest::new("hostile/run", "{}") }).await;
         (started.elapsed(), cell.result.err().map(|error| error.kind()))
     }
 }
@@ -193,11 +194,5 @@ async fn live(honest: &Arc<Plugin>, guest: &Guest, beside: &str, time: Duration)
     .await?;
     times.sort_unstable();
     let at = |share| micros(percentile(&times, share));
-    Ok(Neighbour {
-        beside: beside.to_owned(),
-        calls: times.len(),
-        median_us: at(0.5),
-        p99_us: at(0.99),
-        failures,
-    })
+    Ok(Neighbour { beside: beside.to_owned(), calls: times.len(), median_us: at(0.5), p99_us: at(0.99), failures })
 }

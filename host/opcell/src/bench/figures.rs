@@ -143,7 +143,8 @@ impl HostServices for Gate {
 }
 
 async fn waiting_cells(sandbox: &Sandbox) -> Result<u64> {
-    let case = Case::all()?.into_iter().find(|case| case.name == "sleeping-host-call").context("no guest that waits")?;
+    let case =
+        Case::all()?.into_iter().find(|case| case.name == "sleeping-host-call").context("no guest that waits")?;
     let grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
     let limits = LimitRequest { concurrent_cells: Some(WAITING_CELLS), ..LimitRequest::default() };
     let source = PluginSource::Bytes(case.component.into());

@@ -174,6 +174,9 @@ impl Bench {
         if !self.guest.echo {
             self.note("`native`, `process`, `pipe` and `node-worker` echo the same arguments: they show what each boundary costs, not this operation's own work");
         }
+        if peer::echo_program().is_none() {
+            self.note("`process` and `pipe` start this program itself, which takes longer than a small one: `opcell-echo` is not beside it");
+        }
         self.peers.push(peer::native(Arc::clone(&arguments)));
         if let Some(bare) = self.bare.take() {
             match bare.call(&id, &arguments).await {

@@ -10,6 +10,7 @@ use opcell_sandbox::{
 use std::{
     hint::black_box,
     io::{BufRead, BufReader, Read as _, Write as _},
+    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::Arc,
     time::Instant,
@@ -68,6 +69,16 @@ impl<F: FnMut() -> Result<()> + Send> Turn for Blocking<F> {
     }
 }
 
+struct Elsewhere<F>(F);
+
+#[async_trait(?Send)]
+impl<F: FnMut(usize) -> Result<Vec<u64>> + Send> Turn for Elsewhere<F> {
+    async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
+        times.append(&mut (self.0)(calls)?);
+        Ok(())
+    }
+}
+
 fn nanos(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
@@ -81,6 +92,11 @@ impl Peer {
     /// A peer whose calls block.
     pub fn blocking(name: &str, about: &str, call: impl FnMut() -> Result<()> + Send + 'static) -> Self {
         Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Blocking(call)) }
+    }
+
+    /// A peer that another program is and times: asked for so many calls, it gives as many durations in nanoseconds.
+    pub fn elsewhere(name: &str, about: &str, turn: impl FnMut(usize) -> Result<Vec<u64>> + Send + 'static) -> Self {
+        Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Elsewhere(turn)) }
     }
 
     pub(super) async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
@@ -104,7 +120,8 @@ pub fn bare(bare: Arc<Bare>, id: Arc<str>, arguments: Arc<str>) -> Peer {
 }
 
 pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    let about = "one instance of the bare engine for all calls, for reference: what one call leaves, the next one finds";
+    let about =
+        "one instance of the bare engine for all calls, for reference: what one call leaves, the next one finds";
     Peer::new("reused-instance", about, async move || {
         black_box(reused.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
         Ok(())
@@ -119,16 +136,29 @@ pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Pe
     })
 }
 
-/// This program as the operation built natively.
-fn echo_program(arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("this program's path")?);
-    command.arg(NATIVE_ECHO).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+/// The program beside this one that is the operation built natively.
+pub(super) fn echo_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.with_file_name("opcell-echo");
+    program.is_file().then_some(program)
+}
+
+/// That program, or where there is none this one, which is larger and starts more slowly.
+fn echo_command(arguments: &[&str]) -> Result<Command> {
+    let mut command = match echo_program() {
+        Some(program) => Command::new(program),
+        None => {
+            let mut command = Command::new(std::env::current_exe().context("this program's path")?);
+            command.arg(NATIVE_ECHO);
+            command
+        }
+    };
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
     Ok(command)
 }
 
 pub(super) fn process(arguments: &Arc<str>) -> Result<Peer> {
     let arguments = Arc::clone(arguments);
-    let mut command = echo_program(&[])?;
+    let mut command = echo_command(&[])?;
     let call = move || {
         let mut child = command.spawn()?;
         child.stdin.take().context("no pipe")?.write_all(arguments.as_bytes())?;
@@ -144,7 +174,8 @@ pub(super) fn process(arguments: &Arc<str>) -> Result<Peer> {
 }
 
 /// A child that answers one line per line, ended when it is dropped.
-struct Lines {
+#[derive(Debug)]
+pub struct Lines {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -152,19 +183,34 @@ struct Lines {
 }
 
 impl Lines {
-    fn start(command: &mut Command) -> Result<Self> {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().context("no pipe")?;
         let output = BufReader::new(child.stdout.take().context("no pipe")?);
         Ok(Self { child, input, output, answer: String::new() })
     }
 
-    fn ask(&mut self, line: &str) -> Result<()> {
+    /// Sends a line, its end included; the answer.
+    ///
+    /// # Errors
+    /// When the child has ended.
+    pub fn ask(&mut self, line: &str) -> Result<&str> {
         self.input.write_all(line.as_bytes())?;
         self.answer.clear();
-        self.output.read_line(&mut self.answer)?;
-        if self.answer.len() != line.len() {
-            bail!("it answered {} bytes to {}", self.answer.len(), line.len());
+        if self.output.read_line(&mut self.answer)? == 0 {
+            bail!("it has ended");
+        }
+        Ok(&self.answer)
+    }
+
+    fn echo(&mut self, line: &str) -> Result<()> {
+        let answer = self.ask(line)?;
+        if answer.len() != line.len() {
+            bail!("it answered {} bytes to {}", answer.len(), line.len());
         }
         Ok(())
     }
@@ -181,13 +227,13 @@ impl Drop for Lines {
 fn line_peer(name: &str, about: &str, command: &mut Command, arguments: &str) -> Result<Peer> {
     let line = format!("{arguments}\n");
     let mut lines = Lines::start(command)?;
-    lines.ask(&line)?;
-    Ok(Peer::blocking(name, about, move || lines.ask(&line)))
+    lines.echo(&line)?;
+    Ok(Peer::blocking(name, about, move || lines.echo(&line)))
 }
 
 pub(super) fn pipe(arguments: &str) -> Result<Peer> {
     let about = "one process for all calls over a pipe: isolated from the host, not one call from the next";
-    line_peer("pipe", about, &mut echo_program(&["lines"])?, arguments)
+    line_peer("pipe", about, &mut echo_command(&["lines"])?, arguments)
 }
 
 /// A worker thread of its own for every line.

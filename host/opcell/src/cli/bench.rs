@@ -114,7 +114,10 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
 
 fn table(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
     let width = report.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    terminal.line(&format!("{:width$} {:>12} {:>12} {:>12} {:>10} {:>8}", "", "median us", "p99 us", "p25-p75 us", "x a cell", "calls"))?;
+    terminal.line(&format!(
+        "{:width$} {:>12} {:>12} {:>12} {:>10} {:>8}",
+        "", "median us", "p99 us", "p25-p75 us", "x a cell", "calls"
+    ))?;
     for row in &report.rows {
         let spread = format!("{:.1}-{:.1}", row.p25_us, row.p75_us);
         terminal.line(&format!(
@@ -151,7 +154,10 @@ fn table(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
 
 fn contained(containment: &contain::Containment, terminal: &Terminal) -> std::io::Result<()> {
     let millis = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-    terminal.line(&format!("{:20} {:>12} {:>12} {:>12} {:>12}  stopped by", "", "deadline ms", "ended ms", "late ms", "at most"))?;
+    terminal.line(&format!(
+        "{:20} {:>12} {:>12} {:>12} {:>12}  stopped by",
+        "", "deadline ms", "ended ms", "late ms", "at most"
+    ))?;
     for row in &containment.rows {
         terminal.line(&format!(
             "{:20} {:>12} {:>12.2} {:>12} {:>12}  {}",
@@ -164,7 +170,8 @@ fn contained(containment: &contain::Containment, terminal: &Terminal) -> std::io
         ))?;
     }
     terminal.line("")?;
-    terminal.line(&format!("{:20} {:>12} {:>12} {:>12}  failures", "an honest plugin", "median us", "p99 us", "calls"))?;
+    terminal
+        .line(&format!("{:20} {:>12} {:>12} {:>12}  failures", "an honest plugin", "median us", "p99 us", "calls"))?;
     for row in &containment.neighbour {
         terminal.line(&format!(
             "{:20} {:>12.1} {:>12.1} {:>12}  {}",

@@ -8,7 +8,6 @@ mod guest;
 pub use guest::component_from_wat;
 
 pub use case::{Case, Stage};
-pub(crate) use guest::component_from_wat;
 
 use async_trait::async_trait;
 use opcell_sandbox::{

@@ -1,0 +1,318 @@
+//! Every target, what was measured, met or not: `cargo xtask bench --targets`.
+//!
+//! `targets [--json] ECHO.wasm [--default-stack ECHO.wasm] [--extism PROGRAM]`; the `opcell` command is expected beside this program.
+
+use anyhow::{Context as _, Result, ensure};
+use opcell::bench::{Bench, Guest, Machine, Options, Report, peer, resident_kib};
+use opcell::{Config, Host, Workflow};
+use opcell_benches::work::{self, Nothing};
+use opcell_engine::Engine;
+use opcell_journal::SqliteJournal;
+use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
+use opcell_workflow::Value;
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+const STEPS: usize = 100;
+const ELEMENTS: i64 = 100_000;
+
+/// Which side of a target is good.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Bound {
+    AtMost,
+    AtLeast,
+}
+
+#[derive(Debug, Serialize)]
+struct Target {
+    figure: &'static str,
+    bound: Bound,
+    target: f64,
+    /// Absent where something that it needs is not here.
+    measured: Option<f64>,
+    met: Option<bool>,
+    how: String,
+}
+
+impl Target {
+    fn new(figure: &'static str, bound: Bound, target: f64, measured: Option<f64>, how: String) -> Self {
+        let met = measured.map(|measured| match bound {
+            Bound::AtMost => measured <= target,
+            Bound::AtLeast => measured >= target,
+        });
+        Self { figure, bound, target, measured, met, how }
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+}
+
+fn say(text: &str) {
+    eprintln!("targets: {text}");
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let (mut json, mut echo, mut default_stack, mut extism) = (false, None, None, None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--json" => json = true,
+            "--default-stack" => default_stack = Some(PathBuf::from(words.next().context("which component?")?)),
+            "--extism" => extism = Some(PathBuf::from(words.next().context("which program?")?)),
+            _ => echo = Some(PathBuf::from(word)),
+        }
+    }
+    let echo = echo.context("which echo component?")?;
+    let opcell = std::env::current_exe()?.with_file_name("opcell");
+
+    let report = cells(&echo, default_stack.as_deref(), extism.as_deref()).await?;
+    let us = |name: &str| report.rows.iter().find(|row| row.name == name).map(|row| row.median_us);
+    let over = |over: &str, under: &str| Some(us(over)? / us(under)?);
+    let both = |a: &str, b: &str| match (us(a), us(b)) {
+        (Some(a), Some(b)) => format!("{a:.1} us beside {b:.1} us"),
+        _ => "not measured here".to_owned(),
+    };
+    let mut targets = vec![
+        Target::new(
+            "cell / bare wasmtime, same component",
+            Bound::AtMost,
+            1.25,
+            over("cell", "bare-wasmtime"),
+            both("cell", "bare-wasmtime"),
+        ),
+        Target::new(
+            "cell of an SDK-built guest / bare wasmtime, same source, default 1 MiB stack",
+            Bound::AtMost,
+            0.75,
+            over("cell", DEFAULT_STACK),
+            both("cell", DEFAULT_STACK),
+        ),
+        Target::new("process per call / cell", Bound::AtLeast, 25.0, over("process", "cell"), both("process", "cell")),
+        Target::new(
+            "Extism, fresh plugin per call / cell",
+            Bound::AtLeast,
+            8.0,
+            over("extism", "cell"),
+            both("extism", "cell"),
+        ),
+        Target::new(
+            "Extism, reused plugin / fresh cell",
+            Bound::AtLeast,
+            0.8,
+            over("extism-reused", "cell"),
+            both("extism-reused", "cell"),
+        ),
+        Target::new(
+            "cells per second, two cores / one",
+            Bound::AtLeast,
+            1.8,
+            report.ratios.all_cores_to_one,
+            format!(
+                "{:.0} on {} cores, {:.0} on one",
+                report.figures.throughput.cells_per_second_all_cores,
+                report.figures.throughput.cores,
+                report.figures.throughput.cells_per_second_one_core
+            ),
+        ),
+    ];
+    say("a workflow of a hundred cells, and one of a hundred steps without any");
+    targets.extend(steps(&echo, us("bare-wasmtime")).await?);
+    say("from process start to result, beside `node -e 0`");
+    targets.push(start_up(&opcell, &echo)?);
+    say("each over a hundred thousand elements");
+    targets.push(each().await?);
+
+    if json {
+        let value = serde_json::json!({"targets": targets, "machine": Machine::this(), "noise": report.noise});
+        println!("{value:#}");
+    } else {
+        let machine = Machine::this();
+        println!("| figure | target | measured | met | of |\n| --- | --- | --- | --- | --- |");
+        for target in &targets {
+            let sign = match target.bound {
+                Bound::AtMost => "≤",
+                Bound::AtLeast => "≥",
+            };
+            let measured = target.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
+            let met = target.met.map_or("not measured", |met| if met { "met" } else { "NOT MET" });
+            println!("| {} | {sign} {} | {measured} | {met} | {} |", target.figure, target.target, target.how);
+        }
+        println!("\n{}, {} cores, {}, {}; {}", machine.cpu, machine.cores, machine.system, machine.date, report.noise);
+        for note in &report.notes {
+            println!("{note}");
+        }
+    }
+    let missed = targets.iter().any(|target| target.met == Some(false));
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+const DEFAULT_STACK: &str = "bare-wasmtime-1mib-stack";
+
+async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Path>) -> Result<Report> {
+    let guest = Guest::echo("echo.wasm", std::fs::read(echo).with_context(|| echo.display().to_string())?);
+    let arguments: Arc<str> = guest.arguments.as_str().into();
+    let options =
+        Options { time: Duration::from_secs(20), compile: CompileMode::TrustedInProcess, keep_resident: None };
+    let mut bench = Bench::new(guest, &options).await?;
+    match default_stack {
+        Some(path) => {
+            let source = PluginSource::Bytes(std::fs::read(path)?.into());
+            let bare = bench.sandbox().bare(source).await?;
+            let mut peer = peer::bare(Arc::new(bare), "echo/echo".into(), Arc::clone(&arguments));
+            peer.name = DEFAULT_STACK.to_owned();
+            bench.add(peer);
+        }
+        None => bench.note("no echo with the default stack was named"),
+    }
+    match extism {
+        Some(program) => {
+            for (name, what, about) in [
+                ("extism", "fresh", "a plugin of Extism made per call from a compiled one"),
+                ("extism-reused", "reused", "one plugin of Extism for all calls"),
+            ] {
+                let mut lines = peer::Lines::start(Command::new(program).arg(&*arguments))?;
+                bench.add(peer::Peer::elsewhere(name, about, move |calls| {
+                    let answer = lines.ask(&format!("{what} {calls}\n"))?;
+                    answer.split_whitespace().map(|nanos| Ok(nanos.parse()?)).collect()
+                }));
+            }
+        }
+        None => bench.note("Extism is not measured: its program was not built"),
+    }
+    bench.run(&say).await
+}
+
+/// One step's share of a workflow of cells, and of one without.
+async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 2]> {
+    let folder = tempfile::tempdir()?;
+    let project = project(folder.path(), echo)?;
+    let host = Host::builder().config(Config::load(&project)?).compile(CompileMode::TrustedInProcess).build().await?;
+    let with_cells = Workflow::from_ir(Arc::new(serde_json::from_str(&work::chain(STEPS, "echo/echo"))?));
+    let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess))?;
+    let plugin = sandbox.load(LoadRequest::new("echo", PluginSource::File(echo.to_owned()))).await?;
+    let engine = Engine::builder().operations(Arc::new(Nothing)).build();
+    let without = work::program(&work::chain(STEPS, "no/cell"))?;
+    let (mut cell, mut step, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..150 {
+        let started = Instant::now();
+        hundred_cells(&plugin).await?;
+        cell.push(started.elapsed() / STEPS as u32);
+        let started = Instant::now();
+        let run = host.start(&with_cells, Value::object::<&str>([])).await?;
+        let outcome = run.outcome().await?;
+        step.push(started.elapsed() / STEPS as u32);
+        ensure!(outcome.message.is_none(), "the workflow failed: {:?}", outcome.message);
+        let started = Instant::now();
+        work::run(&engine, &without, Value::object::<&str>([])).await?;
+        empty.push(started.elapsed() / STEPS as u32);
+    }
+    let (cell, step, empty) = (median(cell), median(step), median(empty));
+    Ok([
+        Target::new(
+            "workflow of 100 cells, per step / one cell",
+            Bound::AtMost,
+            1.2,
+            Some(step / cell),
+            format!("{step:.1} us beside {cell:.1} us"),
+        ),
+        Target::new(
+            "engine step without a cell / bare cell (2 us where that takes 15)",
+            Bound::AtMost,
+            2.0 / 15.0,
+            bare_us.map(|bare| empty / bare),
+            format!("{empty:.2} us"),
+        ),
+    ])
+}
+
+async fn hundred_cells(plugin: &Plugin) -> Result<()> {
+    for at in 0..STEPS {
+        plugin.invoke(CellRequest::new("echo/echo", &format!(r#"{{"n":{at}}}"#))).await.result?;
+    }
+    Ok(())
+}
+
+/// A project with one plugin and one workflow of one cell.
+fn project(folder: &Path, echo: &Path) -> Result<PathBuf> {
+    let hello = r#"{:name "hello" :description "Says hello" :steps [{:name "hello" :type :invoke :operation "echo/echo" :args {:text "hello"}}]}"#;
+    std::fs::create_dir_all(folder.join("workflows"))?;
+    std::fs::write(folder.join("workflows/hello.edn"), hello)?;
+    let file = folder.join("opcell.toml");
+    let (cache, echo) = (folder.join("cache"), echo.canonicalize()?);
+    std::fs::write(
+        &file,
+        format!("workflows = [\"workflows\"]\ncache = {cache:?}\n\n[plugins.echo]\npath = {echo:?}\n"),
+    )?;
+    Ok(file)
+}
+
+fn start_up(opcell: &Path, echo: &Path) -> Result<Target> {
+    const FIGURE: &str = "`opcell run hello`, warm, start to result / `node -e 0`";
+    let folder = tempfile::tempdir()?;
+    project(folder.path(), echo)?;
+    let hello = || {
+        let mut command = Command::new(opcell);
+        command.args(["--quiet", "run", "hello"]).current_dir(folder.path());
+        command
+    };
+    let mut node = Command::new("node");
+    node.args(["-e", "0"]);
+    let time = |command: &mut Command| -> Result<Duration> {
+        let started = Instant::now();
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        ensure!(status.success(), "{command:?} ended with {status}");
+        Ok(started.elapsed())
+    };
+    // The first one compiles.
+    time(&mut hello()).context("is the `opcell` command beside this program?")?;
+    if time(&mut node).is_err() {
+        return Ok(Target::new(FIGURE, Bound::AtMost, 0.3, None, "no `node` on the path".to_owned()));
+    }
+    let (mut ours, mut nodes) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        ours.push(time(&mut hello())?);
+        nodes.push(time(&mut node)?);
+    }
+    let (ours, nodes) = (median(ours) / 1e3, median(nodes) / 1e3);
+    Ok(Target::new(FIGURE, Bound::AtMost, 0.3, Some(ours / nodes), format!("{ours:.1} ms beside {nodes:.1} ms")))
+}
+
+/// What a run over many elements leaves in memory, beside the text of its results.
+async fn each() -> Result<Target> {
+    let folder = tempfile::tempdir()?;
+    let journal = SqliteJournal::open(folder.path().join("runs.db"))?;
+    let engine = Engine::builder().operations(Arc::new(Nothing)).journal(Arc::new(journal)).build();
+    let program = work::program(&work::each("no/cell"))?;
+    let xs: Vec<i64> = (0..ELEMENTS).collect();
+    let input = Value::object([("xs", Value::from(serde_json::json!(xs)))]);
+    // Forgets the peak of what ran before; where the system does not let it, the figure is too high and never too low.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = resident_kib();
+    let started = Instant::now();
+    work::run(&engine, &program, input).await?;
+    let took = started.elapsed().as_secs_f64();
+    let peak = peak_kib().saturating_sub(before);
+    let per_element = peak as f64 * 1024.0 / ELEMENTS as f64;
+    Ok(Target::new(
+        "`each` over 100,000 elements, bytes of memory per element at the peak",
+        Bound::AtMost,
+        1024.0,
+        Some(per_element),
+        format!("{} MiB more at the peak, {took:.1} s, journal on disk", peak >> 10),
+    ))
+}
+
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
