@@ -27,7 +27,9 @@ impl Operations for Nothing {
 #[must_use]
 pub fn chain(steps: usize, operation: &str) -> String {
     let step = |at| {
-        format!(r#"{{"name":"s{at}","type":"invoke","invoke":{{"operation":"{operation}","args":{{"n":{{"value":{at}}}}}}}}}"#)
+        format!(
+            r#"{{"name":"s{at}","type":"invoke","invoke":{{"operation":"{operation}","args":{{"n":{{"value":{at}}}}}}}}}"#
+        )
     };
     sequential(&(0..steps).map(step).collect::<Vec<_>>().join(","))
 }

@@ -137,7 +137,6 @@ impl From<HostError> for Failure {
             HostError::Rejected(rejected) => Self::Input(rejected),
             HostError::Sandbox(error) => Self::Other(error.into()),
             HostError::Journal(error) => error.into(),
-            HostError::Http(error) => Self::Other(error.into()),
         }
     }
 }

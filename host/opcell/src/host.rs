@@ -45,9 +45,6 @@ pub enum HostError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The system's certificates cannot be loaded.
-    #[error("no HTTP client: {0}")]
-    Http(#[from] reqwest::Error),
 }
 
 /// Why a run did not start.
@@ -315,7 +312,7 @@ impl HostBuilder {
         for finding in skills.findings() {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
-        let http = Arc::new(HttpClient::new(self.fetch)?);
+        let http = Arc::new(HttpClient::new(self.fetch));
         let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http);
         for tool in std::mem::take(&mut self.document_tools) {
             tools.add(tool);

@@ -14,7 +14,13 @@ use reqwest::{
     header::{HeaderMap, HeaderName, HeaderValue, LOCATION},
     redirect,
 };
-use std::{error::Error, io, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// Hops after the first request; browsers stop at 20, tools at 10.
 const MAX_REDIRECTS: usize = 5;
@@ -69,18 +75,19 @@ pub type Lookup =
     Arc<dyn Fn(String) -> futures_util::future::BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// Performs requests for every plugin of a host.
+///
+/// Clients are made when they are first needed: reading the system's certificates takes longer than most commands.
 pub struct HttpClient {
-    public: reqwest::Client,
-    private: reqwest::Client,
+    public: OnceLock<Result<reqwest::Client, String>>,
+    private: OnceLock<Result<reqwest::Client, String>>,
+    lookup: Lookup,
     limits: FetchLimits,
 }
 
 impl HttpClient {
     /// A client that resolves names as the system does.
-    ///
-    /// # Errors
-    /// When the system's certificates cannot be loaded.
-    pub fn new(limits: FetchLimits) -> Result<Self, reqwest::Error> {
+    #[must_use]
+    pub fn new(limits: FetchLimits) -> Self {
         Self::with_lookup(
             limits,
             Arc::new(|name| {
@@ -92,20 +99,25 @@ impl HttpClient {
     }
 
     /// A client that resolves names through `lookup`.
-    ///
-    /// # Errors
-    /// When the system's certificates cannot be loaded.
-    pub fn with_lookup(limits: FetchLimits, lookup: Lookup) -> Result<Self, reqwest::Error> {
-        let client = |private| {
+    #[must_use]
+    pub fn with_lookup(limits: FetchLimits, lookup: Lookup) -> Self {
+        Self { public: OnceLock::new(), private: OnceLock::new(), lookup, limits }
+    }
+
+    fn client(&self, private: bool) -> Result<&reqwest::Client, FetchError> {
+        let made = if private { &self.private } else { &self.public };
+        let make = || {
             reqwest::Client::builder()
-                .dns_resolver(Arc::new(CheckedResolver { lookup: lookup.clone(), private }))
+                .dns_resolver(Arc::new(CheckedResolver { lookup: self.lookup.clone(), private }))
                 .redirect(redirect::Policy::none())
                 .no_proxy()
                 .referer(false)
                 .user_agent(concat!("opcell/", env!("CARGO_PKG_VERSION")))
                 .build()
+                .map_err(|error| format!("no HTTP client, the system's certificates cannot be loaded: {error}"))
         };
-        Ok(Self { public: client(false)?, private: client(true)?, limits })
+        let failed = |message: &String| FetchError::Failed { reason: "http-failed", message: message.clone() };
+        made.get_or_init(make).as_ref().map_err(failed)
     }
 
     /// Performs one `http.fetch` call under a plugin's rules.
@@ -131,7 +143,7 @@ impl HttpClient {
         let mut secrets = Vec::new();
         for _ in 0..=MAX_REDIRECTS {
             let rule = permitted(rules, &method, &url)?;
-            let client = if rule.private { &self.private } else { &self.public };
+            let client = self.client(rule.private)?;
             let mut hop = headers.clone();
             if let Some(credential) = &rule.credential {
                 let secret = Secret::read(credential).await?;

@@ -81,7 +81,7 @@ fn rule(origin: &str) -> HttpRule {
 }
 
 fn client(limits: FetchLimits) -> HttpClient {
-    HttpClient::new(limits).unwrap()
+    HttpClient::new(limits)
 }
 
 /// A client for which every name resolves to these addresses, and how often it asked.
@@ -97,7 +97,7 @@ fn client_resolving(addresses: &'static [&'static str]) -> (HttpClient, Arc<Atom
             Ok(addresses.iter().map(|text| text.parse::<IpAddr>().unwrap()).collect())
         })
     });
-    (HttpClient::with_lookup(FetchLimits::default(), lookup).unwrap(), asked)
+    (HttpClient::with_lookup(FetchLimits::default(), lookup), asked)
 }
 
 async fn get(client: &HttpClient, rules: &[HttpRule], url: &str) -> Result<Value, FetchError> {
