@@ -79,7 +79,7 @@ impl Host {
         let mut prompts = Vec::new();
         for (index, step) in ir.steps.iter().enumerate().filter(|(_, step)| wanted(step)) {
             let form = match &step.form {
-                Form::Session { session } => Some((session, "session", false)),
+                Form::Session { session } => Some((&**session, "session", false)),
                 _ => None,
             };
             let judge = match &step.judge {

@@ -344,7 +344,7 @@ pub enum Form {
     /// A model conversation.
     Session {
         /// Its configuration.
-        session: Session,
+        session: Box<Session>,
     },
     /// Another workflow.
     Delegate {

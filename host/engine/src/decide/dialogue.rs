@@ -141,12 +141,15 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
     vec![taken, raised]
 }
 
+/// What one of the engine's own tools does: an event, if it makes one, and what the model is told.
+type OwnTool = fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Failure>;
+
 /// A call of one of the engine's own tools, done; `None` for any other tool.
 pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Option<Vec<Event>> {
     let (_, step) = at.state.step_of(at.id)?;
     let offered = talk.opened.as_ref()?.tools.iter().find(|tool| tool.name == call.name)?;
     of(step)?;
-    let tool: fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Failure> = match call.name.as_str() {
+    let tool: OwnTool = match call.name.as_str() {
         TRANSITION_TOOL => raise,
         ARTIFACT_TOOL => set_artifact,
         SKILL_TOOL => read_skill,

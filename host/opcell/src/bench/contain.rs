@@ -83,13 +83,10 @@ impl HostServices for Silence {
     }
 }
 
-fn attack(plugin: &Plugin) -> impl Future<Output = (Duration, Option<&'static str>)> + Send {
-    async move {
-        let started = Instant::now();
-        let cell =
-            plugin.invoke(CellRequest { host: Arc::new(Silence), ..CellRequest::new("hostile/run", "{}") }).await;
-        (started.elapsed(), cell.result.err().map(|error| error.kind()))
-    }
+async fn attack(plugin: &Plugin) -> (Duration, Option<&'static str>) {
+    let started = Instant::now();
+    let cell = plugin.invoke(CellRequest { host: Arc::new(Silence), ..CellRequest::new("hostile/run", "{}") }).await;
+    (started.elapsed(), cell.result.err().map(|error| error.kind()))
 }
 
 /// Measures containment. `progress` is told what happens now.

@@ -83,26 +83,26 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
 ///
 /// # Errors
 /// When it has none.
-pub fn require_states(workflow: &Workflow) -> Result<(), Diagnostic> {
+pub fn require_states(workflow: &Workflow) -> Result<(), Failure> {
     if workflow.ir().steps.iter().any(|step| matches!(step.judge, Some(Judge::Event { .. }))) {
         return Ok(());
     }
     let message = format!("`{}` has no states: there is nobody to talk with", workflow.ir().name);
-    Err(Diagnostic::error("not-a-conversation", message).help("`opcell run` runs every workflow"))
+    Err(Diagnostic::error("not-a-conversation", message).help("`opcell run` runs every workflow").into())
 }
 
 /// The workflow as an agent of its pack opens it: entered at the agent's state.
 ///
 /// # Errors
 /// When the document is no pack, or the pack has no such agent, or the agent stands for no state.
-pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Diagnostic> {
+pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Failure> {
     let Some(agent) = agent else { return Ok(workflow) };
     let json = workflow.document().and_then(|document| serde_json::from_str(document.source.text()).ok());
     let pack = json.and_then(|json: serde_json::Value| Pack::from_json(&json).ok());
     let members = pack.and_then(|pack| pack.agents).map(|agents| agents.members).unwrap_or_default();
     let unknown = |message: String, help: Option<String>| {
         let error = Diagnostic::error("unknown-agent", message);
-        help.into_iter().fold(error, Diagnostic::help)
+        Failure::from(help.into_iter().fold(error, Diagnostic::help))
     };
     let Some(member) = members.get(agent) else {
         let near =

@@ -119,7 +119,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
 }
 
 /// A pack that only has prompts is no workflow.
-fn require_workflow(workflow: &Workflow) -> Result<(), Diagnostic> {
+fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
     let document = workflow.document();
     let has_workflow = document.is_some_and(|document| {
         let json: Option<serde_json::Value> = serde_json::from_str(document.source.text()).ok();
@@ -129,7 +129,7 @@ fn require_workflow(workflow: &Workflow) -> Result<(), Diagnostic> {
         return Ok(());
     }
     let message = format!("`{}` is no PromptPack with a workflow", workflow.ir().name);
-    Err(Diagnostic::error("no-workflow", message).help("leave out `--workflow` to run it all the same"))
+    Err(Diagnostic::error("no-workflow", message).help("leave out `--workflow` to run it all the same").into())
 }
 
 impl JournalArgs {

@@ -53,7 +53,7 @@ fn fitted(property: &Json, value: &Json) -> Option<Json> {
             _ => None,
         },
         ("array", Json::Array(items)) => {
-            let wanted = property["items"]["type"].as_str().filter(|wanted| *wanted != "string")?;
+            let wanted = property.pointer("/items/type").and_then(Json::as_str).filter(|wanted| *wanted != "string")?;
             let item =
                 |item: &Json| item.as_str().and_then(|text| spelled(wanted, text)).unwrap_or_else(|| item.clone());
             Some(items.iter().map(item).collect())

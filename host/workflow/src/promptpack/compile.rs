@@ -179,7 +179,7 @@ fn state_step(pack: &Pack, name: &str, state: &State, skills: &Skills) -> Step {
         ..speaker::session(pack, &state.prompt_task, tools)
     };
     speaker::teach(&mut session, own);
-    let mut step = Step::new(name, Form::Session { session });
+    let mut step = Step::new(name, Form::Session { session: Box::new(session) });
     step.description = Some(state.description.clone()).filter(|text| !text.is_empty());
     route(&mut step, state);
     step

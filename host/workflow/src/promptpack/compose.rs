@@ -95,7 +95,7 @@ fn step(node: &Node, pack: &Pack) -> Step {
                 concurrency: None,
             },
         },
-        _ => Form::Session { session: session(node, pack) },
+        _ => Form::Session { session: Box::new(session(node, pack)) },
     };
     let source = match form {
         Form::Invoke { .. } => Some("invoke/data"),

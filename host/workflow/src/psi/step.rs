@@ -173,7 +173,7 @@ fn session_form(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> 
     let settings = session::settings(fields, Owner::Step, place, report);
     let mut session = settings.clone().unwrap_or_default();
     session::prompts(fields, &mut session, place, report)?;
-    settings.map(|_| Form::Session { session })
+    settings.map(|_| Form::Session { session: Box::new(session) })
 }
 
 fn delegate_form(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<Form> {
