@@ -43,8 +43,8 @@ fn the_ir_survives_json() {
 fn wrong_expressions_are_found_where_they_are_wrong() {
     assert_eq!(found(&step("    condition: $inputs.n = 1\n")), [("8:26".to_owned(), "expression-syntax")]);
     assert_eq!(
-        found(&step("    inputs: { x: { type: int, value: \"a ${inputs.n +}\" } }\n")),
-        [("8:52".to_owned(), "expression-syntax")]
+        found(&step("    inputs: { x: { type: string, value: \"a ${inputs.n +}\" } }\n")),
+        [("8:55".to_owned(), "expression-syntax")]
     );
 }
 
@@ -96,7 +96,7 @@ fn types_that_do_not_meet_are_found() {
     );
     assert_eq!(
         found(&text),
-        ["8:41", "8:83", "14:91", "18:11", "21:32"].map(|place| (place.to_owned(), "type-conflict"))
+        ["8:41", "8:81", "14:92", "18:11", "21:32"].map(|place| (place.to_owned(), "type-conflict"))
     );
 }
 
