@@ -207,6 +207,13 @@ impl State {
         }
     }
 
+    /// Whether an effect is a call of a pure operation.
+    pub(crate) fn is_pure_call(&self, id: EffectId, ports: &Ports) -> bool {
+        let request = self.request_of(id);
+        matches!(request, Some(Request::Invoke { .. } | Request::Judge { .. }))
+            && self.repeatable(id, ports) == Effects::Pure
+    }
+
     /// What repeating an effect would do.
     #[must_use]
     pub fn repeatable(&self, id: EffectId, ports: &Ports) -> Effects {

@@ -37,6 +37,9 @@ const GRACE_MS: f64 = 5_000.0;
 /// Bytes of events between two snapshots, at least.
 const SNAPSHOT: usize = 256 << 10;
 
+/// How long events may wait to become durable while nothing but pure calls depends on them.
+const LAG: Duration = Duration::from_millis(20);
+
 /// How often a run that waits looks into its letter box.
 const LETTERS: Duration = Duration::from_millis(200);
 
@@ -72,6 +75,8 @@ pub(crate) struct Driver {
 struct Batch {
     events: Vec<Recorded>,
     records: Vec<Record>,
+    /// When the first of them happened.
+    since: Option<Instant>,
     /// The last letter whose message is among them.
     letters: Option<u64>,
 }
@@ -180,7 +185,9 @@ impl Driver {
                 self.read_letters(&mut batch).await?;
             }
             let next = self.decide_on(&mut batch).await?;
-            self.flush(&mut batch).await?;
+            if !self.may_lag(&batch, &next) {
+                self.flush(&mut batch).await?;
+            }
             self.stop_abandoned(&mut in_flight);
             match next {
                 Next::Finished(_) => return Ok(()),
@@ -201,6 +208,16 @@ impl Driver {
             self.wait(&mut in_flight, &mut batch).await?;
         }
         Ok(())
+    }
+
+    /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for the disk once
+    /// per call: nothing is wanted but pure calls, and after a crash making those again is as good as never having made them.
+    fn may_lag(&self, batch: &Batch, next: &Next) -> bool {
+        matches!(next, Next::Perform)
+            && batch.letters.is_none()
+            && batch.records.len() < BATCH
+            && batch.since.is_none_or(|since| since.elapsed() < LAG)
+            && self.state.all_effects().all(|effect| self.state.is_pure_call(effect, &self.ports))
     }
 
     /// Whether the run waits for nothing but time, and for too long to be kept at hand.
@@ -240,6 +257,7 @@ impl Driver {
     fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
         let recorded = Recorded { seq: self.state.seq() + 1, at: self.ports.timer.now(), event };
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
+        batch.since.get_or_insert_with(Instant::now);
         batch.records.push(to_record(&recorded));
         batch.events.push(recorded);
         Ok(())
@@ -251,6 +269,7 @@ impl Driver {
         }
         let state = self.run_state();
         let changed = self.stands.as_ref() != Some(&state);
+        batch.since = None;
         let records = std::mem::take(&mut batch.records);
         let append = Append {
             run: self.run.clone(),
@@ -364,7 +383,7 @@ impl Driver {
             },
             Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done)?,
             () = wall => self.record(batch, Event::Ticked)?,
-            () = tokio::time::sleep(LETTERS) => {}
+            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => {}
         }
         Ok(())
     }
@@ -374,7 +393,7 @@ impl Driver {
         tokio::select! {
             biased;
             Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done),
-            () = tokio::time::sleep(LETTERS) => Ok(()),
+            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => Ok(()),
         }
     }
 
