@@ -7,8 +7,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-const DEFAULT_API: &str = "https://api.github.com";
-
 /// Everything that RFC 3986 does not reserve stays readable.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -60,9 +58,9 @@ impl Response {
 }
 
 impl Api {
-    /// The API of a repository; `base` is the given root, if any.
+    /// The API of a repository; `base` is the given root, if any, instead of its host's own.
     pub fn of(base: Option<&str>, repository: &Repository) -> Self {
-        let root = base.unwrap_or(DEFAULT_API).trim_end_matches('/');
+        let root = base.unwrap_or(&repository.api).trim_end_matches('/');
         Self { base: format!("{root}/repos/{}/{}", encode(&repository.owner), encode(&repository.name)) }
     }
 

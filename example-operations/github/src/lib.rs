@@ -50,10 +50,10 @@ struct Search {
     /// `open` unless given.
     #[serde(default)]
     state: Option<State>,
-    /// `owner/name`; without it, the remote `origin` of the granted workspace.
+    /// `owner/name` or `host/owner/name`; without it, the remote `origin` of the granted workspace.
     #[serde(default)]
     repo: Option<String>,
-    /// Where the REST API is; `https://api.github.com` unless given.
+    /// Where the REST API is; the one of the repository's host unless given.
     #[serde(default)]
     api: Option<String>,
 }
@@ -121,10 +121,10 @@ struct LabelEdit {
     /// `issue` unless given.
     #[serde(default)]
     target: Option<Target>,
-    /// `owner/name`; without it, the remote `origin` of the granted workspace.
+    /// `owner/name` or `host/owner/name`; without it, the remote `origin` of the granted workspace.
     #[serde(default)]
     repo: Option<String>,
-    /// Where the REST API is; `https://api.github.com` unless given.
+    /// Where the REST API is; the one of the repository's host unless given.
     #[serde(default)]
     api: Option<String>,
 }

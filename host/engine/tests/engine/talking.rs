@@ -212,6 +212,20 @@ async fn a_terminal_contract_hands_data_back() {
     );
 }
 
+/// psi finds an output by its name alone, so that a handoff under another name than `handoff` is nothing.
+#[tokio::test]
+async fn a_handoff_is_given_under_the_name_that_the_step_gives_it() {
+    let inner = inner(&session("s", "x", ""), r#","terminal-contract":{"handoff":{"type":"markdown-handoff-data"}}"#);
+    let renamed = delegate(r#""go""#, "").replace(r#"{"handoff":{"source""#, r#"{"data":{"source""#);
+    let reader = r#"{"name":"i","type":"invoke","invoke":{"operation":"t","args":{
+        "all":{"from":{"step":"d","output":"data"}},"n":{"from":{"step":"d","output":"data"},"path":["pr_number"]}}}}"#;
+    let text = "Opened.\n\n## Handoff Data\n- pr_number: 9\n";
+    let script = Script::new().workflow(&inner).says([text]).operation("t", |call| Ok(call.arguments.clone()));
+    let outcome = script.run(&routed(&[&renamed, reader].join(",")), "{}").await;
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    assert_eq!(script.called(), [r#"t {"all":{"pr_number":"9"},"n":"9"}"#]);
+}
+
 #[tokio::test]
 async fn a_failed_callee_fails_the_step_and_says_why() {
     let script = Script::new().workflow(&inner(SEES, "")).gives("t", [Err(failure("no-issue", "none"))]);
