@@ -6,7 +6,12 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
 };
 use opcell_workflow::Value;
-use std::{fmt::Write as _, sync::Arc};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// An operation of the host that gives `null` at once, whatever its name.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +74,20 @@ pub async fn run(engine: &Engine, program: &Arc<Program>, input: Value) -> Resul
         outcome.message
     );
     Ok(())
+}
+
+/// Makes a project with the plugin `echo` and a workflow `hello` of one cell; its configuration file.
+///
+/// # Errors
+/// The file system's.
+pub fn project(folder: &Path, echo: &Path) -> Result<PathBuf> {
+    let hello = r#"{:name "hello" :description "Says hello" :steps [{:name "hello" :type :invoke :operation "echo/echo" :args {:text "hello"}}]}"#;
+    fs::create_dir_all(folder.join("workflows"))?;
+    fs::write(folder.join("workflows/hello.edn"), hello)?;
+    let file = folder.join("opcell.toml");
+    let (cache, echo) = (folder.join("cache"), echo.canonicalize()?);
+    fs::write(&file, format!("workflows = [\"workflows\"]\ncache = {cache:?}\n\n[plugins.echo]\npath = {echo:?}\n"))?;
+    Ok(file)
 }
 
 /// A psi workflow of so many steps, each routed to the next by a judge.

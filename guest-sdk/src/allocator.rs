@@ -2,9 +2,12 @@
 //!
 //! The standard allocator of this target never uses the memory that a module starts with: its first allocation grows linear memory,
 //! which costs the host two changes of page protection in every cell, and puts the heap where no cell's pages are kept resident.
-//! So the first 32 KiB come from the module's own memory, handed out front to back; whatever does not fit goes to the standard
+//! So the first 16 KiB come from the module's own memory, handed out front to back; whatever does not fit goes to the standard
 //! allocator. Only the block that was handed out last can grow in place or be given back: for a call that is enough, and a guest that
-//! allocates for ever loses those 32 KiB and nothing else.
+//! allocates for ever loses those 16 KiB and nothing else. More would push plugins with some data of their own past the two pages that a
+//! pool keeps.
+//!
+//! A plugin with an allocator of its own depends on this crate without its feature `allocator`.
 
 use core::{
     alloc::{GlobalAlloc, Layout},
@@ -13,7 +16,7 @@ use core::{
 };
 use std::alloc::System;
 
-const BYTES: usize = 32 << 10;
+const BYTES: usize = 16 << 10;
 
 #[repr(align(16))]
 struct Memory(UnsafeCell<[u8; BYTES]>);
@@ -24,10 +27,11 @@ pub(crate) struct Allocator {
     used: Cell<usize>,
 }
 
-// SAFETY: guests have one thread: the engine that runs them has no others.
+// SAFETY: without atomics this target has one thread. Nowhere else is this type shared, nor can it be.
+#[cfg(all(target_arch = "wasm32", not(target_feature = "atomics")))]
 unsafe impl Sync for Allocator {}
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", not(target_feature = "atomics")))]
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator::new();
 
@@ -144,6 +148,44 @@ mod tests {
             allocator.dealloc(larger, layout(2 * BYTES));
             let rest = allocator.alloc(layout(BYTES));
             assert_eq!(allocator.offset(rest), Some(0), "the small block was the last one and is free again");
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_shrunk_ends_where_it_says() {
+        let allocator = Allocator::new();
+        unsafe {
+            let first = allocator.alloc(layout(64));
+            assert_eq!(allocator.realloc(first, layout(64), 8), first);
+            let second = allocator.alloc(layout(8));
+            assert_eq!(second.addr(), first.addr() + 8, "what the last block gives up is used again");
+            assert_eq!(allocator.realloc(first, layout(8), 4), first);
+            let third = allocator.alloc(layout(8));
+            assert!(third.addr() >= second.addr() + 8, "what another block gives up is not");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_used_again_is_zeroed_when_that_is_asked_for() {
+        let allocator = Allocator::new();
+        unsafe {
+            let first = allocator.alloc(layout(32));
+            first.write_bytes(5, 32);
+            allocator.dealloc(first, layout(32));
+            let second = allocator.alloc_zeroed(layout(32));
+            assert_eq!((second, core::slice::from_raw_parts(second, 32)), (first, &[0; 32][..]));
+        }
+    }
+
+    #[test]
+    fn the_memory_can_be_filled_to_its_last_byte_and_not_further() {
+        let allocator = Allocator::new();
+        unsafe {
+            let all = allocator.alloc(layout(BYTES));
+            assert_eq!(allocator.offset(all), Some(0));
+            let other = allocator.alloc(layout(1));
+            assert!(allocator.offset(other).is_none());
+            allocator.dealloc(other, layout(1));
         }
     }
 

@@ -24,6 +24,12 @@
 //! Arguments and data are serde types, and their JSON Schemas are derived with schemars. What the host offers is in
 //! [`tools`], [`skills`], [`files`] and [`log`](mod@log); each is granted by the operator, and a refusal is a [`Denial`]: data, never a trap.
 //!
+//! # Memory
+//!
+//! The feature `allocator`, on by default, makes a plugin's global allocator one that serves small calls from the memory that the module
+//! starts with, so that a cell need not grow it. A plugin that brings a `#[global_allocator]` of its own turns it off with
+//! `default-features = false`; the standard allocator works as well, and costs a few microseconds per cell.
+//!
 //! This crate owns the guest's half of the contract in `wit/`. It knows nothing of how a host grants, limits or schedules.
 //! Data enters as JSON text through [`plugin!`]'s exports, and leaves as a [`Success`], a [`Verdict`] or a [`Failure`].
 
@@ -35,7 +41,7 @@ pub mod bindings;
 #[doc(hidden)]
 pub mod plugin;
 
-#[cfg(any(target_arch = "wasm32", test))]
+#[cfg(any(all(target_arch = "wasm32", feature = "allocator"), test))]
 mod allocator;
 mod host;
 mod reply;

@@ -194,7 +194,7 @@ async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Path>)
 /// One step's share of a workflow of cells, and of one without.
 async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 2]> {
     let folder = tempfile::tempdir()?;
-    let project = project(folder.path(), echo)?;
+    let project = work::project(folder.path(), echo)?;
     let host = Host::builder().config(Config::load(&project)?).compile(CompileMode::TrustedInProcess).build().await?;
     let with_cells = Workflow::from_ir(Arc::new(serde_json::from_str(&work::chain(STEPS, "echo/echo"))?));
     let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess))?;
@@ -241,24 +241,10 @@ async fn hundred_cells(plugin: &Plugin) -> Result<()> {
     Ok(())
 }
 
-/// A project with one plugin and one workflow of one cell.
-fn project(folder: &Path, echo: &Path) -> Result<PathBuf> {
-    let hello = r#"{:name "hello" :description "Says hello" :steps [{:name "hello" :type :invoke :operation "echo/echo" :args {:text "hello"}}]}"#;
-    std::fs::create_dir_all(folder.join("workflows"))?;
-    std::fs::write(folder.join("workflows/hello.edn"), hello)?;
-    let file = folder.join("opcell.toml");
-    let (cache, echo) = (folder.join("cache"), echo.canonicalize()?);
-    std::fs::write(
-        &file,
-        format!("workflows = [\"workflows\"]\ncache = {cache:?}\n\n[plugins.echo]\npath = {echo:?}\n"),
-    )?;
-    Ok(file)
-}
-
 fn start_up(opcell: &Path, echo: &Path) -> Result<Target> {
     const FIGURE: &str = "`opcell run hello`, warm, start to result / `node -e 0`";
     let folder = tempfile::tempdir()?;
-    project(folder.path(), echo)?;
+    work::project(folder.path(), echo)?;
     let hello = || {
         let mut command = Command::new(opcell);
         command.args(["--quiet", "run", "hello"]).current_dir(folder.path());
