@@ -6,8 +6,12 @@
 
 #[path = "e2e/forge.rs"]
 mod forge;
+#[path = "e2e/provider.rs"]
+mod provider;
 #[path = "e2e/psi.rs"]
 mod psi;
+#[path = "e2e/sessions.rs"]
+mod sessions;
 
 use forge::Forge;
 use futures_util::StreamExt as _;
@@ -26,7 +30,11 @@ fn plugin(name: &str) -> PathBuf {
 }
 
 async fn host(project: String) -> Host {
-    let config = Config::parse("opcell.toml", project, &root()).unwrap();
+    host_in(&root(), project).await
+}
+
+async fn host_in(folder: &Path, project: String) -> Host {
+    let config = Config::parse("opcell.toml", project, folder).unwrap();
     // Our own plugins; the compiler's child process has its own tests.
     Host::builder().config(config).compile(CompileMode::TrustedInProcess).build().await.unwrap()
 }
@@ -77,6 +85,23 @@ async fn an_issue_is_found_and_labelled_on_a_github_compatible_server() {
     // The secret reached the server, and nothing that a plugin, a journal or a person sees.
     assert!(!format!("{outcome:?}{receipts:?}").contains(Forge::TOKEN));
     assert_eq!(receipts.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_repository_and_its_api_are_those_of_the_workspaces_remote() {
+    let forge = Forge::start(&[(7, "Leaks fuel", &["bug", "triage"])]).await;
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::create_dir(workspace.path().join(".git")).unwrap();
+    let remote = format!("[remote \"origin\"]\n\turl = {}/acme/rocket.git\n", forge.url());
+    std::fs::write(workspace.path().join(".git/config"), remote).unwrap();
+    let project = triage_project(&forge, "methods = [\"GET\", \"POST\", \"DELETE\"]\nprivate = true")
+        + &format!("[plugins.github.grants.files.workspace]\npath = {:?}\n", workspace.path());
+    let host = host(project).await;
+
+    let (outcome, _) = run(&host, &triage(), Value::Null).await;
+
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    assert_eq!(forge.labels(7), ["bug", "needs-reproduction"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,6 +122,8 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
 
 fn answer(state: &mut State, method: &str, target: &str, body: &[u8]) -> (u16, Value) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    // Where a GitHub Enterprise Server has its API.
+    let path = path.strip_prefix("/api/v3").unwrap_or(path);
     let Some(path) = path.strip_prefix("/repos/acme/rocket/issues") else {
         return (404, json!({"message": "Not Found"}));
     };
