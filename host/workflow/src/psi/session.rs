@@ -80,6 +80,10 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     setting!(temperature, fields.get("temperature"), "temperature", temperature);
     setting!(logprobs, fields.raw("logprobs"), "logprobs", fields::boolean);
     setting!(top_logprobs, fields.raw("top-logprobs"), "top-logprobs", top_logprobs);
+    if let Some(node) = fields.raw("logprobs").filter(|node| node.as_bool() == Some(true)) {
+        let message = "token log probabilities are not recorded; everything else of the session runs as written";
+        report.warn("logprobs-not-recorded", node.span, &place.key("logprobs"), message);
+    }
     // Opcell's own.
     setting!(extensions, fields.raw("extensions"), "extensions", fields::strings);
     setting!(workflows, fields.raw("workflows"), "workflows", fields::strings);

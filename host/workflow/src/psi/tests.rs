@@ -353,6 +353,19 @@ mod steps {
     }
 
     #[test]
+    fn probabilities_that_will_not_be_recorded_are_said_when_the_file_is_read() {
+        let talk = |settings: &str| {
+            steps(&format!(
+                "{{:name \"a\" :type :session {settings} :contributions [{{:type :template :text \"t\"}}]}}"
+            ))
+        };
+        let told = warnings(&talk(":logprobs true :top-logprobs 4"));
+        assert_eq!(told.len(), 1);
+        assert!(told[0].0.starts_with("token log probabilities are not recorded"), "{told:?}");
+        assert_eq!(warnings(&talk(":logprobs false")), []);
+    }
+
+    #[test]
     fn string_and_keyword_outcomes_stay_apart() {
         let ir = ir(&super::steps(
             "{:name \"a\" :type :invoke :operation \"x/y\" :judge {:type :invoke :operation \"j/j\"} :on {\"X\" {:goto :done} :X {:goto \"a\"}}}",
