@@ -16,7 +16,8 @@ pub const USAGE: &str = "\
 usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --save                  and keeps their figures as the baseline
        cargo xtask bench --compare               and compares them with the baseline
-       cargo xtask bench --targets [--json]      every target, met or not, Extism and the linker's default stack included
+       cargo xtask bench --targets [--json] [--extism]
+                                                 every target, met or not; Extism's program is built first, which takes minutes
        cargo xtask bench --instructions [--save] instructions of the hot paths, against those that were saved; needs valgrind";
 
 /// More instructions than this, in percent, are a regression: counts repeat to a fraction of it.
@@ -33,8 +34,9 @@ pub fn bench(rest: &[String]) -> Result<()> {
     match words.as_slice() {
         ["--save", rest @ ..] => criterion(rest, &["--save-baseline", "saved"]),
         ["--compare", rest @ ..] => criterion(rest, &["--baseline", "saved"]),
-        ["--targets"] => targets(&[]),
-        ["--targets", "--json"] => targets(&["--json"]),
+        ["--targets", rest @ ..] if rest.iter().all(|word| matches!(*word, "--json" | "--extism")) => {
+            targets(rest.contains(&"--json"), rest.contains(&"--extism"))
+        }
         ["--instructions"] => instructions(false),
         ["--instructions", "--save"] => instructions(true),
         ["--help" | "-h"] => {
@@ -63,11 +65,11 @@ fn programs() -> Result<PathBuf> {
     Ok(target_directory()?.join("release"))
 }
 
-fn targets(rest: &[&str]) -> Result<()> {
+fn targets(json: bool, with_extism: bool) -> Result<()> {
     guests::build()?;
     let programs = programs()?;
     let mut command = Command::new(programs.join("targets"));
-    command.args(rest).arg(root().join("example-operations/dist/echo.wasm")).current_dir(root());
+    command.args(json.then_some("--json")).arg(root().join("example-operations/dist/echo.wasm")).current_dir(root());
     match guests::echo_with_default_stack() {
         Ok(path) => command.arg("--default-stack").arg(path),
         Err(error) => {
@@ -75,13 +77,9 @@ fn targets(rest: &[&str]) -> Result<()> {
             &mut command
         }
     };
-    match extism() {
-        Ok(path) => command.arg("--extism").arg(path),
-        Err(error) => {
-            eprintln!("bench: without Extism: {error:#}");
-            &mut command
-        }
-    };
+    if with_extism {
+        command.arg("--extism").arg(extism()?);
+    }
     run(&mut command)
 }
 
