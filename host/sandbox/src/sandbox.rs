@@ -36,7 +36,7 @@ pub struct SandboxConfig {
     /// Cells at once, all plugins together; also the size of the small pool. Default 64.
     pub cells: u32,
     /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB: the 64 KiB stack
-    /// and the data of an SDK-built guest. Measured with `opcell bench` on its echo: 0 KiB 20 us, 64 KiB 18.6, 128 KiB 14.9, 256 KiB 16.4.
+    /// and the data of an SDK-built guest; `benches/README.md` has the figures.
     pub keep_resident: usize,
     /// How cells get their memory.
     pub allocation: Allocation,
