@@ -1,20 +1,26 @@
-//! Workflows that models call: each call is a run of its own.
+//! Workflows that models call: each call is a run of its own, named by the call, so that a call that is repeated after a crash finds the
+//! run that it started then.
 
 use crate::library::Library;
 use async_trait::async_trait;
 use opcell_engine::{
-    Engine, Program, RunHandle, RunOptions, Status,
+    Engine, Event, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, Status,
     ports::{Failure, Reply, ToolCall, Workflows},
 };
+use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
 use opcell_workflow::Value;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::Duration,
 };
 
 /// How deep runs may start runs through models' calls.
 const MAX_DEPTH: u32 = 4;
+
+/// How often a run that somebody else drives is asked for.
+const POLL: Duration = Duration::from_millis(200);
 
 /// Starts the runs that models ask for. It is made before the engine that drives them, and does not keep it alive.
 #[derive(Default)]
@@ -36,22 +42,27 @@ impl ChildRuns {
         let gone = || failed("host-gone", "the host that ran workflows is gone".to_owned());
         let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(gone)?;
         let library = self.library.get().and_then(Weak::upgrade).ok_or_else(gone)?;
-        let definition = library
-            .find(workflow)
-            .ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{workflow}`")))?;
-        let program = Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
         let parent = self.depth(&call.context.run);
         if parent >= MAX_DEPTH {
             let message = format!("runs that models start may nest {MAX_DEPTH} deep, and this one is at that depth");
             return Err(failed("delegation-too-deep", message));
         }
-        let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+        let run: Arc<str> = call.context.idempotency_key.replace('/', ".").into();
         let _entry = Entry::new(self, run.clone(), parent + 1);
-        let options = RunOptions { run: Some(run), ..RunOptions::default() };
-        let handle = engine
-            .start(program, Value::from(prompt), options)
-            .await
-            .map_err(|error| failed("run-not-started", error.to_string()))?;
+        let handle = match engine.history_up_to(&run, Some(1)).await {
+            Ok(past) => take_up(&engine, &run, &past, workflow, prompt, call).await?,
+            Err(RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
+                let definition = library
+                    .find(workflow)
+                    .ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{workflow}`")))?;
+                let program =
+                    Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
+                let options = RunOptions { run: Some(run), ..RunOptions::default() };
+                let started = engine.start(program, Value::from(prompt), options).await;
+                started.map_err(|error| not_started(&error))?
+            }
+            Err(error) => return Err(not_started(&error)),
+        };
         let _stop = CancelOnDrop(handle.clone());
         let outcome = handle.finished().await.map_err(|error| failed("run-lost", error.to_string()))?;
         match outcome.status {
@@ -67,6 +78,42 @@ impl ChildRuns {
     fn depth(&self, run: &str) -> u32 {
         self.depths.lock().unwrap_or_else(PoisonError::into_inner).get(run).copied().unwrap_or(0)
     }
+}
+
+/// The run that this call started before. Whoever else drives it is waited for.
+async fn take_up(
+    engine: &Engine,
+    run: &Arc<str>,
+    past: &[Recorded],
+    workflow: &str,
+    prompt: &str,
+    call: &ToolCall,
+) -> Result<RunHandle, Failure> {
+    let is_ours = past.first().is_some_and(|first| match &first.event {
+        Event::RunStarted(started) => {
+            started.program.name().as_ref() == workflow && started.input == Value::from(prompt)
+        }
+        _ => false,
+    });
+    if !is_ours {
+        let message = format!("there is a run `{run}` already, and this call did not start it");
+        return Err(failed("run-not-started", message));
+    }
+    loop {
+        match engine.resume(run, ResumeOptions::default()).await {
+            Ok(handle) => return Ok(handle),
+            Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => {}
+            Err(error) => return Err(not_started(&error)),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            () = call.cancel.cancelled() => return Err(failed("cancelled", format!("nobody waits for run `{run}` any more"))),
+        }
+    }
+}
+
+fn not_started(error: &RunError) -> Failure {
+    failed("run-not-started", error.to_string())
 }
 
 #[async_trait]
@@ -106,4 +153,98 @@ impl Drop for CancelOnDrop {
 
 fn failed(reason: &str, message: String) -> Failure {
     Failure { reason: reason.into(), message, details: None, retriable: false }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::run::Workflow;
+    use opcell_engine::{
+        conversation::ToolCallRequest,
+        ports::{EffectContext, OpenedSession},
+    };
+    use opcell_journal::SqliteJournal;
+    use std::path::Path;
+    use tokio_util::sync::CancellationToken;
+
+    const ASK: &str = r#"{"version":"workflow-ir/v1","name":"ask","steps":[
+        {"name":"w","type":"wait","wait":{"signal":"go"},"yields":{"type":"data","data":"data"}}]}"#;
+
+    struct Process {
+        engine: Arc<Engine>,
+        _library: Arc<Library>,
+        children: Arc<ChildRuns>,
+    }
+
+    fn process(store: &Path) -> Process {
+        let library = Arc::new(Library::default());
+        library.add(Workflow::from_ir(Arc::new(serde_json::from_str(ASK).unwrap())));
+        let journal = Arc::new(SqliteJournal::open(store).unwrap());
+        let engine = Arc::new(Engine::builder().journal(journal).build());
+        let children = Arc::new(ChildRuns::default());
+        children.connect(&engine, &library);
+        Process { engine, _library: library, children }
+    }
+
+    fn call() -> ToolCall {
+        let context = EffectContext {
+            run: "parent".into(),
+            step: "talk".into(),
+            visit: 1,
+            attempt: 1,
+            idempotency_key: "parent/2/7".into(),
+        };
+        let session = OpenedSession {
+            system: String::new(),
+            sections: Value::Null,
+            models: Vec::new(),
+            tools: Vec::new(),
+            settings: opcell_workflow::ir::Session::default(),
+        };
+        let request =
+            ToolCallRequest { id: "c".to_owned(), name: "delegate".to_owned(), arguments: Value::object::<&str>([]) };
+        ToolCall { context, session: Arc::new(session), request, cancel: CancellationToken::new() }
+    }
+
+    /// Until the run waits.
+    async fn waits(engine: &Engine) {
+        let run = Arc::from("parent.2.7");
+        while !engine.state_at(&run, None).await.is_ok_and(|state| state.status() == Status::Suspended) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_repeated_after_a_crash_goes_on_with_the_run_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("runs.db");
+        let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+
+        let first = runtime();
+        first.block_on(async {
+            let first = process(&store);
+            let children = first.children.clone();
+            tokio::spawn(async move { children.run("ask", "please", &call()).await });
+            waits(&first.engine).await;
+        });
+        // Everything that this process did stops where it is.
+        first.shutdown_timeout(Duration::from_secs(5));
+
+        runtime().block_on(async {
+            let second = process(&store);
+            let again = async { second.children.run("ask", "please", &call()).await.result.unwrap() };
+            let signal = async {
+                waits(&second.engine).await;
+                second.engine.signal(&"parent.2.7".into(), &"go".into(), Value::from("now"), None).await.unwrap();
+            };
+            assert_eq!(tokio::join!(again, signal).0, Value::from("now"));
+            let third = second.children.run("ask", "please", &call()).await.result.unwrap();
+            assert_eq!(third, Value::from("now"), "what it gave is known");
+            assert_eq!(second.engine.runs().await.unwrap().len(), 1);
+            let other = second.children.run("ask", "something else", &call()).await.result.unwrap_err();
+            assert!(other.message.contains("this call did not start it"), "{}", other.message);
+        });
+    }
 }

@@ -14,7 +14,7 @@ pub const DELEGATE_TOOL: &str = "delegate";
 /// Runs a workflow for a model.
 #[async_trait]
 pub trait Delegation: Send + Sync {
-    /// Runs the workflow to its end and gives what it yields.
+    /// Runs the workflow to its end and gives what it yields. A call with the same idempotency key does not start another run.
     async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value>;
 }
 
@@ -32,7 +32,7 @@ impl DelegateTool {
             DELEGATE_TOOL,
             "Runs one of the available workflows with a prompt, to its end, and gives its result.",
             "workflow, prompt → result",
-            Effects::Once,
+            Effects::Idempotent,
             json!({
                 "type": "object",
                 "properties": {"workflow": {"type": "string"}, "prompt": {"type": "string"}},
