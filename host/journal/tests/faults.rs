@@ -8,6 +8,7 @@ use opcell_journal::{Append, Cut, Fence, Journal, JournalError, NewRun, Record, 
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 use vfs::{Fault, arm};
 
@@ -154,6 +155,9 @@ fn append(run: &RunId, fence: Fence, seq: u64) -> Append {
     Append { run: run.clone(), fence, records: vec![record(seq)], state: None, snapshot: None, letters: None }
 }
 
+/// Events that were reported as cut, in all.
+static CUT: AtomicU64 = AtomicU64::new(0);
+
 /// The records of the run: the good ones, as whoever takes it up gets them.
 async fn taken_up(path: &Path) -> Result<u64, JournalError> {
     let journal = SqliteJournal::open(path)?;
@@ -162,6 +166,10 @@ async fn taken_up(path: &Path) -> Result<u64, JournalError> {
         assert_eq!(*record_got, record(seq), "a record that is given is the one that was written");
     }
     let last = opened.records.len() as u64;
+    if let Some(damage) = &opened.damage {
+        assert_eq!(damage.last_good, last, "what is said to be good is what is given");
+        CUT.fetch_add(damage.cut, Ordering::SeqCst);
+    }
     journal.append(append(&"r".into(), opened.fence, last + 1)).await?;
     Ok(last)
 }
@@ -284,7 +292,12 @@ async fn files_of_different_moments_are_refused_or_leave_a_sound_beginning() {
         fs::copy(&copies[file], place.join("runs.db")).unwrap();
         fs::copy(copies[log].with_extension("db-wal"), place.join("runs.db-wal")).unwrap();
         match taken_up(&place.join("runs.db")).await {
-            Ok(_) | Err(JournalError::Corrupt { .. } | JournalError::UnknownRun(_) | JournalError::Storage(_)) => {}
+            // The older of the two is a store as it was: nobody can tell, and nothing older than that is lost.
+            Ok(there) => {
+                let (least, most) = (6 * file.min(log) as u64, 6 * (file.max(log) as u64 + 1));
+                assert!((least..=most).contains(&there), "file {file} with log {log}: {there} events");
+            }
+            Err(JournalError::Corrupt { .. } | JournalError::UnknownRun(_) | JournalError::Storage(_)) => {}
             Err(error) => unreachable!("file {file} with log {log}: {error}"),
         }
     }
@@ -316,10 +329,72 @@ async fn a_page_that_was_overwritten_is_refused_or_leaves_a_sound_beginning() {
         let place = directory.path().join(format!("at-{at}"));
         fs::create_dir(&place).unwrap();
         fs::write(place.join("runs.db"), broken).unwrap();
+        CUT.store(0, Ordering::SeqCst);
         match taken_up(&place.join("runs.db")).await {
-            Ok(there) => shortened += usize::from(there < 20),
+            Ok(there) => {
+                assert_eq!(there + CUT.load(Ordering::SeqCst), 20, "at {at}: what is lost is said");
+                shortened += usize::from(there < 20);
+            }
             Err(_) => refused += 1,
         }
     }
     assert!(refused > 0 && shortened > 0, "{refused} refused, {shortened} shortened");
+}
+
+#[tokio::test]
+async fn what_a_run_was_told_survives_storage_that_fails_and_is_there_once() {
+    let _turn = vfs::install().await;
+    for fault in [Fault::ShortWrite, Fault::DiskFull, Fault::Sync] {
+        let mut failed = 0;
+        for nth in 1..=8 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("runs.db");
+            let journal = SqliteJournal::open(&path).unwrap();
+            let run: RunId = "r".into();
+            journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+            let armed = arm(fault, nth);
+            let mut told: usize = 0;
+            for letter in 0..6 {
+                match journal.post(&run, 0, letter.to_string().into()).await {
+                    Ok(()) => told += 1,
+                    Err(error) => {
+                        assert!(matches!(error, JournalError::Storage(_)), "{error}");
+                        failed += 1;
+                        break;
+                    }
+                }
+            }
+            drop(armed);
+            drop(journal);
+            let letters = SqliteJournal::open(&path).unwrap().letters(&run).await.unwrap();
+            let there: Vec<&str> = letters.iter().map(|letter| letter.payload.as_ref()).collect();
+            let expected: Vec<String> = (0..there.len()).map(|letter| letter.to_string()).collect();
+            assert_eq!(there, expected, "{fault:?} at {nth}");
+            assert!(
+                (told..=told + 1).contains(&there.len()),
+                "{fault:?} at {nth}: {there:?}, {told} were acknowledged"
+            );
+        }
+        assert!(failed > 2, "{fault:?} came {failed} times only");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_could_not_be_released_is_free_when_its_process_is_gone() {
+    let _turn = vfs::install().await;
+    for fault in [Fault::ShortWrite, Fault::DiskFull, Fault::Sync] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        let journal = SqliteJournal::open(&path).unwrap();
+        let run: RunId = "r".into();
+        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+        journal.append(append(&run, fence, 1)).await.unwrap();
+        let armed = arm(fault, 1);
+        let error = journal.release(&run, fence).await.unwrap_err();
+        assert!(matches!(error, JournalError::Storage(_)), "{error}");
+        drop(armed);
+        assert_eq!(journal.read(&run, 0, 9).await.unwrap(), [record(1)], "{fault:?}");
+        drop(journal);
+        assert_eq!(taken_up(&path).await.unwrap(), 1, "{fault:?}");
+    }
 }
