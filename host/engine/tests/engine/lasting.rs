@@ -206,6 +206,51 @@ async fn a_run_resumed_after_any_event_ends_as_if_nothing_had_happened() {
     }
 }
 
+/// Keys of effects that have ended among a run's first `keep` events.
+async fn ended(engine: &Engine, run: &Arc<str>, keep: u64) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut frames = std::collections::HashMap::new();
+    for recorded in engine.history_up_to(run, Some(keep)).await.unwrap() {
+        match recorded.event {
+            Event::Requested { effect, frame, .. } => drop(frames.insert(effect, frame)),
+            Event::Replied { effect, .. } => keys.push(format!("{run}/{}", frames[&effect])),
+            _ => {}
+        }
+    }
+    keys
+}
+
+#[tokio::test]
+async fn elements_and_groups_that_have_ended_are_not_done_again() {
+    let each = r#"{"name":"a","type":"invoke","invoke":{"operation":"t","args":{"v":{"expression":"$item"}}},"each":{"over":"$inputs.xs","concurrency":2}}"#;
+    let parallel = r#"{"name":"a","type":"parallel","parallel":{"branches":[["p"],["q"],["r"]],"reduce":"barrier","into":"x"}},
+        {"name":"p","grouped":true,"type":"invoke","invoke":{"operation":"t"}},
+        {"name":"q","grouped":true,"type":"invoke","invoke":{"operation":"t"}},
+        {"name":"r","grouped":true,"type":"invoke","invoke":{"operation":"t"}}"#;
+    for steps in [each, parallel] {
+        let whole = MemoryJournal::new();
+        let script = everywhere();
+        let undisturbed = engine(&script, &whole);
+        let handle = undisturbed.start(routed(steps), json(INPUT), RunOptions::default()).await.unwrap();
+        let expected = handle.finished().await.unwrap();
+        assert_eq!((expected.status, script.world().keys.len()), (Status::Completed, 3), "{expected:?}");
+        let events = undisturbed.history(handle.run()).await.unwrap().len() as u64;
+        let mut in_between = 0;
+        for keep in 1..events {
+            let done = ended(&undisturbed, handle.run(), keep).await;
+            let journal = crashed(&whole, handle.run(), keep).await;
+            let script = everywhere();
+            let resumed = engine(&script, &journal).resume(handle.run(), ResumeOptions::default()).await.unwrap();
+            assert_eq!(resumed.finished().await.unwrap().result, expected.result, "after event {keep}");
+            let world = script.world();
+            assert!(world.keys.iter().all(|key| !done.contains(key)), "after event {keep}: {:?}", world.keys);
+            assert_eq!(world.keys.len() + done.len(), 3, "after event {keep}: each of the others is done once");
+            in_between += usize::from(!done.is_empty() && done.len() < 3);
+        }
+        assert!(in_between > 0, "no crash came between two of them");
+    }
+}
+
 #[tokio::test]
 async fn the_state_at_the_end_of_a_journal_is_the_one_that_was_left() {
     let whole = MemoryJournal::new();

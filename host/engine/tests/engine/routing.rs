@@ -1,6 +1,6 @@
 //! Invoke steps, invoke judges and routing (psi, sections 4.4 to 4.6).
 
-use crate::support::{Script, failure, json, routed};
+use crate::support::{Script, failure, json, program, retriable, routed};
 use opcell_engine::{RunOptions, Status};
 use opcell_workflow::names::Outcome;
 
@@ -167,6 +167,26 @@ async fn a_run_limit_is_a_status_with_what_was_used() {
     let outcome = looping().run_with(&routed(&loop_back("")), "{}", options).await;
     assert_eq!(outcome.reason.as_deref(), Some("budget-exhausted"));
     assert_eq!(outcome.used.visits, 5);
+}
+
+#[tokio::test]
+async fn host_calls_and_wall_time_are_looked_at_before_the_next_effect() {
+    let step =
+        |name: &str, rest: &str| format!(r#"{{"name":"{name}","type":"invoke","invoke":{{"operation":"t"}}{rest}}}"#);
+    // Every call makes two host calls, and the failed attempt waits for two seconds of the script's clock.
+    let three = [step("a", ""), step("b", ""), step("c", "")].join(",");
+    let patient = [step("a", r#","retry":{"max":1,"delay-ms":2000.0,"backoff":1.0}"#), step("b", "")].join(",");
+    for (limit, steps, fails, calls) in
+        [(r#""host-calls":3"#, three, false, 2), (r#""wall-time-seconds":1"#, patient, true, 1)]
+    {
+        let ok = || Ok(json("1"));
+        let first = if fails { Err(retriable("busy", "busy")) } else { ok() };
+        let script = Script::new().gives("t", [first, ok(), ok()]);
+        let text = format!(r#"{{"version":"workflow-ir/v1","name":"w","limits":{{{limit}}},"steps":[{steps}]}}"#);
+        let outcome = script.run(&program(&text), "{}").await;
+        assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("budget-exhausted")), "{limit}");
+        assert_eq!(script.called().len(), calls, "{limit}: nothing is done beyond it");
+    }
 }
 
 #[tokio::test]
