@@ -33,8 +33,9 @@ fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
         let why = String::from_utf8_lossy(&child.stderr);
         assert!(why.contains("is driven by another process") || why.contains("already a run"), "{why}");
     }
-    let deeds = std::fs::read_to_string(directory.path().join("deeds")).unwrap();
-    let mut lines: Vec<&str> = deeds.lines().collect();
+    let recorded = std::fs::read_to_string(directory.path().join("recorder")).unwrap();
+    let mut lines: Vec<&str> = recorded.lines().filter(|line| line.contains("Deed")).collect();
+    assert!(!lines.is_empty());
     let all = lines.len();
     lines.sort_unstable();
     lines.dedup();

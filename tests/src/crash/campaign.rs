@@ -4,7 +4,7 @@ use super::{
     child::{RUN, Report},
     compare::Remains,
     deadly::{Death, Side},
-    world::World,
+    recorder::{Line, Recorder},
 };
 use anyhow::{Context as _, Result, bail};
 use opcell_engine::{Engine, Message, event::Answer, outcome::Question};
@@ -24,6 +24,9 @@ use std::{
 /// Processes that one run may take before it counts as one that never ends.
 const MOST_LIVES: usize = 12;
 
+/// How often a run may end before its kill comes.
+const ATTEMPTS: usize = 20;
+
 /// When a process is killed.
 #[derive(Debug, Clone, Copy)]
 enum Kill {
@@ -31,6 +34,17 @@ enum Kill {
     AtWrite { life: usize, death: Death },
     /// From outside.
     At { life: usize, after: Duration },
+}
+
+impl Kill {
+    fn sooner(self) -> Self {
+        match self {
+            Self::AtWrite { life, death } => {
+                Self::AtWrite { life, death: Death { write: death.write.saturating_sub(1).max(1), ..death } }
+            }
+            Self::At { life, after } => Self::At { life, after: after / 2 },
+        }
+    }
 }
 
 /// What an undisturbed run looks like.
@@ -56,6 +70,9 @@ pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
     field.undisturbed("warm")?;
     let undisturbed = field.undisturbed("undisturbed")?;
     tell(format!("undisturbed: {:?}", undisturbed.lives));
+    if !undisturbed.remains.broken().is_empty() {
+        bail!("the undisturbed run: {}", undisturbed.remains.broken().join("; "));
+    }
 
     let (next, different) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failure = Mutex::new(None);
@@ -69,7 +86,7 @@ pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
                         return;
                     }
                     let kill = undisturbed.kill(number);
-                    match field.disturbed(&format!("kill-{number}"), kill, &undisturbed.remains) {
+                    match field.killed(number, kill, &undisturbed.remains) {
                         Ok(differences) if differences.is_empty() => {}
                         Ok(differences) => {
                             different.fetch_add(1, Ordering::SeqCst);
@@ -139,7 +156,19 @@ impl Field<'_> {
         }
     }
 
-    fn disturbed(&self, name: &str, kill: Kill, undisturbed: &Remains) -> Result<Vec<String>> {
+    /// The differences of a run that was killed indeed: one that was faster than the kill is killed sooner.
+    fn killed(&self, number: usize, mut kill: Kill, undisturbed: &Remains) -> Result<Vec<String>> {
+        for attempt in 0..ATTEMPTS {
+            if let Some(differences) = self.disturbed(&format!("kill-{number}-{attempt}"), kill, undisturbed)? {
+                return Ok(differences);
+            }
+            kill = kill.sooner();
+        }
+        bail!("the run always ends before it is killed")
+    }
+
+    /// `None` when the run had ended before the kill came.
+    fn disturbed(&self, name: &str, kill: Kill, undisturbed: &Remains) -> Result<Option<Vec<String>>> {
         let place = self.place(name)?;
         let mut kills = 0;
         for life in 0..MOST_LIVES {
@@ -155,12 +184,12 @@ impl Field<'_> {
                     if found.is_empty() {
                         std::fs::remove_dir_all(&place)?;
                     }
-                    return Ok(found);
+                    return Ok((kills > 0 || !found.is_empty()).then_some(found));
                 }
                 Some(_) => block_on(help(&place))?,
             }
         }
-        Ok(vec![format!("the run has not ended after {MOST_LIVES} processes")])
+        Ok(Some(vec![format!("the run has not ended after {MOST_LIVES} processes")]))
     }
 
     /// One process; `None` when it was killed.
@@ -192,7 +221,8 @@ async fn help(place: &Path) -> Result<()> {
                 engine.signal(&run, &name, Value::from("now"), Some("operator".into())).await?;
             }
             Question::Doubt { effect, step, .. } => {
-                let done = World::deeds(place)?.iter().any(|deed| deed.step == step.as_ref());
+                let lines = Recorder::lines(place)?;
+                let done = lines.iter().any(|line| matches!(line, Line::Deed(deed) if deed.step == step.as_ref()));
                 let answer = if done { Answer::Skip } else { Answer::Retry };
                 engine.tell(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
             }

@@ -2,6 +2,7 @@
 
 use super::{
     deadly::{Deadly, Death},
+    recorder::Recorder,
     world::World,
 };
 use anyhow::{Context as _, Result};
@@ -33,8 +34,9 @@ pub struct Report {
 /// When the world or the journal cannot be opened, or the run cannot be driven.
 pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result<Report> {
     let death = death.map(str::parse::<Death>).transpose().map_err(anyhow::Error::msg)?;
-    let (journal, writes) = Deadly::new(SqliteJournal::open(directory.join("runs.db"))?, death);
-    let world = Arc::new(World::open(directory, cache).await?);
+    let recorder = Arc::new(Recorder::open(directory)?);
+    let (journal, writes) = Deadly::new(SqliteJournal::open(directory.join("runs.db"))?, recorder.clone(), death);
+    let world = Arc::new(World::open(directory, cache, recorder).await?);
     let engine = Engine::builder()
         .operations(world.clone())
         .judges(world.clone())

@@ -2,16 +2,23 @@
 
 use super::{
     child::RUN,
-    world::{Deed, World},
+    recorder::{Deed, Line, Recorder, durable},
 };
-use anyhow::{Result, bail};
-use opcell_engine::{Engine, Event, Trace, event::Answer, outcome::RunOutcome};
-use opcell_journal::SqliteJournal;
+use anyhow::{Context as _, Result, bail};
+use opcell_engine::{
+    Engine, Event, Trace,
+    effect::Task,
+    event::{Answer, EffectId, Recorded},
+    outcome::RunOutcome,
+    state::State,
+};
+use opcell_journal::{Journal as _, SqliteJournal};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
 };
+use tokio_util::sync::CancellationToken;
 
 /// What a run left behind.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,22 +33,28 @@ pub struct Remains {
     steps: BTreeSet<String>,
     /// Whether the journal decides again as it did.
     replays: bool,
+    /// What must not be in any run: something acknowledged that is not there, something done out of turn.
+    broken: Vec<String>,
 }
 
 impl Remains {
     /// Reads what a run left in a directory.
     pub async fn of(directory: &Path) -> Result<Self> {
         let journal = SqliteJournal::open(directory.join("runs.db"))?;
-        let engine = Engine::builder().journal(Arc::new(journal)).build();
         let run: Arc<str> = RUN.into();
+        let kept: BTreeSet<u64> = journal.read(&run, 0, u64::MAX).await?.iter().map(digest).collect();
+        let engine = Engine::builder().journal(Arc::new(journal)).build();
         let history = engine.history(&run).await?;
         let outcome = engine.state_at(&run, None).await?.outcome();
         if !outcome.status.has_ended() {
             bail!("the run has not ended");
         }
         let mut deeds: BTreeMap<Deed, usize> = BTreeMap::new();
-        for deed in World::deeds(directory)? {
-            *deeds.entry(deed).or_default() += 1;
+        let lines = Recorder::lines(directory)?;
+        for line in &lines {
+            if let Line::Deed(deed) = line {
+                *deeds.entry(deed.clone()).or_default() += 1;
+            }
         }
         let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
         for recorded in &history {
@@ -64,7 +77,13 @@ impl Remains {
             kinds,
             steps: steps.collect(),
             replays: engine.replay(&run).await?.is_none(),
+            broken: broken(&lines, &history, &kept)?,
         })
+    }
+
+    /// What must not be in any run, disturbed or not.
+    pub fn broken(&self) -> &[String] {
+        &self.broken
     }
 
     /// What differs from an undisturbed run after `kills` of them. Repeating is allowed where the operation allows it, never more
@@ -100,8 +119,54 @@ impl Remains {
         if !self.replays {
             found.push("the journal decides otherwise when it is decided again".to_owned());
         }
+        found.extend_from_slice(&self.broken);
         found
     }
+}
+
+fn digest(record: &opcell_journal::Record) -> u64 {
+    match durable(record) {
+        Line::Durable { digest, .. } => digest,
+        Line::Deed(_) => 0,
+    }
+}
+
+/// Goes through what happened in its order: what was acknowledged has to be in the journal (`kept`: digests of its records), and what
+/// was done has to be wanted at that moment, by what was durable then: requested, not in doubt, without a reply.
+fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<Vec<String>> {
+    let mut broken = Vec::new();
+    let (mut state, mut to_come) = (State::default(), history.iter().peekable());
+    for line in lines {
+        match line {
+            Line::Durable { seq, digest } => {
+                if !kept.contains(digest) {
+                    broken.push(format!("event {seq} was acknowledged and is not there"));
+                }
+                while let Some(recorded) = to_come.next_if(|recorded| recorded.seq <= *seq) {
+                    state.apply(recorded).with_context(|| format!("event {}", recorded.seq))?;
+                }
+            }
+            Line::Deed(deed) if !is_wanted(&state, &deed.key) => {
+                broken.push(format!("{deed:?} was done out of turn, after event {}", state.seq()));
+            }
+            Line::Deed(_) => {}
+        }
+    }
+    Ok(broken)
+}
+
+fn is_wanted(state: &State, key: &str) -> bool {
+    let cancel = CancellationToken::new();
+    state.wanted(EffectId(0)).filter_map(|effect| state.effect(effect, &cancel, false)).any(|effect| {
+        let context = match &effect.task {
+            Task::Invoke(call) | Task::Judge(call) => &call.context,
+            Task::Open(open) => &open.context,
+            Task::Round(round) => &round.context,
+            Task::Tool(call) => &call.context,
+            Task::Sleep { .. } | Task::Timeout { .. } | Task::Find { .. } => return false,
+        };
+        context.idempotency_key.as_ref() == key
+    })
 }
 
 fn described(outcome: &RunOutcome) -> String {
@@ -144,6 +209,7 @@ mod tests {
             kinds: BTreeMap::new(),
             steps: BTreeSet::new(),
             replays: true,
+            broken: Vec::new(),
         }
     }
 

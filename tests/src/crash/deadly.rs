@@ -1,5 +1,6 @@
 //! A journal that kills its process at one of its writes.
 
+use super::recorder::Recorder;
 use async_trait::async_trait;
 use opcell_journal::{
     Append, Cut, Fence, Journal, JournalError, Letter, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
@@ -57,14 +58,15 @@ impl std::fmt::Display for Death {
 /// The journal of a child process.
 pub struct Deadly {
     inner: SqliteJournal,
+    recorder: Arc<Recorder>,
     death: Option<Death>,
     writes: Arc<AtomicU64>,
 }
 
 impl Deadly {
-    pub fn new(inner: SqliteJournal, death: Option<Death>) -> (Self, Arc<AtomicU64>) {
+    pub fn new(inner: SqliteJournal, recorder: Arc<Recorder>, death: Option<Death>) -> (Self, Arc<AtomicU64>) {
         let writes = Arc::new(AtomicU64::new(0));
-        (Self { inner, death, writes: writes.clone() }, writes)
+        (Self { inner, recorder, death, writes: writes.clone() }, writes)
     }
 
     async fn write<T>(&self, work: impl Future<Output = Result<T, JournalError>>) -> Result<T, JournalError> {
@@ -87,11 +89,23 @@ impl Deadly {
 #[async_trait]
 impl Journal for Deadly {
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
-        self.write(self.inner.create(new)).await
+        let records = new.records.clone();
+        self.write(async {
+            let fence = self.inner.create(new).await?;
+            self.recorder.durable(&records);
+            Ok(fence)
+        })
+        .await
     }
 
     async fn acquire(&self, run: &RunId, cut: Cut) -> Result<OpenedRun, JournalError> {
-        self.write(self.inner.acquire(run, cut)).await
+        self.write(async {
+            let opened = self.inner.acquire(run, cut).await?;
+            // A process that was killed may not have got to say so of its last ones.
+            self.recorder.durable(&opened.records);
+            Ok(opened)
+        })
+        .await
     }
 
     async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
@@ -99,7 +113,13 @@ impl Journal for Deadly {
     }
 
     async fn append(&self, append: Append) -> Result<(), JournalError> {
-        self.write(self.inner.append(append)).await
+        let records = append.records.clone();
+        self.write(async {
+            self.inner.append(append).await?;
+            self.recorder.durable(&records);
+            Ok(())
+        })
+        .await
     }
 
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {

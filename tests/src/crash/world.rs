@@ -1,5 +1,6 @@
-//! The world that the workflow acts on. Everything that it does to the world is a line of a file that outlives the process.
+//! The world that the workflow acts on. Everything that it does to the world is told to the recorder.
 
+use super::recorder::{Deed, Recorder};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use opcell::{Host, config::PluginConfig};
@@ -12,42 +13,18 @@ use opcell_engine::{
 };
 use opcell_sandbox::CompileMode;
 use opcell_workflow::{Value, WorkflowIr, names::Outcome};
-use serde::{Deserialize, Serialize};
-use std::{
-    fs::{File, OpenOptions},
-    io::Write as _,
-    path::Path,
-    sync::Arc,
-};
-
-/// One thing that was done to the world.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Deed {
-    /// The idempotency key.
-    pub key: String,
-    /// The step.
-    pub step: String,
-    /// Its visit.
-    pub visit: u32,
-    /// Its attempt; attempts share a key.
-    pub attempt: u32,
-    /// An operation, a judge, a tool, or `model`.
-    pub what: String,
-    /// With what.
-    pub with: String,
-}
+use std::{path::Path, sync::Arc};
 
 /// Operations, judges, models and workflows. One operation is a cell.
 pub struct World {
-    deeds: File,
+    recorder: Arc<Recorder>,
     host: Host,
     inner: Arc<WorkflowIr>,
 }
 
 impl World {
     /// Opens the world of a directory; the component's compiled code is kept in `cache`.
-    pub async fn open(directory: &Path, cache: &Path) -> Result<Self> {
-        let deeds = OpenOptions::new().create(true).append(true).open(directory.join("deeds"))?;
+    pub async fn open(directory: &Path, cache: &Path, recorder: Arc<Recorder>) -> Result<Self> {
         let mut config = opcell::Config::empty(directory.to_owned());
         config.cache = Some(cache.to_owned());
         let plugin = PluginConfig {
@@ -59,29 +36,18 @@ impl World {
         };
         let host = Host::builder().config(config).plugin(plugin).compile(CompileMode::TrustedInProcess).build().await?;
         let inner = serde_json::from_str(include_str!("inner.json")).context("inner.json")?;
-        Ok(Self { deeds, host, inner: Arc::new(inner) })
+        Ok(Self { recorder, host, inner: Arc::new(inner) })
     }
 
-    /// Every deed so far.
-    pub fn deeds(directory: &Path) -> Result<Vec<Deed>> {
-        let text = std::fs::read_to_string(directory.join("deeds")).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
-    }
-
-    /// One write: it is there as a whole or not at all, and stays whatever happens to this process.
     fn do_it(&self, context: &EffectContext, what: &str, with: String) {
-        let deed = Deed {
+        self.recorder.deed(Deed {
             key: context.idempotency_key.as_ref().to_owned(),
             step: context.step.as_ref().to_owned(),
             visit: context.visit,
             attempt: context.attempt,
             what: what.to_owned(),
             with,
-        };
-        let line = serde_json::to_string(&deed).unwrap_or_default() + "\n";
-        if let Err(error) = (&self.deeds).write_all(line.as_bytes()) {
-            tracing::error!(%error, "a deed could not be written down");
-        }
+        });
     }
 }
 

@@ -1,0 +1,87 @@
+//! Whoever watches from outside: one file that outlives every process, in which what was done to the world and what the journal
+//! acknowledged stand in the order in which they happened.
+
+use anyhow::{Context as _, Result};
+use opcell_journal::Record;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{File, OpenOptions},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::Write as _,
+    path::Path,
+};
+
+/// One thing that was done to the world.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Deed {
+    /// The idempotency key.
+    pub key: String,
+    /// The step.
+    pub step: String,
+    /// Its visit.
+    pub visit: u32,
+    /// Its attempt; attempts share a key.
+    pub attempt: u32,
+    /// An operation, a judge, a tool, or `model`.
+    pub what: String,
+    /// With what.
+    pub with: String,
+}
+
+/// One line of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Line {
+    /// Something was done.
+    Deed(Deed),
+    /// The journal said that this record is durable.
+    Durable {
+        /// Which.
+        seq: u64,
+        /// Of everything that it says.
+        digest: u64,
+    },
+}
+
+/// The file, open.
+pub struct Recorder(File);
+
+impl Recorder {
+    /// Opens the file of a directory, behind what it says already.
+    pub fn open(directory: &Path) -> Result<Self> {
+        Ok(Self(OpenOptions::new().create(true).append(true).open(directory.join("recorder"))?))
+    }
+
+    /// Everything that was recorded in a directory.
+    pub fn lines(directory: &Path) -> Result<Vec<Line>> {
+        let text = std::fs::read_to_string(directory.join("recorder")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+
+    /// Something is done now.
+    pub fn deed(&self, deed: Deed) {
+        self.write(&[Line::Deed(deed)]);
+    }
+
+    /// The journal acknowledged these records.
+    pub fn durable(&self, records: &[Record]) {
+        let lines: Vec<Line> = records.iter().map(durable).collect();
+        self.write(&lines);
+    }
+
+    /// One write of less than a page: it is there as a whole or not at all, and stays whatever happens to this process.
+    fn write(&self, lines: &[Line]) {
+        for line in lines {
+            let line = serde_json::to_string(line).unwrap_or_default() + "\n";
+            if let Err(error) = (&self.0).write_all(line.as_bytes()) {
+                tracing::error!(%error, "the recorder could not write");
+            }
+        }
+    }
+}
+
+/// How the recorder writes a record down.
+pub fn durable(record: &Record) -> Line {
+    let mut hasher = DefaultHasher::new();
+    (record.seq, &record.kind, record.version, record.at, &record.payload).hash(&mut hasher);
+    Line::Durable { seq: record.seq, digest: hasher.finish() }
+}
