@@ -1,8 +1,9 @@
 //! What durability costs: `cargo run --release -p opcell-benches --bin durable [-- DIRECTORY]`.
 //!
 //! Steps per second of runs in an SQLite journal beside the bare store that appends the same records in the same transactions with
-//! the same fsync policy; latency of short runs; resuming against the journal's length; memory of runs that wait. The stores are made
-//! in DIRECTORY, which should be on the disk that is meant (the current directory unless given); they are removed again.
+//! the same fsync policy; latency of short runs, beside what one wait for the disk takes; resuming against the journal's length;
+//! memory of runs that wait. The stores are made in DIRECTORY, which should be on the disk that is meant (the current directory unless
+//! given); they are removed again.
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use opcell_journal::{
 use opcell_workflow::{Value, WorkflowIr};
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -226,15 +228,37 @@ async fn parallel_runs(place: &Place) -> Result<()> {
     Ok(())
 }
 
-async fn latency(place: &Place, steps: usize) -> Result<()> {
-    let (engine, program) = (engine(place.journal()?), chain(steps)?);
+/// What every transaction waits for, whoever keeps the store: a page more in a log, on the disk.
+fn wait_for_the_disk(place: &Place) -> Result<()> {
+    let mut file = fs::File::create_new(place.file())?;
     let mut times = Vec::new();
     for _ in 0..300 {
+        let started = Instant::now();
+        file.write_all(&[7; 4120])?;
+        file.sync_data()?;
+        times.push(started.elapsed());
+    }
+    println!("a page appended and on the disk   median {:.3} ms", median(times).as_secs_f64() * 1e3);
+    Ok(())
+}
+
+const LATENCIES: usize = 300;
+
+async fn latency(place: &Place, steps: usize) -> Result<()> {
+    let journal = Arc::new(Remembering { inner: place.journal()?, appends: Mutex::default() });
+    let engine = Engine::builder().operations(Arc::new(NoOp)).journal(journal.clone()).build();
+    let program = chain(steps)?;
+    let mut times = Vec::new();
+    for _ in 0..LATENCIES {
         let started = Instant::now();
         complete(&engine, &program).await?;
         times.push(started.elapsed());
     }
-    println!("a run of {steps} step(s), start to result   median {:.3} ms", median(times).as_secs_f64() * 1e3);
+    let transactions = journal.appends.lock().unwrap_or_else(PoisonError::into_inner).len() / LATENCIES;
+    println!(
+        "a run of {steps} step(s), start to result   median {:.3} ms, {transactions} transactions",
+        median(times).as_secs_f64() * 1e3
+    );
     Ok(())
 }
 
@@ -300,6 +324,7 @@ async fn main() -> Result<()> {
     let place = Place { folder, made: std::cell::Cell::new(0) };
     one_run(&place).await?;
     parallel_runs(&place).await?;
+    wait_for_the_disk(&place)?;
     for steps in [1, 5] {
         latency(&place, steps).await?;
     }
