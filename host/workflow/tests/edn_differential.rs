@@ -84,7 +84,9 @@ fn edn_text() -> impl Strategy<Value = String> {
                 format!("{{{}}}", entries.join(", "))
             }),
             inner.clone().prop_map(|form| format!("#my/tag {form}")),
-            (inner.clone(), inner.clone()).prop_map(|(dropped, kept)| format!("[#_ {dropped} {kept} ; so\n]")),
+            // What is dropped is read too: ours refuses duplicates in it, as Clojure does, and the other does not.
+            (prop::sample::select(vec!["x", "[1 {:a (2)}]", "\"]\""]), inner)
+                .prop_map(|(dropped, kept)| format!("[#_ {dropped} {kept} ; so\n]")),
         ]
     })
 }

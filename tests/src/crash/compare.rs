@@ -3,6 +3,7 @@
 use super::{
     child::RUN,
     recorder::{Deed, Line, Recorder, durable},
+    world::effects,
 };
 use anyhow::{Context as _, Result, bail};
 use opcell_engine::{
@@ -10,6 +11,7 @@ use opcell_engine::{
     effect::Task,
     event::{Answer, EffectId, Recorded},
     outcome::RunOutcome,
+    ports::Effects,
     state::State,
 };
 use opcell_journal::{Journal as _, SqliteJournal};
@@ -97,7 +99,8 @@ impl Remains {
             let mut done = BTreeMap::new();
             for deed in remains.deeds.keys() {
                 let what = (deed.step.clone(), deed.visit, deed.attempt, deed.what.clone(), deed.with.clone());
-                *done.entry(what).or_default() += 1;
+                let times = done.entry(what).or_default();
+                *times = if is_pure(&deed.what) { 1 } else { *times + 1 };
             }
             done
         };
@@ -132,7 +135,8 @@ fn digest(record: &opcell_journal::Record) -> u64 {
 }
 
 /// Goes through what happened in its order: what was acknowledged has to be in the journal (`kept`: digests of its records), and what
-/// was done has to be wanted at that moment, by what was durable then: requested, not in doubt, without a reply.
+/// was done has to be wanted at that moment, by what was durable then: requested, not in doubt, without a reply. Pure operations do
+/// nothing that outlasts them, so the engine does not wait for the disk before it calls them, and may call them again under another key.
 fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     let (mut state, mut to_come) = (State::default(), history.iter().peekable());
@@ -146,13 +150,17 @@ fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<
                     state.apply(recorded).with_context(|| format!("event {}", recorded.seq))?;
                 }
             }
-            Line::Deed(deed) if !is_wanted(&state, &deed.key) => {
+            Line::Deed(deed) if !is_pure(&deed.what) && !is_wanted(&state, &deed.key) => {
                 broken.push(format!("{deed:?} was done out of turn, after event {}", state.seq()));
             }
             Line::Deed(_) => {}
         }
     }
     Ok(broken)
+}
+
+fn is_pure(operation: &str) -> bool {
+    effects(operation) == Effects::Pure
 }
 
 fn is_wanted(state: &State, key: &str) -> bool {

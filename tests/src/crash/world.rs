@@ -55,14 +55,19 @@ fn failed(reason: &str) -> Failure {
     Failure { reason: reason.into(), message: reason.to_owned(), details: None, retriable: true }
 }
 
+/// What repeating an operation does.
+pub fn effects(operation: &str) -> Effects {
+    match operation {
+        "work/publish" => Effects::Once,
+        "work/item" => Effects::Pure,
+        _ => Effects::Idempotent,
+    }
+}
+
 #[async_trait]
 impl Operations for World {
     fn effects(&self, operation: &str) -> Option<Effects> {
-        Some(match operation {
-            "work/publish" => Effects::Once,
-            "work/item" => Effects::Pure,
-            _ => Effects::Idempotent,
-        })
+        Some(effects(operation))
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
