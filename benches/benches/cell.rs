@@ -1,11 +1,15 @@
-//! One call of the echo plugin: the bare engine, a cell. Both make a fresh store and instance per call.
+//! One call of the echo plugin: the bare engine, a cell, both in a fresh store and instance; bytes over the boundary; calls of the host.
 //!
 //! `cargo xtask bench --bench cell`; the component is `example-operations/dist/echo.wasm`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use opcell::bench::Guest;
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
 use std::path::Path;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../example-operations/dist/echo.wasm");
 const SMALL: &str = r#"{"text":"hello world","numbers":[1,2,3],"flag":true}"#;
@@ -39,5 +43,20 @@ fn cells(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cells);
+/// A cell that calls its host a hundred times, and the same one when it does not.
+fn host_calls(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
+    let source = PluginSource::Bytes(Guest::built_in().unwrap().component);
+    let plugin = runtime.block_on(sandbox.load(LoadRequest::new("host-calls", source))).unwrap();
+    let mut group = c.benchmark_group("host-calls");
+    for (calls, id) in [(0, "echo/echo"), (100, "echo/log")] {
+        group.bench_function(BenchmarkId::new("cell", calls), |b| {
+            b.to_async(&runtime).iter(async || plugin.invoke(CellRequest::new(id, "{}")).await.result.unwrap());
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, cells, host_calls);
 criterion_main!(benches);

@@ -4,6 +4,9 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use opcell_benches::hot;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn hot_paths(c: &mut Criterion) {
     for mut path in hot::all().unwrap() {
         c.bench_function(path.name, |b| b.iter(|| (path.run)()));

@@ -1,16 +1,24 @@
-//! PromptPack's state machine and templates: what an event costs, and what a run keeps in memory, after 100 to 100,000 transitions;
-//! what rendering a prompt costs when an artifact is hostile.
+//! PromptPack's state machine, its runs in the engine, and its templates: what an event costs, and what is kept in memory, after 100
+//! to 100,000 transitions; what rendering a prompt costs when an artifact is hostile.
 //!
-//! `cargo bench -p opcell-benches --no-default-features --bench promptpack` prints two tables.
+//! `cargo bench -p opcell-benches --no-default-features --bench promptpack` prints three tables.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a benchmark")]
 
-use opcell_workflow::Value;
+use async_trait::async_trait;
+use mimalloc::MiMalloc;
+use opcell_engine::conversation::{Message, ToolCallRequest, Usage};
+use opcell_engine::ports::{
+    Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
+};
+use opcell_engine::{Engine, Program, RunOptions, Status};
 use opcell_workflow::promptpack::template::{Variables, render};
-use opcell_workflow::promptpack::{Spec, StateMachine};
-use std::alloc::{GlobalAlloc, Layout, System};
+use opcell_workflow::promptpack::{self, Spec, StateMachine};
+use opcell_workflow::{SourceFile, Value};
+use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Counts the bytes that are allocated now.
@@ -23,14 +31,14 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise is the system allocator's.
-        unsafe { System.alloc(layout) }
+        // SAFETY: the caller's promise is that allocator's.
+        unsafe { MiMalloc.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise is the system allocator's.
-        unsafe { System.dealloc(memory, layout) }
+        // SAFETY: the caller's promise is that allocator's.
+        unsafe { MiMalloc.dealloc(memory, layout) }
     }
 }
 
@@ -80,6 +88,85 @@ fn transitions() {
     }
 }
 
+/// A model that says a few words and raises the next event, for as many rounds as are wanted.
+struct Restless {
+    rounds: usize,
+    asked: Mutex<Vec<(Instant, usize)>>,
+}
+
+#[async_trait]
+impl Sessions for Restless {
+    async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        Ok(OpenedSession {
+            system: request.session.system_prompt.clone().unwrap_or_default(),
+            sections: Value::Null,
+            models: vec!["restless".to_owned()],
+            tools: request.engine_tools,
+            settings: request.session,
+            at_once: Vec::new(),
+        })
+    }
+
+    async fn complete(&self, round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let mut asked = self.asked.lock().unwrap();
+        asked.push((Instant::now(), LIVE.load(Relaxed)));
+        let mut message = Message::assistant("I looked at it once more.");
+        let event = if asked.len() > self.rounds { "Done" } else { "Next" };
+        if !round.session.tools.is_empty() {
+            message.tool_calls.push(ToolCallRequest {
+                id: format!("c{}", asked.len()),
+                name: "workflow__transition".to_owned(),
+                arguments: Value::object([("event", Value::from(event)), ("context", Value::from("as before"))]),
+            });
+        }
+        Ok(ModelReply { message, usage: Usage::default(), model: round.model })
+    }
+
+    fn tool_effects(&self, _tool: &str) -> Effects {
+        Effects::Pure
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        let message = format!("there is no tool {}", call.request.name);
+        let failure = Failure { reason: "no-such-tool".into(), message, details: None, retriable: false };
+        Reply { result: Err(failure), receipt: None }
+    }
+}
+
+/// Two states whose agents hand over to each other.
+fn restless() -> Arc<Program> {
+    let pack = r#"{"id": "restless", "name": "Restless", "version": "1.0.0",
+        "template_engine": {"version": "v1", "syntax": "{{variable}}"},
+        "prompts": {"p": {"id": "p", "name": "P", "version": "1.0.0", "system_template": "Write. {{workflow_context}}"}},
+        "workflow": {"version": 2, "entry": "draft", "engine": {"budget": {"max_total_visits": 1000000}}, "states": {
+            "draft": {"prompt_task": "p", "on_event": {"Next": "review", "Done": "end"}, "control": "agent"},
+            "review": {"prompt_task": "p", "on_event": {"Next": "draft", "Done": "end"}, "control": "agent"},
+            "end": {"prompt_task": "p", "terminal": true}}}}"#;
+    Program::new(promptpack::compile(&SourceFile::new("restless.pack.json", pack)).ir.unwrap()).unwrap()
+}
+
+/// What a transition of a run costs, from one model round to the next, the conversation going on all the while.
+fn runs() {
+    println!("\ntransitions   µs/transition   bytes kept by the run and its journal");
+    let empty = LIVE.load(Relaxed);
+    let most = std::env::var("TRANSITIONS").ok().and_then(|most| most.parse().ok()).unwrap_or(100_000_usize);
+    let model = Arc::new(Restless { rounds: most, asked: Mutex::new(Vec::with_capacity(most + 2)) });
+    let engine = Engine::builder().sessions(model.clone()).build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let outcome = runtime.block_on(async {
+        let started = engine.start(restless(), Value::from("begin"), RunOptions::default()).await;
+        started.unwrap().finished().await.unwrap()
+    });
+    assert_eq!(outcome.status, Status::Completed, "{:?}", outcome.message);
+    let asked = model.asked.lock().unwrap();
+    for after in [100, 1_000, 10_000, 100_000].into_iter().filter(|after| *after <= most) {
+        let window = (after / 2).min(1_000);
+        let (begun, ended) = (&asked[after - window], &asked[after]);
+        let each = (ended.0 - begun.0).as_secs_f64() * 1e6 / f64::from(u32::try_from(window).unwrap());
+        println!("{after:>11} {each:>15.1} {:>14}", ended.1 - empty);
+    }
+}
+
 fn templates() {
     println!("\nhostile bytes   µs/render   ns/byte");
     let template = "Notes: {{artifacts.n}}\nSummary: {{workflow_context}}\n";
@@ -109,5 +196,6 @@ fn main() {
         return;
     }
     transitions();
+    runs();
     templates();
 }

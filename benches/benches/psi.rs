@@ -10,6 +10,9 @@ use opcell_session::prompt::{Entry, PromptParts, assemble};
 use opcell_workflow::{SourceFile, document, ir::PromptMode, psi::NoCompanions};
 use std::{hint::black_box, path::PathBuf};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn documents() -> Vec<SourceFile> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut folders = vec![root.join("workflows")];

@@ -21,6 +21,9 @@ use opcell_workflow::{
 use std::{fmt::Write as _, hint::black_box, sync::Arc};
 use tokio::runtime::Runtime;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A chain of tool steps, each of which reads the one before, as one authored by hand would look.
 fn chain(steps: usize, tool: &str) -> String {
     let mut text = "inputs:\n  topic:\n    type: string\n    default: bees\nsteps:\n".to_owned();

@@ -10,16 +10,28 @@ use opcell_sandbox::{
 
 fuzz_target!(|bytes: &[u8]| {
     if bytes.starts_with(b"\0asm") {
-        let _ = inspect::inspect(bytes);
+        if let Err(error) = inspect::inspect(bytes) {
+            assert_printable(&error);
+        }
         return;
     }
-    let Ok(manifest) = Manifest::parse(bytes) else { return };
+    let manifest = match Manifest::parse(bytes) {
+        Ok(manifest) => manifest,
+        Err(error) => return assert_printable(&error),
+    };
     let policy = Policy::new("fuzz".into(), manifest.requests(), Grants::default());
     // Whatever a manifest says, it grants nothing.
     for (kind, requests) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)] {
         for request in requests {
             let denial = policy.allows(kind, &request.name, None).expect_err("nothing is granted");
-            assert!(!denial.to_string().chars().any(|c| c.is_control()), "{denial:?}");
+            assert_printable(&denial);
         }
     }
 });
+
+/// Whoever reads it reads what somebody else wrote.
+fn assert_printable(text: &dyn std::fmt::Display) {
+    let text = text.to_string();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    assert!(text.len() < 16 << 10, "{} bytes", text.len());
+}

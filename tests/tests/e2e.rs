@@ -6,6 +6,8 @@
 
 #[path = "e2e/forge.rs"]
 mod forge;
+#[path = "e2e/github.rs"]
+mod github;
 #[path = "e2e/provider.rs"]
 mod provider;
 #[path = "e2e/psi.rs"]
@@ -85,6 +87,11 @@ async fn an_issue_is_found_and_labelled_on_a_github_compatible_server() {
     // The secret reached the server, and nothing that a plugin, a journal or a person sees.
     assert!(!format!("{outcome:?}{receipts:?}").contains(Forge::TOKEN));
     assert_eq!(receipts.len(), 2);
+    assert!(
+        outcome.used.host_calls >= 3,
+        "two requests to find and label, and one to take a label off: {:?}",
+        outcome.used
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,9 @@
 use anyhow::{Context as _, Result};
 use opcell_benches::hot;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let paths = hot::all()?;

@@ -18,6 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const LINES: u32 = 20;
 const KEPT_RUNS: u64 = 100;
 const ELEMENTS: i64 = 200;

@@ -15,6 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ATTACKERS: usize = 16;
 /// Between two calls of the honest plugin, so that its latency and not its throughput is measured.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -18,6 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const STEPS: usize = 100;
 const ELEMENTS: i64 = 100_000;
 
@@ -117,10 +120,12 @@ async fn main() -> Result<ExitCode> {
             1.8,
             report.ratios.all_cores_to_one,
             format!(
-                "{:.0} on {} cores, {:.0} on one",
+                "{:.0} on {} cores, {:.0} on one; the bare engine {:.2} times as many, a native function {:.2}",
                 report.figures.throughput.cells_per_second_all_cores,
                 report.figures.throughput.cores,
-                report.figures.throughput.cells_per_second_one_core
+                report.figures.throughput.cells_per_second_one_core,
+                report.figures.throughput.bare_all_cores_to_one.unwrap_or(f64::NAN),
+                report.figures.throughput.native_all_cores_to_one
             ),
         ),
     ];

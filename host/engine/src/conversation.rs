@@ -1,7 +1,9 @@
 //! A model conversation as data.
 
 use opcell_workflow::Value;
-use serde::{Deserialize, Serialize};
+use rpds::VectorSync;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Range;
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +67,109 @@ impl Message {
             is_error: false,
             continuation: None,
         }
+    }
+}
+
+/// Messages in order. A copy shares them, so that a conversation of any length is handed on and added to at the same small cost:
+/// states of a pack hand theirs to the next one, and every model round is given all of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Messages {
+    said: VectorSync<Message>,
+    /// Where the user spoke last.
+    asked: Option<usize>,
+}
+
+impl Messages {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.said.len()
+    }
+
+    /// Whether nobody has said anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// The newest one.
+    #[must_use]
+    pub fn last(&self) -> Option<&Message> {
+        self.said.last()
+    }
+
+    /// What the user said last.
+    #[must_use]
+    pub fn last_of_user(&self) -> Option<&Message> {
+        self.said.get(self.asked?)
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Message> {
+        self.said.iter()
+    }
+
+    /// Those at these places, oldest first; places where there is none are passed over.
+    pub fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &Message> {
+        let end = places.end.min(self.len());
+        (places.start..end).filter_map(|at| self.said.get(at))
+    }
+
+    /// Those from this place on.
+    pub fn since(&self, from: usize) -> impl DoubleEndedIterator<Item = &Message> {
+        self.range(from..self.len())
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, message: Message) {
+        if message.role == Role::User {
+            self.asked = Some(self.said.len());
+        }
+        self.said.push_back_mut(message);
+    }
+}
+
+impl Extend<Message> for Messages {
+    fn extend<T: IntoIterator<Item = Message>>(&mut self, messages: T) {
+        messages.into_iter().for_each(|message| self.push(message));
+    }
+}
+
+impl FromIterator<Message> for Messages {
+    fn from_iter<T: IntoIterator<Item = Message>>(messages: T) -> Self {
+        let mut all = Self::new();
+        all.extend(messages);
+        all
+    }
+}
+
+impl<const N: usize> From<[Message; N]> for Messages {
+    fn from(messages: [Message; N]) -> Self {
+        messages.into_iter().collect()
+    }
+}
+
+impl From<Vec<Message>> for Messages {
+    fn from(messages: Vec<Message>) -> Self {
+        messages.into_iter().collect()
+    }
+}
+
+impl Serialize for Messages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Messages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
     }
 }
 

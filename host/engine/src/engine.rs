@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 /// Runs workflows. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) ports: Ports,
+    pub(crate) ports: Arc<Ports>,
     pub(crate) journal: Arc<dyn Journal>,
 }
 
@@ -131,7 +131,7 @@ impl EngineBuilder {
     /// The engine.
     #[must_use]
     pub fn build(self) -> Engine {
-        Engine { ports: self.ports, journal: self.journal }
+        Engine { ports: Arc::new(self.ports), journal: self.journal }
     }
 }
 

@@ -43,14 +43,13 @@ impl Listeners {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).last = seq;
     }
 
-    pub(crate) fn tell(&self, events: Vec<Recorded>) {
+    pub(crate) fn tell(&self, events: Vec<Arc<Recorded>>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.last = events.last().map_or(inner.last, |last| last.seq);
         if inner.senders.is_empty() {
             return;
         }
         for event in events {
-            let event = Arc::new(event);
             inner.senders.retain(|listener| listener.send(event.clone()).is_ok());
         }
     }

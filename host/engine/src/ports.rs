@@ -3,13 +3,16 @@
 //! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key says so.
 
 use crate::{
-    conversation::{Message, ToolCallRequest, ToolSpec, Usage},
+    conversation::{Message, Messages, ToolCallRequest, ToolSpec, Usage},
     event::{EffectId, Timestamp},
 };
 use async_trait::async_trait;
 use opcell_workflow::{Value, WorkflowIr, ir, names::Outcome};
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 use tokio_util::sync::CancellationToken;
 
 /// What happens when the same effect is performed twice.
@@ -93,7 +96,9 @@ pub struct Failure {
     pub retriable: bool,
 }
 
-/// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call.
+/// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call, but for this: a
+/// cell's says under `host-calls` how many it made, as a number or by interface, and a tool's holds that of the cell that it ran, if it
+/// ran one, under `receipt`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Reply<T> {
@@ -164,6 +169,10 @@ pub struct OpenedSession {
     pub tools: Vec<ToolSpec>,
     /// Temperature, thinking level and the like, as the session declares them.
     pub settings: ir::Session,
+    /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at once. All others
+    /// are made one after the other, so that each sees what the ones before it did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_once: Vec<String>,
 }
 
 /// One question to a model.
@@ -176,7 +185,7 @@ pub struct ModelRound {
     /// Which of the session's models.
     pub model: String,
     /// The whole conversation so far.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     /// JSON Schema that the answer must pass, with its name.
     pub schema: Option<(String, Value)>,
     /// Cancelled when the run is.
@@ -257,7 +266,8 @@ pub struct SystemTimer;
 #[async_trait]
 impl Timer for SystemTimer {
     fn now(&self) -> Timestamp {
-        Timestamp(jiff::Timestamp::now().as_microsecond())
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
     async fn sleep(&self, ms: f64) {

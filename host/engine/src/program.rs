@@ -21,6 +21,8 @@ pub struct Program {
     entry: u32,
     /// The workflows that the document brings along.
     own: Vec<Arc<Program>>,
+    /// Whether the workflow as a part of a run, or a step of it, has limits of its own.
+    limits_parts: bool,
 }
 
 /// Why a workflow cannot run at all.
@@ -86,7 +88,8 @@ impl Program {
             },
         };
         let own = ir.workflows.iter().map(|own| Self::new(own.clone())).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Self { ir, index, main, groups, entry, own }))
+        let limits_parts = !ir.limits.is_unlimited() || ir.steps.iter().any(|step| !step.limits.is_unlimited());
+        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts }))
     }
 
     /// The workflow.
@@ -105,6 +108,10 @@ impl Program {
     #[must_use]
     pub fn own(&self) -> &[Arc<Program>] {
         &self.own
+    }
+
+    pub(crate) fn limits_parts(&self) -> bool {
+        self.limits_parts
     }
 
     /// A step's position.

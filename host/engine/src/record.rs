@@ -5,18 +5,33 @@ use crate::{
     event::{Recorded, SCHEMA_VERSION, Timestamp},
     state::{SNAPSHOT_VERSION, State},
 };
-use opcell_journal::{Record, RunId, Snapshot};
+use opcell_journal::{Payload, Record, RunId, Snapshot, ToText};
+use std::sync::Arc;
 
 /// An event as the journal keeps it.
 pub(crate) fn to_record(recorded: &Recorded) -> Record {
-    // Events hold strings, numbers and their own types only; none of them can fail to be written.
-    let payload = serde_json::to_string(&recorded.event).unwrap_or_default();
+    with_payload(recorded, recorded.to_text().into())
+}
+
+/// The same for a journal that may never read the text.
+pub(crate) fn to_unread_record(recorded: &Arc<Recorded>) -> Record {
+    with_payload(recorded, Payload::later(recorded.clone()))
+}
+
+fn with_payload(recorded: &Recorded, payload: Payload) -> Record {
     Record {
         seq: recorded.seq,
         kind: recorded.event.kind().into(),
         version: SCHEMA_VERSION,
         at: recorded.at.0,
-        payload: payload.into(),
+        payload,
+    }
+}
+
+impl ToText for Recorded {
+    fn to_text(&self) -> String {
+        // Events hold strings, numbers and their own types only; none of them can fail to be written.
+        serde_json::to_string(&self.event).unwrap_or_default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
 
 use crate::{
-    decide::{Next, decide},
+    decide::{Next, decide, is_mid_transition},
     effect::{Effect, Ports, failed_reply, perform},
     error::RunError,
     event::{EffectId, EffectReply, Event, Recorded, Request, Signal},
@@ -10,12 +10,12 @@ use crate::{
     outcome::{RunOutcome, Status},
     ports::{Effects, Failure, RunText, TextSink},
     program::Program,
-    record::{to_record, to_snapshot},
+    record::{to_record, to_snapshot, to_unread_record},
     state::State,
 };
 use futures_util::{
     FutureExt, StreamExt,
-    future::{BoxFuture, abortable},
+    future::{BoxFuture, poll_fn},
     stream::FuturesUnordered,
 };
 use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState, Snapshot};
@@ -23,9 +23,13 @@ use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task::{AbortHandle, JoinHandle},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Decisions between two looks at the world; bounds how much a crash can lose and how long a cancel waits.
@@ -45,7 +49,7 @@ const LETTERS: Duration = Duration::from_millis(200);
 
 /// One run being driven.
 pub(crate) struct Driver {
-    pub ports: Ports,
+    pub ports: Arc<Ports>,
     pub journal: Arc<dyn Journal>,
     pub fence: Fence,
     pub run: RunId,
@@ -73,7 +77,7 @@ pub(crate) struct Driver {
 /// What the journal has not seen yet.
 #[derive(Default)]
 struct Batch {
-    events: Vec<Recorded>,
+    events: Vec<Arc<Recorded>>,
     records: Vec<Record>,
     /// When the first of them happened.
     since: Option<Instant>,
@@ -83,28 +87,62 @@ struct Batch {
 
 type Done = (EffectId, EffectReply);
 
-/// How to stop an effect.
-enum Stop {
-    /// It runs inside the run's own task.
-    Here(futures_util::future::AbortHandle),
-    /// It has a task of its own.
-    Elsewhere(tokio::task::AbortHandle),
-}
-
-impl Stop {
-    fn now(&self) {
-        match self {
-            Self::Here(stop) => stop.abort(),
-            Self::Elsewhere(task) => task.abort(),
-        }
-    }
-}
-
+/// Effects that have been started and have not ended.
+#[derive(Default)]
 struct InFlight {
-    done: FuturesUnordered<BoxFuture<'static, Option<Done>>>,
-    stop: HashMap<EffectId, Stop>,
+    /// A lone effect runs inside the run's own task, which saves the way to another and back.
+    here: Option<(EffectId, BoxFuture<'static, EffectReply>)>,
+    /// Several at once have tasks of their own, and run on several threads.
+    tasks: FuturesUnordered<JoinHandle<Done>>,
+    stop: HashMap<EffectId, AbortHandle>,
     /// Effects before this one have been started.
     next: EffectId,
+}
+
+impl InFlight {
+    fn len(&self) -> usize {
+        self.stop.len() + usize::from(self.here.is_some())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.here.is_none() && self.stop.is_empty()
+    }
+
+    /// The next effect that ends; never, when none is in flight.
+    async fn ended(&mut self) -> Done {
+        poll_fn(|context| self.poll_ended(context)).await
+    }
+
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Done> {
+        if let Some((id, work)) = &mut self.here
+            && let Poll::Ready(reply) = work.as_mut().poll(context)
+        {
+            let id = *id;
+            self.here = None;
+            return Poll::Ready((id, reply));
+        }
+        while let Poll::Ready(Some(ended)) = self.tasks.poll_next_unpin(context) {
+            // One that was stopped says nothing, or is not heard.
+            if let Ok((id, reply)) = ended
+                && self.stop.remove(&id).is_some()
+            {
+                return Poll::Ready((id, reply));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Stops what is not wanted; what it might still say is not heard.
+    fn keep(&mut self, wanted: impl Fn(EffectId) -> bool) {
+        self.here.take_if(|(id, _)| !wanted(*id));
+        self.stop.retain(|id, task| {
+            let wanted = wanted(*id);
+            if !wanted {
+                task.abort();
+            }
+            wanted
+        });
+    }
 }
 
 /// One round's part of a run's text.
@@ -165,15 +203,16 @@ impl Driver {
 
     async fn go_on(&mut self, mut resumed: bool) -> Result<(), RunError> {
         let mut batch = Batch::default();
-        let mut in_flight = InFlight { done: FuturesUnordered::new(), stop: HashMap::new(), next: EffectId(0) };
+        let mut in_flight = InFlight::default();
         if resumed {
             self.doubt(&mut batch)?;
             self.read_letters(&mut batch).await?;
         }
         let mut looked = Instant::now();
+        let mut decides = false;
         for turn in 1u64.. {
             // Everything that was asked for has ended, so whoever takes the run up has nothing to doubt.
-            if self.let_go.is_cancelled() && in_flight.stop.is_empty() && !resumed {
+            if self.let_go.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
                 return self.flush(&mut batch).await;
             }
             // A run whose effects all end at once must not keep other runs waiting.
@@ -184,25 +223,34 @@ impl Driver {
                 looked = Instant::now();
                 self.read_letters(&mut batch).await?;
             }
-            let next = self.decide_on(&mut batch).await?;
+            let next = self.decide_on(&mut batch)?;
             if !self.may_lag(&batch, &next) {
                 self.flush(&mut batch).await?;
             }
             self.stop_abandoned(&mut in_flight);
+            decides = matches!(next, Next::Record(_));
             match next {
                 Next::Finished(_) => return Ok(()),
                 Next::Stop => {
                     self.stop_all(&mut in_flight, &mut batch).await?;
                     continue;
                 }
-                Next::Perform | Next::Wait | Next::Record(_) => {}
+                Next::Record(_) => {
+                    // A long stretch of pure decisions must not keep other runs waiting, nor be deaf to who wants it to stop.
+                    if let Ok(message) = self.inbox.try_recv() {
+                        self.hear(&mut batch, message)?;
+                    }
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Next::Perform | Next::Wait => {}
             }
             if self.only_time_is_left() {
                 return Ok(());
             }
             self.start_effects(&mut in_flight, resumed);
             resumed = false;
-            if self.detach && in_flight.stop.is_empty() && self.state.status() == Status::Suspended {
+            if self.detach && in_flight.is_empty() && self.state.status() == Status::Suspended {
                 return Ok(());
             }
             self.wait(&mut in_flight, &mut batch).await?;
@@ -233,20 +281,20 @@ impl Driver {
     }
 
     /// Decides until the world is needed.
-    async fn decide_on(&mut self, batch: &mut Batch) -> Result<Next, RunError> {
+    ///
+    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append.
+    fn decide_on(&mut self, batch: &mut Batch) -> Result<Next, RunError> {
         loop {
             match decide(&self.state) {
                 Next::Record(events) => {
                     for event in events {
                         self.record(batch, event)?;
                     }
-                    if batch.records.len() >= BATCH {
-                        self.flush(batch).await?;
-                        if let Ok(message) = self.inbox.try_recv() {
-                            self.hear(batch, message)?;
-                        }
-                        // A long stretch of pure decisions must not keep other runs waiting.
-                        tokio::task::yield_now().await;
+                    let last = batch.events.last();
+                    if batch.records.len() >= BATCH
+                        && !last.is_some_and(|last| is_mid_transition(&self.state, &last.event))
+                    {
+                        return Ok(Next::Record(Vec::new()));
                     }
                 }
                 next => return Ok(next),
@@ -255,10 +303,11 @@ impl Driver {
     }
 
     fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
-        let recorded = Recorded { seq: self.state.seq() + 1, at: self.ports.timer.now(), event };
+        let recorded = Arc::new(Recorded { seq: self.state.seq() + 1, at: self.ports.timer.now(), event });
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
-        batch.records.push(to_record(&recorded));
+        let reads = self.journal.reads_payloads();
+        batch.records.push(if reads { to_record(&recorded) } else { to_unread_record(&recorded) });
         batch.events.push(recorded);
         Ok(())
     }
@@ -287,6 +336,9 @@ impl Driver {
 
     /// A snapshot, when enough has happened since the last one that reading it all again would take longer than reading that.
     fn snapshot(&mut self, records: &[Record], ended: bool) -> Option<Snapshot> {
+        if !self.journal.reads_payloads() {
+            return None;
+        }
         self.unsaved += records.iter().map(|record| record.payload.len()).sum::<usize>();
         if ended || self.unsaved < SNAPSHOT.max(4 * self.saved) {
             return None;
@@ -309,7 +361,7 @@ impl Driver {
 
     fn start_effects(&self, in_flight: &mut InFlight, resumed: bool) {
         let wanted: Vec<EffectId> = self.state.wanted(in_flight.next).collect();
-        let alone = wanted.len() == 1 && in_flight.stop.is_empty();
+        let alone = wanted.len() == 1 && in_flight.is_empty();
         for id in wanted {
             in_flight.next = EffectId(id.0 + 1);
             if let Some(effect) = self.state.effect(id, &self.cancel, resumed) {
@@ -318,7 +370,6 @@ impl Driver {
         }
     }
 
-    /// Several effects at once run on several threads; a lone one saves the way there and back.
     fn start(&self, in_flight: &mut InFlight, effect: Effect, alone: bool) {
         let id = effect.id;
         let Some(request) = self.state.request_of(id).cloned() else { return };
@@ -327,29 +378,20 @@ impl Driver {
         let work = async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
             let performed = AssertUnwindSafe(perform(&ports, effect, sink)).catch_unwind().await;
-            (id, performed.unwrap_or_else(|_| failed_reply(&request, panicked())))
+            performed.unwrap_or_else(|_| failed_reply(&request, panicked()))
         };
         if alone {
-            let (work, stop) = abortable(work);
-            in_flight.stop.insert(id, Stop::Here(stop));
-            in_flight.done.push(async move { work.await.ok() }.boxed());
+            in_flight.here = Some((id, work.boxed()));
         } else {
-            let task = tokio::spawn(work);
-            in_flight.stop.insert(id, Stop::Elsewhere(task.abort_handle()));
-            in_flight.done.push(async move { task.await.ok() }.boxed());
+            let task = tokio::spawn(async move { (id, work.await) });
+            in_flight.stop.insert(id, task.abort_handle());
+            in_flight.tasks.push(task);
         }
     }
 
-    /// Effects that the run no longer wants are stopped; what they might still say is not heard.
     fn stop_abandoned(&self, in_flight: &mut InFlight) {
-        if in_flight.stop.len() > self.state.in_flight() {
-            in_flight.stop.retain(|id, task| {
-                let wanted = self.state.wants(*id);
-                if !wanted {
-                    task.now();
-                }
-                wanted
-            });
+        if in_flight.len() > self.state.in_flight() {
+            in_flight.keep(|id| self.state.wants(id));
         }
     }
 
@@ -359,8 +401,8 @@ impl Driver {
             return self.hear(batch, message);
         }
         let mut ended = false;
-        while let Some(Some(done)) = in_flight.done.next().now_or_never() {
-            self.take(in_flight, batch, done)?;
+        while let Some(done) = in_flight.ended().now_or_never() {
+            self.take(batch, done)?;
             ended = true;
         }
         if ended {
@@ -381,7 +423,7 @@ impl Driver {
                 // Nobody can say anything any more; letters still can.
                 None => self.wait_alone(in_flight, batch).await?,
             },
-            Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done)?,
+            done = in_flight.ended() => self.take(batch, done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => {}
         }
@@ -392,14 +434,13 @@ impl Driver {
     async fn wait_alone(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
         tokio::select! {
             biased;
-            Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done),
+            done = in_flight.ended() => self.take(batch, done),
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => Ok(()),
         }
     }
 
-    fn take(&mut self, in_flight: &mut InFlight, batch: &mut Batch, done: Option<Done>) -> Result<(), RunError> {
-        let Some((effect, reply)) = done else { return Ok(()) };
-        if in_flight.stop.remove(&effect).is_none() || !self.state.wants(effect) {
+    fn take(&mut self, batch: &mut Batch, (effect, reply): Done) -> Result<(), RunError> {
+        if !self.state.wants(effect) {
             return Ok(());
         }
         if let (EffectReply::Found, Some(Request::Find { name })) = (&reply, self.state.request_of(effect)) {
@@ -456,19 +497,16 @@ impl Driver {
         let grace = timer.deadline(GRACE_MS);
         tokio::pin!(grace);
         loop {
-            if in_flight.stop.is_empty() {
+            if in_flight.is_empty() {
                 break;
             }
             tokio::select! {
                 biased;
-                Some(done) = in_flight.done.next(), if !in_flight.done.is_empty() => self.take(in_flight, batch, done)?,
+                done = in_flight.ended() => self.take(batch, done)?,
                 () = &mut grace => break,
             }
         }
-        for task in in_flight.stop.values() {
-            task.now();
-        }
-        in_flight.stop.clear();
+        in_flight.keep(|_| false);
         let left: Vec<EffectId> = self.state.all_effects().collect();
         for effect in left {
             self.record(batch, Event::Abandoned { effect })?;

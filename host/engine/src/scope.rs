@@ -1,9 +1,6 @@
 //! What a step can refer to, as the workflow crate's pure functions ask for it.
 
-use crate::{
-    conversation::Role,
-    state::{Accepted, Instance},
-};
+use crate::state::{Accepted, Instance};
 use opcell_workflow::{
     Value,
     expr::{Context, ExprError, Expression},
@@ -77,7 +74,7 @@ impl Scope for View<'_> {
 
     fn handover(&self) -> Value {
         let mut fields = self.instance.input.as_object().cloned().unwrap_or_default();
-        let said = self.instance.log.iter().rev().find(|message| message.role == Role::User);
+        let said = self.instance.log.last_of_user();
         let said = said.map(|message| message.content.as_str()).or(self.instance.input.as_str());
         match said.map(|said| (said, Value::from_json(said))) {
             Some((_, Ok(Value::Object(entries)))) => {

@@ -549,7 +549,7 @@ impl Reader {
 
     fn say(&mut self, frame: FrameId, now: Timestamp, messages: &[Message]) {
         if let Some(step) = self.step(frame, now) {
-            step.talk().messages.extend_from_slice(messages);
+            messages.iter().for_each(|message| step.talk().hear(message.clone()));
         }
     }
 }
@@ -602,7 +602,7 @@ impl StepTrace {
                     Request::Tool { call } => Some(call.as_ref().to_owned()),
                     _ => None,
                 };
-                self.talk().messages.push(tool_message(call, &reply.result));
+                self.talk().hear(tool_message(call, &reply.result));
                 let receipts = if self.done { &mut self.judging().receipts } else { &mut self.receipts };
                 receipts.extend(reply.receipt.clone());
             }
@@ -612,6 +612,18 @@ impl StepTrace {
 }
 
 impl Talk {
+    /// Takes in what was said; answers of tools in the order of the calls, whichever came first.
+    fn hear(&mut self, answer: Message) {
+        if answer.role != Role::Tool {
+            return self.messages.push(answer);
+        }
+        let asked = self.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
+        let calls = self.messages.get(asked).map_or(&[][..], |message| &message.tool_calls);
+        let place = |answer: &Message| calls.iter().position(|call| answer.tool_call_id.as_deref() == Some(&call.id));
+        let behind = self.messages.iter().skip(asked + 1).filter(|before| place(before) > place(&answer)).count();
+        self.messages.insert(self.messages.len() - behind, answer);
+    }
+
     /// The last thing that the model said.
     #[must_use]
     pub fn answer(&self) -> Option<&str> {

@@ -17,6 +17,6 @@ mod sqlite;
 mod writer;
 
 pub use memory::MemoryJournal;
-pub use record::{Fence, Letter, Record, RunEntry, RunId, RunState};
+pub use record::{Fence, Letter, Payload, Record, RunEntry, RunId, RunState, ToText};
 pub use sqlite::SqliteJournal;
 pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};

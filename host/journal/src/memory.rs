@@ -6,14 +6,39 @@ use crate::{
 };
 use async_trait::async_trait;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A journal in memory. Clones share the runs, so a test can drop an engine and resume its runs with another.
+/// Records of ended runs that are kept: what a process remembers must not grow with how long it runs.
+const ENDED_RECORDS: usize = 20_000;
+
+/// A journal in memory. Clones share the runs, so a test can drop an engine and resume its runs with another. Of runs that ended, the
+/// last one is kept, and those before it as long as they have no more than 20,000 records together; a run that goes on is never dropped.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryJournal {
-    runs: Arc<Mutex<HashMap<RunId, Run>>>,
+    runs: Arc<Mutex<Runs>>,
+}
+
+#[derive(Debug, Default)]
+struct Runs {
+    by_name: HashMap<RunId, Run>,
+    /// Oldest first.
+    ended: VecDeque<RunId>,
+    /// How many records they have.
+    ended_records: usize,
+}
+
+impl Runs {
+    fn note_end(&mut self, run: &RunId) {
+        let records = |run: Option<&Run>| run.map_or(0, |run| run.records.len());
+        self.ended_records += records(self.by_name.get(run));
+        self.ended.push_back(run.clone());
+        while self.ended_records > ENDED_RECORDS && self.ended.len() > 1 {
+            let oldest = self.ended.pop_front().and_then(|oldest| self.by_name.remove(&oldest));
+            self.ended_records = self.ended_records.saturating_sub(records(oldest.as_ref()));
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -42,21 +67,25 @@ impl MemoryJournal {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Run>> {
+    fn lock(&self) -> MutexGuard<'_, Runs> {
         // No code panics while it holds the lock, so a poisoned map is still whole.
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, run: &RunId, read: impl FnOnce(&mut Run) -> T) -> Result<T, JournalError> {
-        self.lock().get_mut(run).map(read).ok_or_else(|| JournalError::UnknownRun(run.clone()))
+        self.lock().by_name.get_mut(run).map(read).ok_or_else(|| JournalError::UnknownRun(run.clone()))
     }
 }
 
 #[async_trait]
 impl Journal for MemoryJournal {
+    fn reads_payloads(&self) -> bool {
+        false
+    }
+
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
         let mut runs = self.lock();
-        if runs.contains_key(&new.run) {
+        if runs.by_name.contains_key(&new.run) {
             return Err(JournalError::RunExists(new.run));
         }
         in_order(&new.run, 0, &new.records)?;
@@ -71,7 +100,11 @@ impl Journal for MemoryJournal {
             letters: Vec::new(),
             next_letter: 1,
         };
-        runs.insert(new.run, run);
+        let ended = run.state.ended;
+        runs.by_name.insert(new.run.clone(), run);
+        if ended {
+            runs.note_end(&new.run);
+        }
         Ok(Fence(1))
     }
 
@@ -96,6 +129,7 @@ impl Journal for MemoryJournal {
 
     async fn append(&self, append: Append) -> Result<(), JournalError> {
         let run = append.run.clone();
+        let mut ends = false;
         self.with(&run, |found| {
             if found.fence != append.fence {
                 return Err(JournalError::Fenced { run: run.clone(), held: append.fence, newest: found.fence });
@@ -107,10 +141,15 @@ impl Journal for MemoryJournal {
             found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
             if let Some(state) = append.state {
                 found.owned &= !state.ended;
+                ends = state.ended && !found.state.ended;
                 found.state = state;
             }
             Ok(())
-        })?
+        })??;
+        if ends {
+            self.lock().note_end(&run);
+        }
+        Ok(())
     }
 
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {
@@ -124,6 +163,7 @@ impl Journal for MemoryJournal {
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError> {
         let mut entries: Vec<RunEntry> = self
             .lock()
+            .by_name
             .iter()
             .map(|(name, run)| RunEntry {
                 run: name.clone(),
@@ -146,8 +186,12 @@ impl Journal for MemoryJournal {
             !run.owned && !run.state.ended && (due || !run.letters.is_empty())
         };
         let updated = |run: &Run| run.records.last().map_or(run.created_at, |record| record.at);
-        let mut found: Vec<(i64, RunId)> =
-            runs.iter().filter(|(_, run)| could_go_on(run)).map(|(name, run)| (updated(run), name.clone())).collect();
+        let mut found: Vec<(i64, RunId)> = runs
+            .by_name
+            .iter()
+            .filter(|(_, run)| could_go_on(run))
+            .map(|(name, run)| (updated(run), name.clone()))
+            .collect();
         found.sort();
         Ok(found.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, run)| run).collect())
     }
@@ -158,8 +202,10 @@ impl Journal for MemoryJournal {
             ended.zip(1..).filter(|(run, rank)| rule.drops(run, *rank)).map(|(run, _)| run.run).collect();
         let mut runs = self.lock();
         for run in &gone {
-            runs.remove(run);
+            let records = runs.by_name.remove(run).map_or(0, |run| run.records.len());
+            runs.ended_records = runs.ended_records.saturating_sub(records);
         }
+        runs.ended.retain(|run| !gone.contains(run));
         Ok(gone)
     }
 
@@ -176,5 +222,35 @@ impl Journal for MemoryJournal {
 
     async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
         self.with(run, |found| found.letters.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, records: u64, ended: bool) -> NewRun {
+        let status = if ended { "completed" } else { "suspended" };
+        let state = RunState { status: status.into(), ended, due: None };
+        let record = |seq| Record { seq, kind: "k".into(), version: 1, at: 0, payload: "{}".into() };
+        NewRun { run: name.into(), workflow: "w".into(), at: 0, records: (1..=records).map(record).collect(), state }
+    }
+
+    #[tokio::test]
+    async fn ended_runs_are_forgotten_by_what_they_weigh_and_runs_that_go_on_never() {
+        let journal = MemoryJournal::new();
+        let names = async || journal.runs().await.unwrap().len();
+        journal.create(run("waits", 5, false)).await.unwrap();
+        for at in 0..30 {
+            journal.create(run(&format!("run-{at}"), 1_000, true)).await.unwrap();
+        }
+        assert_eq!(names().await, 21);
+        assert!(journal.read(&"run-9".into(), 0, 1).await.is_err());
+        assert_eq!(journal.read(&"run-10".into(), 0, 1).await.unwrap().len(), 1);
+        journal.create(run("heavy", 30_000, true)).await.unwrap();
+        assert_eq!(names().await, 2, "the last one is kept, however long it is");
+        assert_eq!(journal.read(&"waits".into(), 0, 9).await.unwrap().len(), 5);
+        journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
+        assert_eq!(names().await, 1);
     }
 }

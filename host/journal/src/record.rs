@@ -1,7 +1,12 @@
 //! What a journal holds.
 
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 /// A run's name in a journal: any non-empty text, unique in its journal.
 pub type RunId = Arc<str>;
@@ -18,8 +23,68 @@ pub struct Record {
     /// Microseconds since 1970-01-01T00:00:00Z.
     pub at: i64,
     /// The event as JSON text.
-    pub payload: Arc<str>,
+    pub payload: Payload,
 }
+
+/// Something whose JSON text can be made when somebody wants it.
+pub trait ToText: fmt::Debug + Send + Sync {
+    /// The text; the same every time.
+    fn to_text(&self) -> String;
+}
+
+/// A JSON text, perhaps not yet made: a journal in memory is seldom read, and making a text costs more than deciding what it says.
+#[derive(Clone)]
+pub struct Payload(Source);
+
+#[derive(Clone)]
+enum Source {
+    Text(Arc<str>),
+    Later(Arc<Later>),
+}
+
+struct Later {
+    of: Arc<dyn ToText>,
+    text: OnceLock<String>,
+}
+
+impl Payload {
+    /// The text of something that does not change any more, made when it is first read.
+    #[must_use]
+    pub fn later(of: Arc<dyn ToText>) -> Self {
+        Self(Source::Later(Arc::new(Later { of, text: OnceLock::new() })))
+    }
+}
+
+impl Deref for Payload {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            Source::Text(text) => text,
+            Source::Later(later) => later.text.get_or_init(|| later.of.to_text()),
+        }
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Payload {
+    fn from(text: T) -> Self {
+        Self(Source::Text(text.into()))
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Payload {}
 
 /// Proof of ownership. A writer whose fence is not the run's newest is refused, whatever it believes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -222,6 +222,12 @@ pub enum JournalError {
 /// Runs as append-only sequences of records. Every method returns only after what it did is durable, as far as the store is.
 #[async_trait]
 pub trait Journal: Send + Sync {
+    /// Whether appending reads the records' payloads, so that whoever appends had better make the texts first. A journal that does
+    /// not lives as long as its process, and needs no snapshots either.
+    fn reads_payloads(&self) -> bool {
+        true
+    }
+
     /// Makes a run with its first records and takes ownership of it.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_sandbox::{CellError, CellRequest, CellResult, Context, HostServices, Narrowing, Plugin};
+use opcell_session::tools::ToolDescription;
 use opcell_workflow::{Diagnostic, Value, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
 use std::{sync::Arc, time::Duration};
@@ -152,6 +153,11 @@ impl Catalog {
         Some((entry, self.plugins.get(*plugin)?))
     }
 
+    /// The tools of documents that stand for no operation of a plugin, as sessions see them.
+    pub(crate) fn outside_tools(&self) -> impl Iterator<Item = ToolDescription> + '_ {
+        self.tools.descriptions()
+    }
+
     /// Whether a document may name this: an operation, a judge, or a tool.
     pub(crate) fn knows_name(&self, name: &str) -> bool {
         self.tools.outside(name).is_some() || self.resolve(name).is_some()
@@ -187,7 +193,7 @@ impl Catalog {
             host: loaded.services.clone(),
         };
         let CellResult { result, receipt } = run(&loaded.plugin, request).await;
-        let receipt = serde_json::to_value(receipt).ok().map(Value::from);
+        let receipt = Value::of(&receipt).ok();
         Reply { result: result.map(turn).map_err(failure), receipt }
     }
 }
@@ -195,8 +201,8 @@ impl Catalog {
 #[async_trait]
 impl Operations for Catalog {
     fn effects(&self, operation: &str) -> Option<Effects> {
-        if self.tools.outside(operation).is_some() {
-            return Some(Effects::Once);
+        if let Some(tool) = self.tools.outside(operation) {
+            return Some(tool.effects());
         }
         match self.resolve(operation)?.0.offer {
             Offer::Operation { effects, .. } => Some(effects),

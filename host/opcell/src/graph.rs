@@ -100,7 +100,8 @@ impl Drawing {
             lines: [step.name.as_ref().to_owned(), what(&step.form)]
                 .into_iter()
                 .chain(step.max_visits.map(|max| format!("at most {max} visits")))
-                .chain(budget(&workflow.limits).filter(|_| index == entry))
+                .chain(budget("at most", &step.limits.into()))
+                .chain(budget("budget:", &workflow.limits).filter(|_| index == entry))
                 .collect(),
             shape: shape(&step.form),
             visits: path.map(|path| path.visits(index)),
@@ -174,8 +175,8 @@ fn what(form: &Form) -> String {
     }
 }
 
-/// The limits of a whole run, as its first step says them.
-fn budget(limits: &RunLimits) -> Option<String> {
+/// Limits as a step says them: its own, and the first one those of the whole run.
+fn budget(what: &str, limits: &RunLimits) -> Option<String> {
     let parts: Vec<String> = [
         limits.total_visits.map(|max| format!("{max} visits")),
         limits.tool_calls.map(|max| format!("{max} tool calls")),
@@ -187,7 +188,7 @@ fn budget(limits: &RunLimits) -> Option<String> {
     .into_iter()
     .flatten()
     .collect();
-    (!parts.is_empty()).then(|| format!("budget: {}", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("{what} {}", parts.join(", ")))
 }
 
 /// Who decides, as an edge says it.

@@ -5,6 +5,7 @@ use crate::{
     config::{Config, PluginConfig},
     http::{FetchLimits, HttpClient},
     library::Library,
+    pins,
     report::Rejected,
     run::{Run, Workflow},
     services::{HostTool, LogSink, PluginServices},
@@ -12,23 +13,23 @@ use crate::{
     store,
     tools::Tools,
 };
-use indexmap::IndexMap;
 use opcell_engine::{
     Engine, Program, ResumeOptions, RunError, RunOptions,
-    ports::{Call, EffectContext, Operations, Reply, Success, Workflows},
+    ports::{Call, EffectContext, Operations, Reply, Success},
 };
 use opcell_journal::{Journal, JournalError};
 use opcell_sandbox::{CompileMode, CompileProgram, LoadRequest, PluginSource, Sandbox, SandboxConfig, SandboxError};
 use opcell_session::{
     HostSessions,
     skills::{SkillFolder, SkillLibrary},
+    tools::Toolbox,
 };
-use opcell_workflow::{
-    Diagnostic, Severity, Value, WorkflowIr, checks,
-    ir::{DelegateTarget, Form, Judge},
-};
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use opcell_workflow::{Diagnostic, Severity, Value, checks};
+use std::{path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
+
+/// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may, too.
+const STEP_RESULT: usize = 4 << 20;
 
 /// The hidden subcommand that compiles one component.
 pub const COMPILE_CHILD: &str = "compile-child";
@@ -133,7 +134,7 @@ impl Host {
         }
         let program = Program::new(workflow.ir().clone())
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
-        let options = RunOptions { pins: self.pins_of(workflow.ir()), ..options };
+        let options = RunOptions { pins: pins::of(&self.catalog, &self.library, workflow.ir()), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?))
     }
 
@@ -142,7 +143,7 @@ impl Host {
     /// # Errors
     /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not here.
     pub async fn resume(&self, run: &str, options: ResumeOptions) -> Result<Run, RunError> {
-        let options = ResumeOptions { pins: self.pins(|_| true), ..options };
+        let options = ResumeOptions { pins: pins::all(&self.catalog), ..options };
         Ok(Run::new(self.engine.resume(&run.into(), options).await?))
     }
 
@@ -150,46 +151,6 @@ impl Host {
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    fn pins(&self, wanted: impl Fn(&str) -> bool) -> IndexMap<Arc<str>, Arc<str>> {
-        let plugins = self.catalog.plugins().filter(|plugin| wanted(plugin.name()));
-        plugins.map(|plugin| (format!("plugin {}", plugin.name()).into(), plugin.digest().into())).collect()
-    }
-
-    /// The plugins that a run may call: those that its workflows name; all of them once a model or a name that is only known later
-    /// chooses.
-    fn pins_of(&self, ir: &Arc<WorkflowIr>) -> IndexMap<Arc<str>, Arc<str>> {
-        let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
-        let mut named: HashSet<Arc<str>> = HashSet::new();
-        while let Some(ir) = open.pop() {
-            if !seen.insert(ir.name.clone()) {
-                continue;
-            }
-            open.extend(ir.workflows.iter().cloned());
-            for step in &ir.steps {
-                let judge = match &step.judge {
-                    Some(Judge::Invoke { invoke }) => Some(&invoke.operation),
-                    Some(Judge::Llm { .. }) => return self.pins(|_| true),
-                    _ => None,
-                };
-                let operation = match &step.form {
-                    Form::Invoke { invoke } => Some(&invoke.operation),
-                    Form::Session { .. } => return self.pins(|_| true),
-                    Form::Delegate { delegate } => match &delegate.target {
-                        DelegateTarget::Name(name) => {
-                            open.extend(self.library.find(name));
-                            None
-                        }
-                        DelegateTarget::Dynamic(_) => return self.pins(|_| true),
-                    },
-                    _ => None,
-                };
-                let entries = judge.into_iter().chain(operation).filter_map(|id| self.catalog.resolve(id));
-                named.extend(entries.map(|(entry, _)| entry.plugin.clone()));
-            }
-        }
-        self.pins(|plugin| named.contains(plugin))
     }
 
     /// Calls one operation outside of any run.
@@ -313,7 +274,10 @@ impl HostBuilder {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
         let http = Arc::new(HttpClient::new(self.fetch));
-        let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http);
+        let own = sessions::own_tools(&config.sessions, &skills, &http)?;
+        let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
+            .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;
+        let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http, &Arc::new(called_by_steps));
         for tool in std::mem::take(&mut self.document_tools) {
             tools.add(tool);
         }
@@ -378,8 +342,8 @@ impl HostBuilder {
             catalog: &catalog,
             library: &library,
             skills: &skills,
-            http,
             child_runs: child_runs.clone(),
+            own,
         };
         let sessions = Arc::new(sessions::build(config.sessions, surroundings)?);
         let mut engine = Engine::builder()
@@ -393,7 +357,7 @@ impl HostBuilder {
             engine = engine.journal(Arc::new(store::open(settings).await?));
         }
         let engine = Arc::new(engine.build());
-        child_runs.connect(&engine, &library);
+        child_runs.connect(&engine, &library, &catalog);
         Ok(Host { catalog, library, sessions, engine })
     }
 }

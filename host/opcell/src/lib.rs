@@ -55,6 +55,7 @@ mod tools;
 
 pub mod host;
 mod names;
+mod pins;
 pub mod prompts;
 pub mod run;
 

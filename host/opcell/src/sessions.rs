@@ -33,15 +33,36 @@ pub(crate) struct Surroundings<'a> {
     pub catalog: &'a Arc<Catalog>,
     pub library: &'a Arc<Library>,
     pub skills: &'a Arc<SkillLibrary>,
-    pub http: Arc<HttpClient>,
     pub child_runs: Arc<ChildRuns>,
+    /// What [`own_tools`] gave.
+    pub own: Vec<Arc<dyn HostTool>>,
+}
+
+/// The host's own tools, as far as the project enables them: over its file roots, requests, commands.
+pub(crate) fn own_tools(
+    settings: &SessionSettings,
+    skills: &Arc<SkillLibrary>,
+    http: &Arc<HttpClient>,
+) -> Result<Vec<Arc<dyn HostTool>>, Rejected> {
+    let roots = FileRoots::open(&settings.files).map_err(|error| wrong(error.to_string()))?;
+    let mut tools = file_tools(roots, skills.clone());
+    if !settings.http.is_empty() {
+        tools.push(Arc::new(Fetch::new(http.clone(), settings.http.clone())));
+    }
+    if let Some(shell) = &settings.bash {
+        tools.push(Arc::new(ShellTool::new(shell.clone())));
+    }
+    Ok(tools)
+}
+
+fn wrong(error: String) -> Rejected {
+    Rejected::plain(Diagnostic::error("invalid-sessions", error))
 }
 
 /// Puts a project's sessions together. Models may call every operation of the plugins as a tool (a step's `tools` narrow that), read
 /// and, where the project says so, write in its file roots, read its skills, delegate to its workflows, and, where the project says
 /// so, fetch and run commands.
 pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Result<HostSessions, Rejected> {
-    let wrong = |error: String| Rejected::plain(Diagnostic::error("invalid-sessions", error));
     let models = match &settings.script {
         Some(script) => Models::only(Arc::new(ScriptedModel::load(script).map_err(|error| wrong(error.to_string()))?)),
         None => Models::new(settings.models).map_err(|error| wrong(error.to_string()))?,
@@ -50,17 +71,11 @@ pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Resu
         ContextFilesText::None => Vec::new(),
         ContextFilesText::Project => project_context(around.root).map_err(|error| wrong(error.to_string()))?,
     };
-    let roots = FileRoots::open(&settings.files).map_err(|error| wrong(error.to_string()))?;
-    let mut tools = file_tools(roots, around.skills.clone());
+    let mut tools = around.own;
     tools.extend(operation_tools(around.catalog));
     tools.push(Arc::new(DelegateTool::new(around.child_runs)));
-    if !settings.http.is_empty() {
-        tools.push(Arc::new(Fetch::new(around.http, settings.http)));
-    }
-    if let Some(shell) = settings.bash {
-        tools.push(Arc::new(ShellTool::new(shell)));
-    }
     tools.extend(bound(&tools, around.bindings));
+    tools.extend(outside_tools(&tools, around.catalog));
     let mut builder = HostSessions::builder()
         .tools(tools)
         .models(models)
@@ -91,6 +106,15 @@ fn bound(tools: &[Arc<dyn HostTool>], bindings: &IndexMap<String, String>) -> Ve
         Some(Arc::new(BoundTool::new(name, tool.clone())) as Arc<dyn HostTool>)
     };
     bindings.iter().filter_map(bind).collect()
+}
+
+/// The tools of documents that no plugin offers and no session has by itself: requests under rules of their own, the embedder's tools,
+/// those of MCP servers. A session that declares one by its name has it.
+fn outside_tools(tools: &[Arc<dyn HostTool>], catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
+    let is_taken = |name: &str| tools.iter().any(|tool| tool.description().spec.name == name);
+    let tool =
+        |description: ToolDescription| Arc::new(OperationTool::new(catalog.clone(), description)) as Arc<dyn HostTool>;
+    catalog.outside_tools().filter(|tool| !is_taken(&tool.spec.name)).map(tool).collect()
 }
 
 fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {

@@ -1,23 +1,36 @@
-//! Tools that documents call and no plugin offers: the host's own, the embedder's, and those of MCP servers.
+//! Tools that documents call and no plugin offers: the host's own, the embedder's, and those of MCP servers. Steps call them as
+//! operations, and the models of sessions that declare them as tools.
 //!
 //! A document reaches exactly the names that the operator mapped in `[tools]`, or the embedder added; nothing is found by itself.
 
 use crate::{
     config::tools::{McpServer, ToolTarget},
-    http::{FetchError, HttpClient, HttpRule},
+    http::{FetchError, HttpClient, HttpRule, request::FetchRequest},
     mcp::Server,
     services::HostTool,
 };
 use async_trait::async_trait;
 use indexmap::IndexMap;
-use opcell_engine::ports::{Call, Failure};
+use opcell_engine::{
+    conversation::{ToolCallRequest, ToolSpec},
+    ports::{Call, Effects, Failure, OpenedSession, ToolCall},
+};
 use opcell_sandbox::host::{Context, ServiceError};
-use opcell_workflow::Value;
+use opcell_session::tools::{ToolDescription, Toolbox};
+use opcell_workflow::{Value, ir};
 use std::sync::Arc;
 
 /// A tool outside of any cell.
 #[async_trait]
 pub(crate) trait OutsideTool: Send + Sync {
+    /// What it does and a JSON Schema of its arguments, for models whose document does not say.
+    fn describe(&self) -> (String, Value);
+
+    /// What repeating a call does.
+    fn effects(&self) -> Effects {
+        Effects::Once
+    }
+
     /// Calls it once. May be dropped at any time.
     async fn call(&self, call: &Call) -> Result<Value, Failure>;
 }
@@ -35,15 +48,20 @@ impl Tools {
         targets: IndexMap<String, ToolTarget>,
         servers: IndexMap<String, McpServer>,
         http: &Arc<HttpClient>,
+        own: &Arc<Toolbox>,
     ) -> Self {
         let servers: IndexMap<String, Arc<Server>> =
             servers.into_iter().map(|(name, config)| (name.clone(), Arc::new(Server::new(name, config)))).collect();
         let mut tools = Self::default();
         for (name, target) in targets {
             match target {
-                ToolTarget::Operation(operation) => {
-                    tools.operations.insert(name, operation);
-                }
+                ToolTarget::Operation(target) => match own.find(&target) {
+                    Some(tool) => {
+                        let own = Own { tool: tool.clone(), toolbox: own.clone() };
+                        tools.outside.insert(name, Arc::new(own));
+                    }
+                    None => drop(tools.operations.insert(name, target)),
+                },
                 ToolTarget::Host { http: rules, .. } => {
                     let fetch = Fetch { name: name.clone(), http: http.clone(), rules };
                     tools.outside.insert(name, Arc::new(fetch));
@@ -72,6 +90,20 @@ impl Tools {
         self.outside.get(name)
     }
 
+    /// The tools that stand for no operation of a plugin, as a session that declares one sees it.
+    pub(crate) fn descriptions(&self) -> impl Iterator<Item = ToolDescription> + '_ {
+        self.outside.iter().map(|(name, tool)| {
+            let (description, parameters) = tool.describe();
+            ToolDescription {
+                spec: ToolSpec { name: name.clone(), description, parameters },
+                lambda: None,
+                effects: tool.effects(),
+                extension: None,
+                by_declaration: true,
+            }
+        })
+    }
+
     /// Every name.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.operations.keys().chain(self.outside.keys()).map(String::as_str)
@@ -91,6 +123,11 @@ struct Fetch {
 
 #[async_trait]
 impl OutsideTool for Fetch {
+    fn describe(&self) -> (String, Value) {
+        let summary = "Performs an HTTP request to a host that the operator allows.".to_owned();
+        (summary, Value::from_json(FetchRequest::SCHEMA).unwrap_or_default())
+    }
+
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
         self.http.fetch(&self.rules, &call.arguments).await.map_err(|error| match error {
             FetchError::Denied { capability, rule, grant } => {
@@ -112,6 +149,11 @@ struct Embedded(Arc<dyn HostTool>);
 
 #[async_trait]
 impl OutsideTool for Embedded {
+    fn describe(&self) -> (String, Value) {
+        let description = self.0.description();
+        (description.summary, Value::from_json(&description.arguments_schema).unwrap_or_else(|_| any_object()))
+    }
+
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
         let context = Context {
             run: call.context.run.clone(),
@@ -133,6 +175,48 @@ impl OutsideTool for Embedded {
     }
 }
 
+/// A tool of the host that its sessions have too, such as `read`.
+struct Own {
+    tool: ToolDescription,
+    toolbox: Arc<Toolbox>,
+}
+
+#[async_trait]
+impl OutsideTool for Own {
+    fn describe(&self) -> (String, Value) {
+        (self.tool.spec.description.clone(), self.tool.spec.parameters.clone())
+    }
+
+    fn effects(&self) -> Effects {
+        self.tool.effects
+    }
+
+    /// As a session would call it that has this one tool and nothing else.
+    async fn call(&self, call: &Call) -> Result<Value, Failure> {
+        let spec = self.tool.spec.clone();
+        let request = ToolCallRequest { id: String::new(), name: spec.name.clone(), arguments: call.arguments.clone() };
+        let session = OpenedSession {
+            system: String::new(),
+            sections: Value::Null,
+            models: Vec::new(),
+            tools: vec![spec],
+            settings: ir::Session::default(),
+            at_once: Vec::new(),
+        };
+        let call = ToolCall {
+            context: call.context.clone(),
+            session: Arc::new(session),
+            request,
+            cancel: call.cancel.clone(),
+        };
+        self.toolbox.call(&call).await.result
+    }
+}
+
+fn any_object() -> Value {
+    Value::object([("type", Value::from("object"))])
+}
+
 /// A tool of an MCP server.
 struct Remote {
     server: Arc<Server>,
@@ -141,6 +225,10 @@ struct Remote {
 
 #[async_trait]
 impl OutsideTool for Remote {
+    fn describe(&self) -> (String, Value) {
+        (format!("The tool `{}` of an MCP server.", self.tool), any_object())
+    }
+
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
         self.server.call(&self.tool, &call.arguments).await
     }

@@ -9,9 +9,12 @@ use crate::{
     bindings::exports::opcell::plugin::operations::{Context, Failure, Success},
     error::{LoadError, SandboxError},
     inspect::SERVED,
-    ticker,
+    ticker::Clock,
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use wasmtime::{
     Engine, Store,
     component::{Component, ComponentExportIndex, Instance, InstancePre, Linker, TypedFunc},
@@ -27,6 +30,7 @@ type Invoke = TypedFunc<(&'static str, &'static str, Context), Answer>;
 pub struct Bare {
     pre: InstancePre<()>,
     invoke: ComponentExportIndex,
+    clock: Arc<Clock>,
 }
 
 /// Where the time of one call goes.
@@ -44,6 +48,7 @@ pub struct Phases {
 pub struct Reused {
     store: Store<()>,
     invoke: Invoke,
+    _clock: Arc<Clock>,
 }
 
 impl std::fmt::Debug for Bare {
@@ -63,7 +68,9 @@ impl Bare {
     pub(crate) fn new(engine: &Engine, artefact: &[u8]) -> Result<Self, LoadError> {
         let link = |message: String| LoadError::Link { message: crate::text::printable(&message, 2_000) };
         let failed = |error: wasmtime::Error| link(format!("{error:#}"));
-        ticker::start(vec![engine.weak()]).map_err(|error| link(SandboxError::Ticker(error).to_string()))?;
+        // It never sleeps: waking it is not what is measured.
+        let clock = Clock::start(vec![engine.weak()], || true)
+            .map_err(|error| link(SandboxError::Ticker(error).to_string()))?;
         // SAFETY: the artefact was made by our own compiler, or its MAC proves that it was when it was cached.
         let component = unsafe { Component::deserialize(engine, artefact) }
             .map_err(|error| LoadError::Shape { message: crate::text::printable(&format!("{error:#}"), 1_000) })?;
@@ -74,7 +81,7 @@ impl Bare {
         let invoke = component
             .get_export_index(interface.as_ref(), "invoke")
             .ok_or_else(|| link("the component exports no operations".to_owned()))?;
-        Ok(Self { pre, invoke })
+        Ok(Self { pre, invoke, clock: Arc::new(clock) })
     }
 
     async fn instantiate(&self) -> wasmtime::Result<(Store<()>, Instance)> {
@@ -127,7 +134,7 @@ impl Bare {
         let work = async {
             let (mut store, instance) = self.instantiate().await?;
             let invoke = self.function(&mut store, &instance)?;
-            Ok(Reused { store, invoke })
+            Ok(Reused { store, invoke, _clock: Arc::clone(&self.clock) })
         };
         work.await.map_err(words)
     }

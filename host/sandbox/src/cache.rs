@@ -7,7 +7,7 @@
 //! Invariants: the directory is ours, 0700 and not a symbolic link; the key file is ours and 0600; entries are opened without following
 //! links and their MAC is checked on the very bytes that are loaded; an entry that fails is set aside and made again.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -19,12 +19,12 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The directory or its key cannot be made or opened.
-    #[error("the cache `{}` cannot be used: {source}", .path.display())]
+    #[error("the cache `{}` cannot be used: {error}; choose another directory", .path.display())]
     Io {
         /// Directory or key file.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// Why; part of the message, and therefore not a source that would be told once more.
+        error: io::Error,
     },
     /// Somebody else could have written it.
     #[error("the cache `{}` is not safe: {reason}; remove it or choose another directory", .path.display())]
@@ -78,7 +78,7 @@ const MAC_BYTES: usize = 32;
 impl Cache {
     /// Opens or makes the directory at `path`, and its key.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
-        let io = |source: io::Error| CacheError::Io { path: path.to_owned(), source };
+        let io = |error: io::Error| CacheError::Io { path: path.to_owned(), error };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(io)?;
         }
@@ -97,7 +97,7 @@ impl Cache {
         let unsafe_because = |reason| CacheError::Unsafe { path: path.to_owned(), reason };
         check_owned(&directory, FileType::Directory, 0o700).map_err(io)?.map_err(unsafe_because)?;
         let key_path = path.join(KEY_FILE);
-        let key = read_key(&directory).map_err(|source| CacheError::Io { path: key_path.clone(), source })?;
+        let key = read_key(&directory).map_err(|error| CacheError::Io { path: key_path.clone(), error })?;
         let key = key.map_err(|reason| CacheError::Unsafe { path: key_path, reason })?;
         Ok(Self { path: path.to_owned(), directory, key })
     }
@@ -172,21 +172,22 @@ impl Cache {
 
 /// The inner error says what is wrong with a file that exists.
 fn check_owned(file: &OwnedFd, expected: FileType, mode: u32) -> io::Result<Result<(), String>> {
-    let status = rustix::fs::fstat(file)?;
-    let found = FileType::from_raw_mode(status.st_mode);
-    if found != expected {
-        return Ok(Err(format!(
-            "it is not {}",
-            if expected == FileType::Directory { "a directory" } else { "a regular file" }
-        )));
+    Ok(check_status(&rustix::fs::fstat(file)?, expected, mode, rustix::process::geteuid().as_raw()))
+}
+
+/// The rule behind [`check_owned`]: of the expected type, of the user `ours`, and with no permission beyond `mode`.
+fn check_status(status: &Stat, expected: FileType, mode: u32, ours: u32) -> Result<(), String> {
+    if FileType::from_raw_mode(status.st_mode) != expected {
+        let expected = if expected == FileType::Directory { "a directory" } else { "a regular file" };
+        return Err(format!("it is not {expected}"));
     }
-    if status.st_uid != rustix::process::geteuid().as_raw() {
-        return Ok(Err(format!("it belongs to user {}", status.st_uid)));
+    if status.st_uid != ours {
+        return Err(format!("it belongs to user {}, and this is user {ours}", status.st_uid));
     }
     if status.st_mode & 0o777 & !mode != 0 {
-        return Ok(Err(format!("its mode is {:o}, expected {mode:o}", status.st_mode & 0o777)));
+        return Err(format!("its mode is {:o}, expected {mode:o}", status.st_mode & 0o777));
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 fn read_key(directory: &OwnedFd) -> io::Result<Result<[u8; 32], String>> {
@@ -291,6 +292,63 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o770)).unwrap();
         let error = Cache::open(&path).unwrap_err().to_string();
         assert!(error.contains("its mode is 770, expected 700"), "{error}");
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_refused_whoever_we_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut status = rustix::fs::stat(directory.path()).unwrap();
+        status.st_mode = FileType::Directory.as_raw_mode() | 0o700;
+        let check = |status: &Stat, ours| check_status(status, FileType::Directory, 0o700, ours);
+        for (owner, ours) in [(1_000, 1_001), (1_000, 0), (0, 1_000)] {
+            status.st_uid = owner;
+            assert_eq!(check(&status, owner), Ok(()));
+            assert_eq!(check(&status, ours), Err(format!("it belongs to user {owner}, and this is user {ours}")));
+        }
+        // Not even when everything else about it is right, and before anything else about it is told.
+        status.st_mode |= 0o077;
+        assert!(check(&status, 1_000).unwrap_err().starts_with("it belongs to user 0"));
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let ours = rustix::process::geteuid();
+        // Root can give a directory away; for everybody else, `/` is one that root never gave them.
+        let (path, owner) = if ours.is_root() {
+            let path = directory.path().join("cache");
+            drop(Cache::open(&path).unwrap());
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            (path, 65_534)
+        } else {
+            (PathBuf::from("/"), 0)
+        };
+        let error = Cache::open(&path).unwrap_err();
+        assert!(matches!(&error, CacheError::Unsafe { path: named, .. } if *named == path), "{error:?}");
+        let reason = format!("it belongs to user {owner}, and this is user {}", ours.as_raw());
+        assert!(error.to_string().contains(&reason), "{error}");
+    }
+
+    #[test]
+    fn a_key_or_an_entry_of_another_user_is_refused() {
+        let ours = rustix::process::geteuid();
+        if !ours.is_root() {
+            // Who cannot give a file away looks at one that never was theirs.
+            let file = File::open("/etc/passwd").unwrap().into();
+            let refused = check_owned(&file, FileType::RegularFile, 0o777).unwrap().unwrap_err();
+            assert_eq!(refused, format!("it belongs to user 0, and this is user {}", ours.as_raw()));
+            return;
+        }
+        let (directory, cache) = open();
+        cache.put(key(&component()), b"code").unwrap();
+        std::os::unix::fs::chown(entry(&cache, key(&component())), Some(65_534), None).unwrap();
+        let Found::Quarantined { reason } = cache.get(key(&component())) else { panic!("it was taken") };
+        assert!(reason.starts_with("it belongs to user 65534"), "{reason}");
+
+        let path = directory.path().join("cache");
+        std::os::unix::fs::chown(path.join(KEY_FILE), Some(65_534), None).unwrap();
+        let error = Cache::open(&path).unwrap_err().to_string();
+        assert!(error.contains("mac.key` is not safe: it belongs to user 65534"), "{error}");
     }
 
     #[test]

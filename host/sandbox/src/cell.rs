@@ -2,7 +2,6 @@
 //! happened.
 
 use crate::{
-    bindings::exports::opcell::plugin::{judges, operations},
     budget::{Budget, Exceeded},
     engine::Metering,
     error::CellError,
@@ -82,9 +81,8 @@ pub(crate) async fn run<E: Export>(
     let mut held = (None, None);
     let end = {
         let work = async {
-            // The pool has exactly as many slots as there are permits, so that waiting happens here, where it is counted.
             held.0 = linked.turns.acquire().await.ok();
-            held.1 = linked.slots.acquire().await.ok();
+            held.1 = linked.engine.slot().await;
             let instance = linked.pre.instantiate_async(&mut store).await?;
             export.call(linked, &mut store, &instance).await
         };
@@ -258,99 +256,4 @@ impl Receipt {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// `operations.describe`.
-pub(crate) struct DescribeOperations;
-
-impl Export for DescribeOperations {
-    type Output = Vec<operations::OperationDescription>;
-
-    async fn call(
-        self,
-        linked: &Linked,
-        store: &mut Store<CellState>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Output> {
-        linked.operations()?.all.load(&mut *store, instance)?.call_describe(store).await
-    }
-}
-
-/// `judges.describe`.
-pub(crate) struct DescribeJudges;
-
-impl Export for DescribeJudges {
-    type Output = Vec<judges::JudgeDescription>;
-
-    async fn call(
-        self,
-        linked: &Linked,
-        store: &mut Store<CellState>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Output> {
-        linked.judges()?.all.load(&mut *store, instance)?.call_describe(store).await
-    }
-}
-
-/// `operations.invoke`.
-pub(crate) struct Invoke<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) arguments: &'a str,
-    pub(crate) context: operations::Context,
-}
-
-impl Export for Invoke<'_> {
-    type Output = Result<operations::Success, operations::Failure>;
-
-    async fn call(
-        self,
-        linked: &Linked,
-        store: &mut Store<CellState>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Output> {
-        store.data_mut().budget.give(self.arguments.len())?;
-        let invoke = instance.get_typed_func::<_, (Self::Output,)>(&mut *store, &linked.operations()?.call)?;
-        let (answer,) = invoke.call_async(&mut *store, (self.id, self.arguments, self.context)).await?;
-        let bytes = match &answer {
-            Ok(success) => success.data.len() + optional(&success.summary) + optional(&success.details),
-            Err(failure) => failure.reason.len() + failure.message.len() + optional(&failure.details),
-        };
-        store.data_mut().budget.take(bytes)?;
-        Ok(answer)
-    }
-}
-
-/// `judges.judge`.
-pub(crate) struct Judge<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) arguments: &'a str,
-    pub(crate) context: operations::Context,
-}
-
-impl Export for Judge<'_> {
-    type Output = Result<judges::Verdict, operations::Failure>;
-
-    async fn call(
-        self,
-        linked: &Linked,
-        store: &mut Store<CellState>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Output> {
-        store.data_mut().budget.give(self.arguments.len())?;
-        let judge = instance.get_typed_func::<_, (Self::Output,)>(&mut *store, &linked.judges()?.call)?;
-        let (answer,) = judge.call_async(&mut *store, (self.id, self.arguments, self.context)).await?;
-        let bytes = match &answer {
-            Ok(judges::Verdict {
-                outcome: judges::Outcome::Text(text) | judges::Outcome::Keyword(text),
-                rationale,
-            }) => text.len() + optional(rationale),
-            Err(failure) => failure.reason.len() + failure.message.len() + optional(&failure.details),
-        };
-        store.data_mut().budget.take(bytes)?;
-        Ok(answer)
-    }
-}
-
-fn optional(text: &Option<String>) -> usize {
-    text.as_ref().map_or(0, String::len)
 }

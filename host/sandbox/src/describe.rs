@@ -106,6 +106,7 @@ pub(crate) fn operations(
             Schema::compile(&operation.arguments_schema).map_err(|error| of("arguments schema", error))?;
         let (data_schema, data) = Schema::compile(&operation.data_schema).map_err(|error| of("data schema", error))?;
         schemas.push(OperationSchemas { arguments, data });
+        Schema::check_patterns(schemas.iter().flat_map(|both| [&*both.arguments, &*both.data]))?;
         descriptions.push(OperationDescription {
             id: operation.id.into(),
             summary: printable(&operation.summary, 1_000),
@@ -138,6 +139,7 @@ pub(crate) fn judges(
             return Err(format!("judge `{}` lists the outcome {} twice", judge.id, printable(&twice.to_string(), 100)));
         }
         schemas.push(arguments);
+        Schema::check_patterns(schemas.iter().map(|schema| &**schema))?;
         descriptions.push(JudgeDescription {
             id: judge.id.into(),
             summary: printable(&judge.summary, 1_000),

@@ -4,8 +4,9 @@
 //! Everything that plugins do not need is off: threads, GC, exceptions, memory64, concurrency. Each pool has an engine of its own, and a
 //! [`CellEngine`] never lends its objects to another.
 
-use crate::{error::SandboxError, ticker};
-use std::num::NonZeroUsize;
+use crate::{error::SandboxError, ticker::Clock};
+use std::{num::NonZeroUsize, sync::Arc};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
     Strategy, WasmFeatures,
@@ -49,13 +50,18 @@ struct Shape {
 pub(crate) struct CellEngine {
     engine: Engine,
     name: &'static str,
-    cells: u32,
+    /// Cells at once, all plugins together.
+    slots: Arc<Semaphore>,
+    clock: Arc<Clock>,
 }
 
 impl CellEngine {
-    /// Cells at once.
-    pub(crate) fn cells(&self) -> u32 {
-        self.cells
+    /// Waits for a slot; the clock ticks while one is held. A pool has exactly as many as there are permits, so that waiting happens
+    /// here, where it is counted.
+    pub(crate) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
+        let slot = self.slots.acquire().await.ok();
+        self.clock.wake();
+        slot
     }
 
     pub(crate) fn wasmtime(&self) -> &Engine {
@@ -182,10 +188,9 @@ impl Engines {
         let pools = match allocation {
             Allocation::OnDemand => None,
             Allocation::Auto => match (build(&config(metering, Some(small))), build(&config(metering, Some(script)))) {
-                (Ok(small_engine), Ok(script_engine)) => Some(vec![
-                    CellEngine { engine: small_engine, name: "small", cells: small.cells },
-                    CellEngine { engine: script_engine, name: "script", cells: script.cells },
-                ]),
+                (Ok(small_engine), Ok(script_engine)) => {
+                    Some(vec![(small_engine, "small", small.cells), (script_engine, "script", script.cells)])
+                }
                 (Err(error), _) | (_, Err(error)) => {
                     let text = format!(
                         "address space is too short for pools, cells are allocated on demand and slower: {error}"
@@ -198,9 +203,17 @@ impl Engines {
         };
         let pools = match pools {
             Some(pools) => pools,
-            None => vec![CellEngine { engine: build(&config(metering, None))?, name: "on-demand", cells }],
+            None => vec![(build(&config(metering, None))?, "on-demand", cells)],
         };
-        ticker::start(pools.iter().map(|pool| pool.engine.weak()).collect()).map_err(SandboxError::Ticker)?;
+        let slots: Vec<_> = pools.iter().map(|(.., cells)| Arc::new(Semaphore::new(*cells as usize))).collect();
+        let counted: Vec<_> = slots.iter().map(|slots| (Arc::clone(slots), slots.available_permits())).collect();
+        let busy = move || counted.iter().any(|(slots, all)| slots.available_permits() < *all);
+        let clock = Clock::start(pools.iter().map(|(engine, ..)| engine.weak()).collect(), busy);
+        let clock = Arc::new(clock.map_err(SandboxError::Ticker)?);
+        let pools = pools.into_iter().zip(slots);
+        let pools = pools
+            .map(|((engine, name, _), slots)| CellEngine { engine, name, slots, clock: Arc::clone(&clock) })
+            .collect();
         Ok(Self { pools, warning })
     }
 

@@ -211,10 +211,10 @@ pub enum LoadError {
         served: &'static str,
     },
     /// The component asks for more than its operator has agreed to: an upgrade that nobody looked at.
-    #[error("this version asks for more than the one before, and is not loaded until that is granted:{}", .0.iter().map(|denial| format!("\n  {}: {}", denial.capability, denial.remedy)).collect::<String>())]
+    #[error("this version asks for more than the one before, and is not loaded until that is granted:{}", lines(.0, |denial| format!("{}: {}", denial.capability, denial.remedy)))]
     AsksForMore(Vec<Denial>),
     /// The component imports what no plugin gets.
-    #[error("the component imports what no plugin gets:{}", .0.iter().map(|import| format!("\n  {import}")).collect::<String>())]
+    #[error("the component imports what no plugin gets:{}", lines(.0, ToString::to_string))]
     Imports(Vec<crate::inspect::RefusedImport>),
     /// The component cannot be linked although its imports are known by name.
     #[error("the component cannot be linked: {message}")]
@@ -267,6 +267,16 @@ pub enum LoadError {
         /// Why.
         message: String,
     },
+}
+
+/// One line for each, as many as somebody reads.
+fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
+    const SHOWN: usize = 20;
+    let mut lines: String = items.iter().take(SHOWN).map(|item| format!("\n  {}", line(item))).collect();
+    if let Some(more @ 1..) = items.len().checked_sub(SHOWN) {
+        lines.push_str(&format!("\n  and {more} more"));
+    }
+    lines
 }
 
 impl LoadError {

@@ -40,12 +40,18 @@ pub struct FilesGrant {
     /// Patterns of paths below the root that may be opened (`*` within a segment, `**` across segments); empty for all.
     pub patterns: Vec<String>,
     /// Bytes that may be written through this grant while the plugin is loaded, all cells together; removing a file gives nothing back.
+    /// As many files and directories may be created as this has KiB, and 64 in any case: an empty one takes room that no byte counts.
     pub write_quota: u64,
 }
 
 impl FilesGrant {
     /// Bytes that may be written where the operator says nothing.
     pub const DEFAULT_WRITE_QUOTA: u64 = 256 << 20;
+
+    /// Files and directories that the quota pays for.
+    pub(crate) fn created_entries(&self) -> u64 {
+        (self.write_quota >> 10).max(64)
+    }
 
     /// Reading everything below a directory.
     #[must_use]

@@ -149,7 +149,7 @@ fn check_version(name: &str) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(LoadError::Version {
-        interface: interface.to_owned(),
+        interface: crate::text::printable(interface, 200),
         found: crate::text::printable(found, 100),
         served: SERVED,
     })
@@ -248,5 +248,12 @@ mod tests {
             |name| format!(r#"(@custom "opcell:manifest" "{{\"schema\":1,\"name\":\"{name}\",\"version\":\"1\"}}")"#);
         let wat = format!("(component (core module {}) (core module {}))", section("a"), section("b"));
         assert_eq!(read(&wat::parse_str(wat).unwrap()).unwrap_err().kind(), "manifest");
+    }
+
+    #[test]
+    fn of_a_flood_of_imports_the_first_are_named_and_the_others_counted() {
+        let imports: String = (0..1_000).map(|at| format!("(import \"evil:p{at}/x\" (instance))")).collect();
+        let error = inspected(&format!("(component {imports})")).unwrap_err().to_string();
+        assert!(error.ends_with("\n  and 980 more") && error.contains("evil:p19/x"), "{error}");
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it, [`inspect`] and
 //! [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker` run it, [`describe`] checks what
-//! it says, [`plugin`] takes calls, `cell` runs them within [`limits`] and `budget`, `imports` and `wasi` serve them as [`grants`] allow,
+//! it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and `budget`, `imports` and `wasi` serve them as [`grants`] allow,
 //! [`receipt`] and [`error`] tell how they ended. Beside the road stands [`bare`], the engine alone, which cells are measured against.
 
 pub mod sandbox;
@@ -30,6 +30,7 @@ pub mod plugin;
 mod schema;
 
 mod cell;
+mod exports;
 mod state;
 
 mod budget;

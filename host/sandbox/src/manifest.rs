@@ -6,6 +6,7 @@
 use crate::{
     grants::{Access, Requests},
     limits::{LimitRequest, nearest},
+    text::one_line,
 };
 use serde_json::{Map, Value};
 
@@ -14,6 +15,12 @@ pub const SECTION: &str = "opcell:manifest";
 
 /// The version of the manifest's shape that this host reads.
 pub const SCHEMA: u64 = 1;
+
+/// Longest manifest: people read what a plugin asks for.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Longest name of a capability.
+const MAX_NAME: usize = 200;
 
 /// A manifest that cannot be used, with the path of the offending value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +69,9 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`] with the path of the first offending value.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        if text.len() > MAX_BYTES {
+            return Err(wrong("manifest", format!("it has {} bytes, more than {MAX_BYTES}", text.len())));
+        }
         let value: Value =
             serde_json::from_slice(text).map_err(|error| wrong("manifest", format!("not JSON: {error}")))?;
         let root = object(&value, "manifest", &["schema", "name", "version", "capabilities", "limits"])?;
@@ -72,14 +82,11 @@ impl Manifest {
         }
         let name = text_at(root, "name", "name")?;
         if !is_name(name) {
-            return Err(wrong(
-                "name",
-                format!("`{}` is not a plugin name, expected [a-z0-9][a-z0-9-]*", crate::text::printable(name, 100)),
-            ));
+            return Err(wrong("name", format!("`{name}` is not a plugin name, expected [a-z0-9][a-z0-9-]*")));
         }
         let mut manifest = Self {
             name: Some(name.to_owned()),
-            version: Some(text_at(root, "version", "version")?.to_owned()),
+            version: Some(one_line(text_at(root, "version", "version")?, 100)),
             ..Self::default()
         };
         if let Some(capabilities) = root.get("capabilities") {
@@ -131,6 +138,9 @@ fn requests(capabilities: &Map<String, Value>, key: &str, with_access: bool) -> 
         let at = format!("{at}[{index}]");
         let entry = object(entry, &at, keys)?;
         let name = text_at(entry, "name", &format!("{at}.name"))?;
+        if one_line(name, MAX_NAME) != name {
+            return Err(wrong(at, format!("`{name}` cannot be shown, expected at most {MAX_NAME} bytes that can")));
+        }
         if requests.iter().any(|earlier| earlier.name == name) {
             return Err(wrong(at, format!("`{name}` is asked for twice")));
         }
@@ -141,7 +151,7 @@ fn requests(capabilities: &Map<String, Value>, key: &str, with_access: bool) -> 
             })?),
             (true, None) => return Err(wrong(format!("{at}.access"), "missing, expected `read` or `read-write`")),
         };
-        let reason = text_at(entry, "reason", &format!("{at}.reason"))?.to_owned();
+        let reason = one_line(text_at(entry, "reason", &format!("{at}.reason"))?, 1_000);
         requests.push(Request { name: name.to_owned(), access, reason });
     }
     Ok(requests)
@@ -153,7 +163,7 @@ fn object<'a>(value: &'a Value, at: &str, keys: &[&str]) -> Result<&'a Map<Strin
         if !keys.contains(&key.as_str()) {
             let hint =
                 nearest(key, keys.iter().copied()).map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
-            return Err(wrong(at, format!("unknown key `{}`{hint}", crate::text::printable(key, 100))));
+            return Err(wrong(at, format!("unknown key `{}`{hint}", one_line(key, 100))));
         }
     }
     Ok(map)
@@ -167,8 +177,9 @@ fn text_at<'a>(map: &'a Map<String, Value>, key: &str, at: &str) -> Result<&'a s
     }
 }
 
-fn wrong(at: impl Into<String>, message: impl Into<String>) -> ManifestError {
-    ManifestError { at: at.into(), message: message.into() }
+/// Both may hold what the plugin's author wrote.
+fn wrong(at: impl AsRef<str>, message: impl AsRef<str>) -> ManifestError {
+    ManifestError { at: one_line(at.as_ref(), 200), message: one_line(message.as_ref(), 500) }
 }
 
 #[cfg(test)]
@@ -223,5 +234,43 @@ mod tests {
         ] {
             assert!(error(text).starts_with(start), "{text}: {}", error(text));
         }
+    }
+
+    #[test]
+    fn a_manifest_that_nobody_would_read_is_refused_before_it_is_parsed() {
+        let long = format!(r#"{{"schema":1,"name":"a","version":"1{}"}}"#, "0".repeat(MAX_BYTES));
+        assert!(Manifest::parse(long.as_bytes()).unwrap_err().to_string().contains("more than 65536"));
+    }
+
+    #[test]
+    fn whatever_an_author_wrote_can_be_shown() {
+        let hostile = r#"\u001b[2J\n\t\u202e"#;
+        for text in [
+            format!(r#"{{"schema":"{hostile}"}}"#),
+            format!(r#"{{"schema":1,"{hostile}":1}}"#),
+            r#"{"schema":1,"name":"a","version":"1","capabilities":{"tools":[{"name":"t\n","reason":"r"}]}}"#
+                .to_owned(),
+            format!(r#"{{"schema":1,"name":"{hostile}","version":"1"}}"#),
+            format!(r#"{{"schema":1,"name":"a","version":"1","limits":{{"{hostile}":1}}}}"#),
+            format!(r#"{{"schema":1,"name":"a","version":"1","limits":{{"memory":"{hostile}"}}}}"#),
+            format!(
+                r#"{{"schema":1,"name":"a","version":"1","capabilities":{{"tools":[{{"name":"{hostile}","reason":"r"}}]}}}}"#
+            ),
+            format!(
+                r#"{{"schema":1,"name":"a","version":"1","capabilities":{{"files":[{{"name":"f","access":"{hostile}","reason":"r"}}]}}}}"#
+            ),
+        ] {
+            let error = Manifest::parse(text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(one_line(&error, 1_000), error, "{text}");
+        }
+        let manifest = Manifest::parse(
+            format!(r#"{{"schema":1,"name":"a","version":"{hostile}","capabilities":{{"tools":[{{"name":"t","reason":"{hostile}"}}]}}}}"#)
+                .as_bytes(),
+        );
+        let manifest = manifest.unwrap();
+        assert!(
+            !manifest.version.unwrap().contains(char::is_control)
+                && !manifest.tools[0].reason.contains(char::is_control)
+        );
     }
 }

@@ -5,10 +5,11 @@ use crate::{
         exports::opcell::plugin::{judges, operations},
         opcell::plugin::types,
     },
-    cell::{self, Call, DescribeJudges, DescribeOperations, Invoke, Judge},
+    cell::{self, Call},
     describe::{self, Effects, JudgeDescription, OperationDescription, OperationSchemas, Outcome},
     engine::{CellEngine, Metering},
     error::{CellError, Failure, LoadError},
+    exports::{Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
     host::{Context, HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
@@ -28,7 +29,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{ComponentExportIndex, InstancePre};
+use wasmtime::component::InstancePre;
 
 /// Everything of a plugin that a cell needs, prepared once.
 pub(crate) struct Linked {
@@ -37,33 +38,13 @@ pub(crate) struct Linked {
     pub(crate) engine: CellEngine,
     pub(crate) metering: Metering,
     pub(crate) pre: InstancePre<CellState>,
-    pub(crate) operations: Option<Exported<operations::GuestIndices>>,
-    pub(crate) judges: Option<Exported<judges::GuestIndices>>,
+    pub(crate) operations: Option<Exported>,
+    pub(crate) judges: Option<Exported>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) wasi: bool,
     /// Cells of this plugin at once.
     pub(crate) turns: Semaphore,
-    /// Cells of this engine at once, all plugins together.
-    pub(crate) slots: Arc<Semaphore>,
-}
-
-/// An exported interface of a component.
-pub(crate) struct Exported<I> {
-    /// All of its functions; loading them checks the types of each.
-    pub(crate) all: I,
-    /// The one that calls go to, so that a cell pays for checking the types of no other.
-    pub(crate) call: ComponentExportIndex,
-}
-
-impl Linked {
-    pub(crate) fn operations(&self) -> wasmtime::Result<&Exported<operations::GuestIndices>> {
-        self.operations.as_ref().ok_or_else(|| wasmtime::Error::msg("no operations are exported"))
-    }
-
-    pub(crate) fn judges(&self) -> wasmtime::Result<&Exported<judges::GuestIndices>> {
-        self.judges.as_ref().ok_or_else(|| wasmtime::Error::msg("no judges are exported"))
-    }
 }
 
 /// What an operation returned, checked against its own schema.
@@ -166,21 +147,9 @@ impl Plugin {
             cancel: &cancel,
             host: Arc::new(NoServices),
         };
-        let (mut operations, mut operation_schemas) = (Vec::new(), Vec::new());
-        if linked.operations.is_some() {
-            let (described, _) = cell::run(&linked, call(), DescribeOperations).await;
-            let described = described
-                .map_err(|error| LoadError::DescribeFailed { interface: "operations", error: error.into() })?;
-            (operations, operation_schemas) =
-                off_runtime("operations", move || describe::operations(described)).await?;
-        }
-        let (mut judges, mut judge_schemas) = (Vec::new(), Vec::new());
-        if linked.judges.is_some() {
-            let (described, _) = cell::run(&linked, call(), DescribeJudges).await;
-            let described =
-                described.map_err(|error| LoadError::DescribeFailed { interface: "judges", error: error.into() })?;
-            (judges, judge_schemas) = off_runtime("judges", move || describe::judges(described)).await?;
-        }
+        let (operations, operation_schemas) =
+            described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?;
+        let (judges, judge_schemas) = described::<Judges, (Vec<_>, Vec<_>)>(&linked, call(), describe::judges).await?;
         if let Some(both) = judges
             .iter()
             .find(|judge| operations.iter().any(|operation: &OperationDescription| operation.id == judge.id))
@@ -293,8 +262,8 @@ impl Plugin {
             return self.refused(request.id, error);
         }
         let (call, context) = self.call(&request, &description.id);
-        let invoke = Invoke { id: request.id, arguments: request.arguments, context };
-        let (answer, receipt) = cell::run(&self.linked, call, invoke).await;
+        let (answer, receipt) =
+            cell::run(&self.linked, call, Ask::<Operations>::new(request.id, request.arguments, context)).await;
         let result = match answer {
             Ok(Ok(success)) => Self::success(request.id, success, &schemas.data).await,
             Ok(Err(failure)) => Err(self.failure(failure, &receipt)),
@@ -316,8 +285,8 @@ impl Plugin {
             return self.refused(request.id, error);
         }
         let (call, context) = self.call(&request, &description.id);
-        let judge = Judge { id: request.id, arguments: request.arguments, context };
-        let (answer, receipt) = cell::run(&self.linked, call, judge).await;
+        let (answer, receipt) =
+            cell::run(&self.linked, call, Ask::<Judges>::new(request.id, request.arguments, context)).await;
         let result = match answer {
             Ok(Ok(verdict)) => self.verdict(verdict, description),
             Ok(Err(failure)) => Err(self.failure(failure, &receipt)),
@@ -421,16 +390,20 @@ fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T
     CellResult { result, receipt }
 }
 
-/// Compiles untrusted schemas where it keeps nobody waiting.
-async fn off_runtime<T: Send + 'static>(
-    interface: &'static str,
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+/// Asks a plugin what one interface offers, and checks the answer where that keeps nobody waiting: its schemas are untrusted.
+async fn described<I: Interface, T: Default + Send + 'static>(
+    linked: &Linked,
+    call: Call<'_>,
+    check: fn(Vec<I::Description>) -> Result<T, String>,
 ) -> Result<T, LoadError> {
-    let started = Instant::now();
-    let done = tokio::task::spawn_blocking(work).await;
-    tracing::debug!(interface, elapsed = ?started.elapsed(), "checked what the plugin describes");
-    match done {
-        Ok(result) => result.map_err(|message| LoadError::Describe { interface, message }),
-        Err(_) => Err(LoadError::Describe { interface, message: "its schemas cannot be compiled".to_owned() }),
+    if I::of(linked).is_none() {
+        return Ok(T::default());
     }
+    let (described, _) = cell::run(linked, call, Describe::<I>::new()).await;
+    let described = described.map_err(|error| LoadError::DescribeFailed { interface: I::NAME, error: error.into() })?;
+    let wrong = |message| LoadError::Describe { interface: I::NAME, message };
+    let started = Instant::now();
+    let checked = tokio::task::spawn_blocking(move || check(described)).await;
+    tracing::debug!(interface = I::NAME, elapsed = ?started.elapsed(), "checked what the plugin describes");
+    checked.map_err(|_| wrong("its schemas cannot be compiled".to_owned()))?.map_err(wrong)
 }

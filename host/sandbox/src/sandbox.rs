@@ -2,16 +2,16 @@
 
 use crate::{
     bare::Bare,
-    bindings::exports::opcell::plugin::{judges, operations},
     cache::{Cache, Found, Key},
     compile::{CompileLimits, CompileMode, Compiler},
     engine::{self, Allocation, CellEngine, Engines, Metering},
     error::{LoadError, SandboxError},
+    exports::{Exported, Judges, Operations},
     grants::{Grants, Policy, Requests},
     imports::{self, files::Roots},
-    inspect::{self, SERVED, Surface},
+    inspect::{self, Surface},
     limits::{EffectiveLimits, LimitRequest},
-    plugin::{Exported, Linked, Plugin},
+    plugin::{Linked, Plugin},
     state::CellState,
     wasi::check_preopens,
 };
@@ -105,7 +105,6 @@ struct Pool {
     engine: CellEngine,
     linker: Linker<CellState>,
     linker_with_wasi: Linker<CellState>,
-    slots: Arc<Semaphore>,
 }
 
 /// Loads plugins. Cheap to share behind an [`Arc`].
@@ -267,8 +266,7 @@ impl Pool {
         let mut linker_with_wasi = Linker::new(engine.wasmtime());
         imports::link(&mut linker_with_wasi)?;
         wasmtime_wasi::p2::add_to_linker_async(&mut linker_with_wasi)?;
-        let slots = Arc::new(Semaphore::new(engine.cells() as usize));
-        Ok(Self { engine, linker, linker_with_wasi, slots })
+        Ok(Self { engine, linker, linker_with_wasi })
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one place where a plugin's parts come together")]
@@ -287,34 +285,18 @@ impl Pool {
         let failed =
             |error: wasmtime::Error| LoadError::Link { message: crate::text::printable(&format!("{error:#}"), 2_000) };
         let pre = linker.instantiate_pre(component).map_err(failed)?;
-        let call = |interface: &str, function: &str| {
-            let interface = component.get_export_index(None, format!("opcell:plugin/{interface}@{SERVED}"));
-            component
-                .get_export_index(interface.as_ref(), function)
-                .ok_or_else(|| LoadError::Link { message: format!("the component does not export `{function}`") })
-        };
-        let (mut operations, mut judges) = (None, None);
-        if surface.exports_interface("operations") {
-            let all = operations::GuestIndices::new(&pre).map_err(failed)?;
-            operations = Some(Exported { all, call: call("operations", "invoke")? });
-        }
-        if surface.exports_interface("judges") {
-            let all = judges::GuestIndices::new(&pre).map_err(failed)?;
-            judges = Some(Exported { all, call: call("judges", "judge")? });
-        }
         Ok(Linked {
             name,
             digest: digest.to_hex().as_str().into(),
             engine: self.engine.clone(),
             metering,
             pre,
-            operations,
-            judges,
+            operations: Exported::find::<Operations>(component, surface)?,
+            judges: Exported::find::<Judges>(component, surface)?,
             policy,
             roots,
             wasi: surface.wasi,
             turns: Semaphore::new(usize::try_from(limits.limits.concurrent_cells).unwrap_or(usize::MAX)),
-            slots: Arc::clone(&self.slots),
         })
     }
 }

@@ -1,9 +1,11 @@
 //! JSON Schemas that plugins bring for their arguments and results: untrusted, and therefore weighed before they are used.
 
 mod effort;
+mod patterns;
 
 use effort::Effort;
 use jsonschema::{Draft, PatternOptions, Validator};
+use patterns::{MAX_PATTERN_BYTES, Patterns};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -13,6 +15,9 @@ const MAX_SCHEMA_BYTES: usize = 256 << 10;
 /// Steps that one check may take at most.
 const MAX_STEPS: u64 = 50_000_000;
 
+/// Bytes of text that count as one part of a value: looking through them is about as much work as looking at one.
+const PART_BYTES: usize = 8;
+
 /// Steps that a check may take on the runtime's own threads: well below a millisecond.
 const QUICK_STEPS: u64 = 50_000;
 
@@ -21,6 +26,8 @@ const QUICK_STEPS: u64 = 50_000;
 pub(crate) struct Schema {
     validator: Validator,
     effort: Effort,
+    /// States of its patterns, which count against a limit over all schemas of a plugin.
+    states: u64,
 }
 
 impl Schema {
@@ -30,22 +37,29 @@ impl Schema {
             return Err(format!("the schema has {} bytes, more than {MAX_SCHEMA_BYTES}", text.len()));
         }
         let value: Value = serde_json::from_str(text).map_err(|error| format!("the schema is not JSON: {error}"))?;
-        let effort = Effort::of(&value).map_err(|error| format!("the schema cannot be used: {error}"))?;
+        let unusable = |error| format!("the schema cannot be used: {error}");
+        let (patterns, states) = Patterns::of(&value).map_err(unusable)?;
+        let effort = Effort::of(&value, &patterns).map_err(unusable)?;
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .should_validate_formats(false)
             // Linear in the length of the text, whatever the pattern.
-            .with_pattern_options(PatternOptions::regex().size_limit(1 << 20).dfa_size_limit(1 << 20))
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(1 << 20))
             .build(&value)
             .map_err(|error| format!("not a JSON Schema: {}", crate::text::printable(&error.to_string(), 500)))?;
-        Ok((value, Arc::new(Self { validator, effort })))
+        Ok((value, Arc::new(Self { validator, effort, states })))
+    }
+
+    /// Whether the patterns of these schemas may be kept together.
+    pub(crate) fn check_patterns<'a>(schemas: impl Iterator<Item = &'a Self>) -> Result<(), String> {
+        patterns::check_total(schemas.map(|schema| schema.states).sum())
     }
 
     /// Parses a text and checks that the value fits; the message names the first misfit with its place.
     pub(crate) async fn parse(self: &Arc<Self>, text: &str) -> Result<Value, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        // A value has no more parts than its text has bytes.
-        if self.effort.worst().saturating_mul(text.len() as u64) <= QUICK_STEPS {
+        // Of two bytes, one is a comma, a colon, a bracket or a quote, except in long texts, where a part has more of them.
+        if self.effort.worst().saturating_mul(text.len() as u64 / 2 + 1) <= QUICK_STEPS {
             self.check(&value)?;
             return Ok(value);
         }
@@ -71,7 +85,7 @@ impl Schema {
     }
 }
 
-/// How many parts a value has, and how deep it is nested. The parser allows 128 levels, so this recursion ends.
+/// How many parts a value has, long texts counting as several, and how deep it is nested. The parser allows 128 levels, so this recursion ends.
 fn measure(value: &Value, depth: usize) -> (u64, usize) {
     let fold = |(parts, deepest): (u64, usize), inner: &Value| {
         let (more, deeper) = measure(inner, depth + 1);
@@ -79,9 +93,18 @@ fn measure(value: &Value, depth: usize) -> (u64, usize) {
     };
     match value {
         Value::Array(list) => list.iter().fold((1, depth), fold),
-        Value::Object(map) => map.values().fold((1, depth), fold),
+        Value::Object(map) => {
+            let names: u64 = map.keys().map(|name| length(name)).sum();
+            map.values().fold((1 + names, depth), fold)
+        }
+        Value::String(text) => (1 + length(text), depth),
         _ => (1, depth),
     }
+}
+
+/// The parts that a text counts as beside the value that it belongs to.
+fn length(text: &str) -> u64 {
+    (text.len() / PART_BYTES) as u64
 }
 
 #[cfg(test)]
@@ -132,6 +155,40 @@ mod tests {
         let error = schema.parse(&deep).await.unwrap_err();
         assert!(error.contains("nested 100 deep"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn automata_are_counted_over_the_whole_schema_used_or_not() {
+        let many = |keyword: &dyn Fn(usize) -> String| {
+            let schemas: Vec<String> = (0..5_000).map(keyword).collect();
+            format!(r#"{{"$defs":{{"unused":{{"anyOf":[{}]}}}}}}"#, schemas.join(","))
+        };
+        let started = Instant::now();
+        for text in [
+            many(&|at| format!(r#"{{"pattern":"[0-9a-f]{{30}}x{at}"}}"#)),
+            many(&|at| format!(r#"{{"patternProperties":{{"^x{at}":true}}}}"#)),
+            many(&|_| r#"{"pattern":"^same$"}"#.to_owned()),
+        ] {
+            let error = Schema::compile(&text).unwrap_err();
+            assert!(error.contains("its patterns need more than"), "{error}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        let few = r#"{"properties":{"id":{"pattern":"^[a-z0-9-]{1,63}$"},"day":{"pattern":"^\\d{4}-\\d{2}-\\d{2}$"}}}"#;
+        assert!(Schema::compile(few).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_text_that_would_take_for_ever_to_match_is_refused_and_a_short_one_still_passes() {
+        // Its automaton cannot be made deterministic, so that thousands of states are looked at for every byte.
+        let (_, heavy) = Schema::compile(r#"{"pattern": "^[01]*1[01]{3000}[^a]*[01]$"}"#).unwrap();
+        let started = Instant::now();
+        let error = heavy.parse(&format!("\"{}\"", "01".repeat(1 << 20))).await.unwrap_err();
+        assert!(error.contains("too large for its schema"), "{error}");
+        assert!(heavy.parse(&format!("\"{}\"", "1".repeat(3_010))).await.is_ok());
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+
+        let (_, light) = Schema::compile(r#"{"pattern": "\\S"}"#).unwrap();
+        assert!(light.parse(&format!("\"{}\"", " x".repeat(1 << 20))).await.is_ok());
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         models: vec!["test/model".to_owned()],
         tools: Vec::new(),
         settings: ir::Session::default(),
+        at_once: Vec::new(),
     }
 }
 
@@ -25,7 +26,7 @@ pub(crate) fn round(step: &str, messages: Vec<Message>) -> ModelRound {
         context: context(step),
         session: Arc::new(session("You are tested.")),
         model: "test/model".to_owned(),
-        messages,
+        messages: messages.into(),
         schema: None,
         cancel: CancellationToken::new(),
     }

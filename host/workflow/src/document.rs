@@ -131,16 +131,18 @@ fn pointer(path: &str) -> String {
 /// Keys of steps that mean nothing. The types refuse unknown keys everywhere else; a step's form is flattened into it, which
 /// turns that check off.
 fn unknown_step_keys(document: &Document) -> Vec<Diagnostic> {
-    const KEYS: [&str; 18] = [
+    const KEYS: [&str; 20] = [
         "name",
         "type",
         "description",
         "grouped",
+        "depends-on",
         "when",
         "each",
         "retry",
         "on-error",
         "timeout-ms",
+        "limits",
         "capabilities",
         "outputs",
         "yields",

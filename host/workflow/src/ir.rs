@@ -195,6 +195,43 @@ impl RunLimits {
     }
 }
 
+/// Ceilings of all that one step does in one run of its workflow: every entry into it, every attempt and element, its judge, and
+/// what it delegates. `None` is no ceiling. (Entries are counted by `max-visits`, the time of one attempt by `timeout-ms`.)
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct StepLimits {
+    /// Tool calls by models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Seconds from entering the step to leaving it, all entries together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_time_seconds: Option<u64>,
+    /// Model tokens, in and out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Cost in US dollars as the provider reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// Host calls by cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_calls: Option<u64>,
+}
+
+impl StepLimits {
+    /// Whether no ceiling is set.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<StepLimits> for RunLimits {
+    fn from(step: StepLimits) -> Self {
+        let StepLimits { tool_calls, wall_time_seconds, tokens, cost, host_calls } = step;
+        Self { total_visits: None, tool_calls, wall_time_seconds, tokens, cost, host_calls }
+    }
+}
+
 /// What the text that a workflow ends with must contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -244,6 +281,9 @@ pub struct Step {
     /// Wall time of one attempt, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Ceilings of all that the step does; the step fails when one is reached.
+    #[serde(default, skip_serializing_if = "StepLimits::is_unlimited")]
+    pub limits: StepLimits,
     /// What the step may use, narrower than its plugin's grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<CapabilityNarrowing>,
@@ -585,10 +625,10 @@ pub struct Session {
     /// Values that fill `{{name}}` tokens of `system-prompt` (PromptPack).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub variables: IndexMap<Arc<str>, ValueSpec>,
-    /// The most model rounds of one turn.
+    /// The most model rounds of one turn, 100 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// The most tool calls of one turn; the model is told that further ones are refused (PromptPack).
+    /// The most tool calls of one turn, 1000 unless said; the model is told that further ones are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
     /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
@@ -1127,6 +1167,7 @@ impl Step {
             retry: None,
             on_error: OnError::Fail,
             timeout_ms: None,
+            limits: StepLimits::default(),
             capabilities: None,
             outputs: IndexMap::new(),
             yields: None,

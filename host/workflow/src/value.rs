@@ -1,5 +1,9 @@
 //! JSON values with cheap clones, and JavaScript's `undefined` beside `null`.
 
+mod ser;
+
+pub use ser::Unrepresentable;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap, ser::SerializeSeq};
 use std::sync::Arc;

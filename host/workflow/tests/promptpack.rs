@@ -411,6 +411,40 @@ mod checks {
     }
 
     #[test]
+    fn a_loop_that_only_models_walk_needs_a_bound() {
+        let talk = |b: Json| {
+            json!({
+                "a": {"prompt_task": "p", "on_event": {"Go": "b"}, "control": "agent"},
+                "b": b,
+                "z": {"prompt_task": "p", "terminal": true},
+            })
+        };
+        let told = |pack: &Json| {
+            let warnings = codes(pack, Severity::Warning);
+            warnings.iter().filter(|code| **code == "unbounded-agent-loop").count()
+        };
+        let free =
+            with_states(talk(json!({"prompt_task": "p", "on_event": {"Go": "a", "End": "z"}, "control": "agent"})));
+        assert_eq!(told(&free), 1, "one loop of two states");
+        let waits = with_states(talk(json!({"prompt_task": "p", "on_event": {"Go": "a", "End": "z"}})));
+        assert_eq!(told(&waits), 0, "somebody has to speak in `b`");
+        let limited =
+            talk(json!({"prompt_task": "p", "on_event": {"Go": "a", "End": "z"}, "control": "agent", "max_visits": 3}));
+        assert_eq!(told(&with_states(limited)), 0);
+        let mut budget = free;
+        budget["workflow"]["engine"] = json!({"budget": {"max_total_visits": 9}});
+        assert_eq!(told(&budget), 0);
+    }
+
+    #[test]
+    fn an_artifact_that_only_a_fragment_uses_must_be_declared_too() {
+        let mut pack = with_states(json!({"a": {"prompt_task": "p", "terminal": true}}));
+        pack["fragments"] = json!({"notes": "So far: {{artifacts.ghost}}"});
+        pack["prompts"]["p"]["system_template"] = json!("{{notes}}");
+        assert_eq!(codes(&pack, Severity::Error), ["unknown-artifact"]);
+    }
+
+    #[test]
     fn a_ghost_fallback_is_an_error() {
         let pack = with_states(
             json!({"a": {"prompt_task": "p", "on_event": {"Go": "a"}, "max_visits": 1, "on_max_visits": "ghost"}}),

@@ -82,6 +82,6 @@ impl Recorder {
 /// How the recorder writes a record down.
 pub fn durable(record: &Record) -> Line {
     let mut hasher = DefaultHasher::new();
-    (record.seq, &record.kind, record.version, record.at, &record.payload).hash(&mut hasher);
+    (record.seq, &record.kind, record.version, record.at, &*record.payload).hash(&mut hasher);
     Line::Durable { seq: record.seq, digest: hasher.finish() }
 }

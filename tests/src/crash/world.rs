@@ -108,6 +108,7 @@ impl Sessions for World {
             models: vec!["model".to_owned()],
             tools: request.session.tools.clone().unwrap_or_default().into_iter().map(tool).collect(),
             settings: request.session,
+            at_once: Vec::new(),
         })
     }
 

@@ -15,6 +15,15 @@ use tokio::{
 struct Issue {
     title: String,
     labels: Vec<String>,
+    /// Of a pull request.
+    branch: Option<String>,
+}
+
+impl Issue {
+    fn new(title: &str, labels: &[&str], branch: Option<&str>) -> Self {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        Self { title: title.to_owned(), labels, branch: branch.map(str::to_owned) }
+    }
 }
 
 #[derive(Default)]
@@ -35,12 +44,7 @@ impl Forge {
     pub const TOKEN: &str = "ghx_5ecr3t-5ecr3t";
 
     pub async fn start(issues: &[(u64, &str, &[&str])]) -> Self {
-        let issue = |(number, title, labels): &(u64, &str, &[&str])| {
-            (
-                *number,
-                Issue { title: (*title).to_owned(), labels: labels.iter().map(|label| (*label).to_owned()).collect() },
-            )
-        };
+        let issue = |(number, title, labels): &(u64, &str, &[&str])| (*number, Issue::new(title, labels, None));
         let state = Arc::new(Mutex::new(State { issues: issues.iter().map(issue).collect(), ..State::default() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -53,6 +57,11 @@ impl Forge {
         let token = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(token.path(), Self::TOKEN).unwrap();
         Self { address, state, token }
+    }
+
+    /// Opens a pull request.
+    pub fn opens(&self, number: u64, title: &str, labels: &[&str], branch: &str) {
+        self.state.lock().unwrap().issues.insert(number, Issue::new(title, labels, Some(branch)));
     }
 
     pub fn url(&self) -> String {
@@ -124,6 +133,10 @@ fn answer(state: &mut State, method: &str, target: &str, body: &[u8]) -> (u16, V
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     // Where a GitHub Enterprise Server has its API.
     let path = path.strip_prefix("/api/v3").unwrap_or(path);
+    let pull = path.strip_prefix("/repos/acme/rocket/pulls/").and_then(|number| number.parse().ok());
+    if let Some(branch) = pull.and_then(|number: u64| state.issues.get(&number)?.branch.as_ref()) {
+        return (200, json!({"head": {"ref": branch}, "base": {"ref": "main"}}));
+    }
     let Some(path) = path.strip_prefix("/repos/acme/rocket/issues") else {
         return (404, json!({"message": "Not Found"}));
     };
@@ -140,10 +153,15 @@ fn answer(state: &mut State, method: &str, target: &str, body: &[u8]) -> (u16, V
             let has_all = |issue: &Issue| wanted.iter().all(|label| issue.labels.iter().any(|have| have == label));
             let found = state.issues.iter().filter(|(_, issue)| has_all(issue)).map(|(number, issue)| {
                 let labels: Vec<Value> = issue.labels.iter().map(|label| json!({"name": label})).collect();
-                json!({
+                let segment = if issue.branch.is_some() { "pull" } else { "issues" };
+                let mut listed = json!({
                     "number": number, "title": issue.title, "state": "open", "labels": labels,
-                    "html_url": format!("https://forge.test/acme/rocket/issues/{number}"),
-                })
+                    "html_url": format!("https://forge.test/acme/rocket/{segment}/{number}"),
+                });
+                if issue.branch.is_some() {
+                    listed["pull_request"] = json!({});
+                }
+                listed
             });
             (200, found.collect())
         }

@@ -155,7 +155,7 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
         SKILL_TOOL => read_skill,
         _ => return None,
     };
-    if let Some(reached) = super::limits(at.state, Some(&Request::Tool { call: call.id.as_str().into() })) {
+    if let Some(reached) = super::limits::forbids(at, &Request::Tool { call: call.id.as_str().into() }) {
         return Some(vec![reached]);
     }
     let done = tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into());

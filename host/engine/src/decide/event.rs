@@ -1,11 +1,11 @@
 //! Event judges (PromptPack): the outcome is an event of the state, raised by the model's transition tool, by the output of the
 //! state's composition, or by a signal. Whether it may happen, and where it leads, is [`route_event`]'s to say.
 
-use super::{At, judge, line::fail_line};
+use super::{At, dialogue, judge, line::fail_line};
 use crate::{
     event::{Destination, Event},
     ports::Verdict,
-    state::{Raw, StepFrame},
+    state::{Raw, State, StepFrame},
 };
 use opcell_workflow::{
     Value,
@@ -14,6 +14,24 @@ use opcell_workflow::{
     routing::{Refusal, Usage, route_event},
 };
 use std::sync::Arc;
+
+/// Whether, after this event, one state of a pack is on its way out and the next one has not begun to open. What is decided in
+/// between is appended at once, so that no crash leaves half a transition.
+pub(crate) fn is_mid_transition(state: &State, last: &Event) -> bool {
+    let is_state =
+        |frame| state.step_of(frame).is_some_and(|(_, step)| matches!(step.judge, Some(Judge::Event { .. })));
+    match last {
+        Event::EventRaised { .. } | Event::Routed { .. } => true,
+        Event::Interjected { frame, .. } => {
+            state.conversation(*frame).is_some_and(|talk| talk.record.raised.is_some() && talk.calls.is_empty())
+        }
+        Event::TurnFinished { frame, .. }
+        | Event::StepFinished { frame, .. }
+        | Event::Judged { frame, .. }
+        | Event::StepEntered { frame, .. } => is_state(*frame),
+        _ => false,
+    }
+}
 
 /// What was raised in the step's conversation or chosen by its output counts first, then the oldest signal that is an event of the
 /// step; with neither, the step waits.
@@ -62,7 +80,7 @@ pub(super) fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outco
     );
     let routed = match routed {
         Ok(routed) => judge::reached(at, &routed),
-        Err(Refusal::Limit(reached)) => return vec![super::limit_reached(reached)],
+        Err(Refusal::Limit(reached)) => return vec![super::limits::of_event(reached)],
         Err(refusal) => Err(judge::refused(&refusal)),
     };
     match routed {
@@ -76,7 +94,11 @@ pub(super) fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outco
 
 fn usage(at: &At<'_>) -> Usage {
     let used = &at.state.used;
-    Usage { total_visits: used.visits, tool_calls: used.tool_calls, elapsed_seconds: super::elapsed_seconds(at.state) }
+    Usage {
+        total_visits: used.visits,
+        tool_calls: used.tool_calls,
+        elapsed_seconds: super::limits::elapsed_seconds(at.state),
+    }
 }
 
 /// Whether a limit, or somebody who has to speak first, keeps the run from going this way for ever.
@@ -84,7 +106,8 @@ fn is_bounded(at: &At<'_>, to: &Destination) -> bool {
     let Destination::Step(index) = to else { return true };
     let visits = at.instance.memory.get(*index as usize).map_or(0, |memory| memory.visits);
     let waits = at.instance.program.step(*index).is_some_and(|step| {
-        step.max_visits.is_some() || matches!(&step.judge, Some(Judge::Event { control: Control::User, .. }))
+        // A state that runs a composition may choose its own event; nobody has to speak first.
+        step.max_visits.is_some() || matches!(dialogue::of(step), Some((_, Control::User)))
     });
     visits == 0 || waits || at.state.limits.total_visits.is_some()
 }

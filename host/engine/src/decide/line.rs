@@ -1,6 +1,6 @@
 //! Lines: entering one step after the other, and what a workflow ends with.
 
-use super::{At, ended, failure, problem, visit_limits};
+use super::{At, ended, failure, limits, problem};
 use crate::{
     event::{Event, Settled, StepResult},
     outcome::{RunEnd, Status},
@@ -79,9 +79,8 @@ fn enter(at: &At<'_>, index: u32) -> Vec<Event> {
             Ok(_) => {}
         }
     }
-    let counts = at.state.counts_visits(at.frame.instance);
-    if let Some(reached) = if counts { visit_limits(at.state) } else { super::limits(at.state, None) } {
-        return vec![reached];
+    if let Some(instead) = limits::forbids_entry(at) {
+        return vec![instead];
     }
     let visits = at.instance.memory.get(index as usize).map_or(0, |memory| memory.visits);
     if let Some(max) = step.max_iterations.filter(|max| u64::from(visits) >= *max) {

@@ -8,20 +8,22 @@ pub(crate) mod dialogue;
 mod event;
 mod group;
 pub(crate) mod judge;
+mod limits;
 mod line;
 pub(crate) mod session;
 mod step;
 
 pub use dialogue::{MESSAGE_SIGNAL, tools as engine_tools};
+pub(crate) use event::is_mid_transition;
 
 use crate::{
     event::{EffectId, Event, FrameId, InstanceId, Request},
-    outcome::{LimitKind, RunEnd, Status},
+    outcome::{RunEnd, Status},
     ports::Failure,
     scope::View,
     state::{Body, Frame, Instance, State},
 };
-use opcell_workflow::{Value, ir::Step, resolve::ResolveError, routing};
+use opcell_workflow::{Value, ir::Step, resolve::ResolveError};
 use std::sync::Arc;
 
 /// What comes next.
@@ -52,14 +54,14 @@ pub fn decide(state: &State) -> Next {
         return Next::Stop;
     }
     if let Some((limit, used, max)) = state.limit_reached {
-        return Next::Record(vec![Event::RunFinished(Box::new(exhausted(state, limit, used, max)))]);
+        return Next::Record(vec![Event::RunFinished(Box::new(limits::exhausted(state, limit, used, max)))]);
     }
     if let Some((id, frame)) = state.ready.first().and_then(|id| Some((*id, state.frames.get(id)?))) {
         let events = frame_events(state, id, frame);
         return Next::Record(if events.is_empty() { vec![stuck(state, id)] } else { events });
     }
-    if let Some(reached) = limits(state, None) {
-        return Next::Record(vec![reached]);
+    if let Some(over) = limits::overdue(state) {
+        return Next::Record(vec![over]);
     }
     if state.wanted(EffectId(0)).next().is_some() {
         return Next::Perform;
@@ -118,10 +120,10 @@ impl<'a> At<'a> {
         FrameId(self.state.next_frame)
     }
 
-    /// An effect, or the limit that forbids it.
+    /// An effect, or what the limit that forbids it ends.
     fn request(&self, request: Request) -> Event {
-        if let Some(reached) = limits(self.state, Some(&request)) {
-            return reached;
+        if let Some(instead) = limits::forbids(self, &request) {
+            return instead;
         }
         Event::Requested { effect: EffectId(self.state.next_effect), frame: self.id, request }
     }
@@ -208,79 +210,4 @@ fn stuck(state: &State, frame: FrameId) -> Event {
         format!("Frame {frame} has nothing to do and nothing to wait for; the journal was not written by this engine");
     let end = RunEnd { step: current_step(state), ..ended(Status::Failed, "corrupt-state", message) };
     Event::RunFinished(Box::new(end))
-}
-
-fn exhausted(state: &State, limit: LimitKind, used: f64, max: f64) -> RunEnd {
-    let message = match limit {
-        LimitKind::VisitBound => format!(
-            "The run went back to a step {used} times on routes without a limit; set `max-iterations`, or a limit of the run, to allow more"
-        ),
-        _ => format!("The run used {used} of {max} {}", limit.as_str()),
-    };
-    let details =
-        Value::object([("limit", Value::from(limit.as_str())), ("used", Value::from(used)), ("max", Value::from(max))]);
-    RunEnd { step: current_step(state), details: Some(details), ..ended(Status::Failed, "budget-exhausted", message) }
-}
-
-/// The limit that is reached, if one is: before an effect of this kind, or, without one, while the run waits.
-#[allow(clippy::cast_precision_loss)]
-fn limits(state: &State, request: Option<&Request>) -> Option<Event> {
-    if state.limits.is_unlimited() {
-        return None;
-    }
-    let used = &state.used;
-    let limit = &state.limits;
-    let seconds = elapsed_seconds(state) as f64;
-    let reached =
-        |kind: LimitKind, used: f64, max: Option<f64>| max.filter(|max| used >= *max).map(|max| (kind, used, max));
-    let count = |max: Option<u64>| max.map(|max| max as f64);
-    let model = matches!(request, Some(Request::Round { .. }));
-    let found = reached(LimitKind::WallTimeSeconds, seconds, count(limit.wall_time_seconds))
-        .or_else(|| {
-            let asks = matches!(request, Some(Request::Tool { .. }));
-            asks.then(|| reached(LimitKind::ToolCalls, used.tool_calls as f64, count(limit.tool_calls))).flatten()
-        })
-        .or_else(|| model.then(|| reached(LimitKind::Tokens, used.tokens as f64, count(limit.tokens))).flatten())
-        .or_else(|| model.then(|| reached(LimitKind::Cost, used.cost, limit.cost)).flatten())
-        .or_else(|| {
-            let cell = matches!(request, Some(Request::Invoke { .. } | Request::Judge { .. } | Request::Tool { .. }));
-            cell.then(|| reached(LimitKind::HostCalls, used.host_calls as f64, count(limit.host_calls))).flatten()
-        });
-    found.map(|(limit, used, max)| Event::LimitReached { limit, used, max })
-}
-
-/// Whole seconds since the run started.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn elapsed_seconds(state: &State) -> u64 {
-    (state.now.ms_since(state.started_at) / 1000.0) as u64
-}
-
-/// A limit that the rule of events found.
-#[allow(clippy::cast_precision_loss)]
-fn limit_reached(reached: routing::LimitReached) -> Event {
-    let limit = match reached.limit {
-        routing::LimitKind::TotalVisits => LimitKind::TotalVisits,
-        routing::LimitKind::ToolCalls => LimitKind::ToolCalls,
-        routing::LimitKind::WallTime => LimitKind::WallTimeSeconds,
-    };
-    Event::LimitReached { limit, used: reached.current as f64, max: reached.max as f64 }
-}
-
-/// The limit that forbids entering one more step.
-#[allow(clippy::cast_precision_loss)]
-fn visit_limits(state: &State) -> Option<Event> {
-    if let Some(max) = state.limits.total_visits
-        && state.used.visits >= max
-    {
-        return Some(Event::LimitReached {
-            limit: LimitKind::TotalVisits,
-            used: state.used.visits as f64,
-            max: max as f64,
-        });
-    }
-    if state.unbounded_transitions >= state.visit_bound {
-        let used = state.unbounded_transitions as f64;
-        return Some(Event::LimitReached { limit: LimitKind::VisitBound, used, max: state.visit_bound as f64 });
-    }
-    limits(state, None)
 }

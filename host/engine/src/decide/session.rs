@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// Model rounds of one turn, unless the session says: enough for long work, few enough to end.
 const MAX_ROUNDS: u32 = 100;
 
+/// Tool calls of one turn, unless the session says.
+const MAX_CALLS: u32 = 1000;
+
 /// Answers that an LLM judge may give before its judgement fails (psi: the first and two retries).
 const JUDGE_ATTEMPTS: u32 = 3;
 
@@ -83,7 +86,7 @@ enum Turn<'a> {
 }
 
 fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a Conversation) -> Turn<'a> {
-    if let Some(call) = talk.calls.front() {
+    if let Some(call) = talk.next_call() {
         return Turn::Goes(dialogue::call(at, talk, call).unwrap_or_else(|| vec![tool(at, session, talk, call)]));
     }
     if let Some(result) = session.final_tool.as_deref().and_then(|tool| talk.result_of(tool)) {
@@ -110,13 +113,14 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
 fn tool(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequest) -> Event {
     let tools = talk.opened.as_ref().map_or(&[][..], |opened| &opened.tools);
     let has_tool = tools.iter().any(|tool| tool.name == call.name);
-    let text = match session.max_tool_calls {
+    let max = session.max_tool_calls.unwrap_or(MAX_CALLS);
+    let text = match talk.turn_calls {
         _ if !has_tool => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
             let known = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
             format!("denied: this session has no tool `{}`; it has: {known}", call.name)
         }
-        Some(max) if talk.tool_results() >= max as usize => {
+        made if made >= max as usize => {
             format!("denied: a turn may make {max} tool calls, and this one has made them; answer with what there is")
         }
         _ => return at.request(Request::Tool { call: call.id.as_str().into() }),

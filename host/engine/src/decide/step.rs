@@ -74,21 +74,25 @@ fn each(at: &At<'_>, step: &Step, each: &Each) -> Vec<Event> {
         let Some(failure) = &each.failure else {
             return vec![Event::StepFinished { frame: at.id, result: Box::default() }];
         };
-        // What did succeed stays visible, as a list with nulls in it, whatever the failure does to the run.
-        let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
-        let result = StepResult {
-            value: Value::array(results),
-            failure: Some(failure.clone()),
-            ignored: step.on_error == OnError::Ignore,
-            ..StepResult::default()
-        };
-        return vec![Event::StepFinished { frame: at.id, result: Box::new(result) }];
+        return vec![each_failed(at, step, each, failure)];
     }
     if each.pause == Pause::Due {
         let ms = step.each.as_ref().and_then(|each| each.delay_ms).unwrap_or_default();
         return vec![at.request(Request::Sleep { ms })];
     }
     vec![Event::ElementEntered { frame: at.next_frame(), parent: at.id, index: each.next }]
+}
+
+/// What did succeed stays visible, as a list with nulls in it, whatever the failure does to the run.
+pub(super) fn each_failed(at: &At<'_>, step: &Step, each: &Each, failure: &Failure) -> Event {
+    let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
+    let result = StepResult {
+        value: Value::array(results),
+        failure: Some(failure.clone()),
+        ignored: step.on_error == OnError::Ignore,
+        ..StepResult::default()
+    };
+    Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
 fn work(at: &At<'_>, step: &Step, work: &Work, item: Option<(&Value, usize)>) -> Vec<Event> {

@@ -1,6 +1,11 @@
 //! What a workflow remembers of the steps that ran.
 
-use crate::{conversation::Message, outcome::RunEnd, ports::Success, wire};
+use crate::{
+    conversation::{Message, Messages},
+    outcome::{RunEnd, Used},
+    ports::Success,
+    wire,
+};
 use opcell_workflow::{
     Value,
     ir::{Step, Yields},
@@ -16,6 +21,10 @@ pub(crate) struct StepMemory {
     pub visits: u32,
     /// Its latest result.
     pub accepted: Option<Accepted>,
+    /// What it used, where it has limits of its own.
+    pub used: Used,
+    /// Milliseconds that entries took which are over, where something in the workflow has limits of its own.
+    pub spent_ms: f64,
     /// A branch did not choose it.
     pub excluded: bool,
     /// It was passed by when its turn came last, because a branch did not choose it or all that it depends on was passed by.
@@ -50,7 +59,7 @@ pub(crate) enum Raw {
 /// What a conversation left.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     pub turns: Vec<TurnRecord>,
     #[serde(with = "wire::maybe")]
     pub structured: Option<Value>,
@@ -89,11 +98,11 @@ impl SessionRecord {
 }
 
 /// Messages as the values that references see.
-pub(crate) fn transcript(messages: &[Message]) -> Value {
-    let values = messages.iter().map(|message| {
+pub(crate) fn transcript<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
+    let values = messages.into_iter().map(|message| {
         // What only the provider understands is not part of what was said.
         let said = Message { continuation: None, ..message.clone() };
-        serde_json::to_value(said).map_or(Value::Null, Value::from)
+        Value::of(&said).unwrap_or_default()
     });
     Value::array(values)
 }
@@ -121,7 +130,7 @@ impl Accepted {
         match (prompt, &self.raw) {
             (Some(prompt), Raw::Session(record)) => record.turn(prompt).map_or(Value::Null, |turn| match part {
                 "final-llm-reply" | "text" => Value::String(turn.text.clone()),
-                "transcript" => transcript(record.messages.get(turn.from..turn.to).unwrap_or_default()),
+                "transcript" => transcript(record.messages.range(turn.from..turn.to)),
                 _ => Value::Null,
             }),
             _ => self.part(step, part),
@@ -137,7 +146,7 @@ impl Accepted {
             (Raw::Invoke(success), "details") => success.details.clone().unwrap_or(Value::Null),
             (Raw::Session(record), "final-llm-reply" | "text") => record.text(),
             (Raw::Session(record), "json-or-text") => json_or_text(record.text()),
-            (Raw::Session(record), "transcript") => transcript(&record.messages),
+            (Raw::Session(record), "transcript") => transcript(record.messages.iter()),
             (Raw::Session(record), "structured-output") => record.structured.clone().unwrap_or(Value::Null),
             (Raw::Delegate(end), "handoff") => end.handoff.clone().unwrap_or(Value::Null),
             (Raw::Delegate(end), "data") => end.result.clone(),
@@ -168,7 +177,7 @@ impl Accepted {
             Raw::Session(record) => {
                 outputs.insert("final-llm-reply".into(), record.text());
                 outputs.insert("text".into(), record.text());
-                outputs.insert("transcript".into(), transcript(&record.messages));
+                outputs.insert("transcript".into(), transcript(record.messages.iter()));
             }
             Raw::Delegate(end) => {
                 outputs.insert(if end.is_text { "text" } else { "data" }.into(), end.result.clone());

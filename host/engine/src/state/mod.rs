@@ -6,15 +6,17 @@
 
 mod apply;
 mod memory;
+mod meter;
 mod work;
 
 pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
+pub(crate) use meter::{Account, Scope};
 pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Stage, Work};
 
 use crate::{
-    conversation::Message,
+    conversation::Messages,
     decide::dialogue::MESSAGE_SIGNAL,
     event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
@@ -36,7 +38,7 @@ use std::{
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 1;
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes with its
 /// shape and with what its parts mean.
@@ -99,9 +101,13 @@ pub(crate) struct Instance {
     /// What sessions inherit from the delegating step.
     pub inherited: Option<Session>,
     /// The conversation that goes on from state to state.
-    pub log: Vec<Message>,
+    pub log: Messages,
     /// What the last event said the state it led to should know.
     pub brief: Arc<str>,
+    /// When it began.
+    pub since: Timestamp,
+    /// What it used, where it has limits of its own.
+    pub used: Used,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,6 +153,8 @@ pub(crate) struct StepFrame {
     pub visit: u32,
     /// Where its line goes on: the step itself, or the position in the group.
     pub at: u32,
+    /// When it was entered.
+    pub since: Timestamp,
     pub phase: Phase,
 }
 
@@ -263,10 +271,9 @@ impl State {
         self.effects.values().all(|effect| effect.in_doubt || matches!(effect.request, Request::Timeout { .. }))
     }
 
-    /// When the run can go on without anybody's doing: at once (some moment in the past), or when a timer ends or its wall time does.
+    /// When the run can go on without anybody's doing: at once (some moment in the past), or when a timer ends or some wall time does.
     /// `None`: it has ended, or waits for somebody.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)]
     pub fn due(&self) -> Option<Timestamp> {
         if self.end.is_some() {
             return None;
@@ -279,8 +286,7 @@ impl State {
         if !self.ready.is_empty() || self.cancel.is_some() || wanted().any(|effect| timer(effect).is_none()) {
             return Some(Timestamp::default());
         }
-        let wall = self.limits.wall_time_seconds.map(|seconds| self.started_at.plus_ms(seconds as f64 * 1000.0));
-        wanted().filter_map(timer).chain(wall).min()
+        wanted().filter_map(timer).chain(self.wall_deadline()).min()
     }
 
     /// When the run started.
@@ -609,10 +615,8 @@ impl State {
         self.cancel.is_some()
     }
 
-    /// Milliseconds until the run's wall time is over.
-    #[allow(clippy::cast_precision_loss)]
+    /// Milliseconds until the wall time of the run, or of something in it, is over.
     pub(crate) fn wall_time_left_ms(&self, now: Timestamp) -> Option<f64> {
-        let seconds = self.limits.wall_time_seconds?;
-        Some((seconds as f64 * 1000.0 - now.ms_since(self.started_at)).max(0.0))
+        Some(self.wall_deadline()?.ms_since(now).max(0.0))
     }
 }

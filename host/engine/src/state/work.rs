@@ -153,6 +153,9 @@ impl Judging {
     }
 }
 
+/// The most calls of one answer that are made at once: enough to hide waiting, few enough for a host that runs many sessions.
+const AT_ONCE: usize = 8;
+
 /// A model conversation, of a session step or of a judge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Conversation {
@@ -171,8 +174,17 @@ pub(crate) struct Conversation {
     pub model: u32,
     /// Why earlier models did not answer.
     pub model_failures: Vec<Failure>,
-    /// Calls of the last answer that still have to be made.
+    /// Tool calls of the current turn, refused ones included.
+    #[serde(default)]
+    pub turn_calls: usize,
+    /// Calls of the last answer whose answers are not part of the conversation yet.
     pub calls: VecDeque<ToolCallRequest>,
+    /// How many of them, from the first on, have been made.
+    #[serde(default)]
+    pub asked: usize,
+    /// Answers that came before those of earlier calls.
+    #[serde(default)]
+    pub answers: Vec<Message>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -203,7 +215,10 @@ impl Default for Conversation {
             failed_answers: 0,
             model: 0,
             model_failures: Vec::new(),
+            turn_calls: 0,
             calls: VecDeque::new(),
+            asked: 0,
+            answers: Vec::new(),
         }
     }
 }
@@ -213,29 +228,65 @@ impl Conversation {
         !matches!(self.stage, ConversationStage::Busy(_) | ConversationStage::Waiting { came: false })
     }
 
+    /// The call that comes next.
+    pub(crate) fn next_call(&self) -> Option<&ToolCallRequest> {
+        self.calls.get(self.asked)
+    }
+
+    /// The next call was made. The one after it is made at once when both change nothing.
+    pub(crate) fn call_made(&mut self, effect: EffectId) {
+        let free = self.opened.as_ref().map_or(&[][..], |opened| &opened.at_once);
+        let changes_nothing = |call: &ToolCallRequest| free.contains(&call.name);
+        // Calls are told apart by their ids; a model that gives one id twice has to wait.
+        let is_told_apart =
+            |call: &ToolCallRequest| self.calls.iter().take(self.asked + 1).all(|made| made.id != call.id);
+        let goes_on = self.asked + 1 < self.answers.len() + AT_ONCE
+            && self.next_call().is_some_and(changes_nothing)
+            && self.calls.get(self.asked + 1).is_some_and(|next| changes_nothing(next) && is_told_apart(next));
+        self.asked += 1;
+        self.turn_calls += 1;
+        self.stage = if goes_on { ConversationStage::Turn } else { ConversationStage::Busy(effect) };
+    }
+
+    /// A call was answered, or is answered without being made; `effect` is the newest one. Answers become part of the conversation in
+    /// the order of the calls.
+    pub(crate) fn call_answered(&mut self, answer: Message, effect: EffectId) {
+        self.answers.push(answer);
+        while let Some(at) = self.first_answer() {
+            self.calls.pop_front();
+            self.asked = self.asked.saturating_sub(1);
+            self.record.messages.push(self.answers.remove(at));
+        }
+        let in_flight = self.asked > self.answers.len();
+        self.stage = if in_flight { ConversationStage::Busy(effect) } else { ConversationStage::Turn };
+    }
+
+    /// Where the first call's answer is, if it is there.
+    fn first_answer(&self) -> Option<usize> {
+        let first = self.calls.front()?;
+        self.answers.iter().position(|answer| answer.tool_call_id.as_deref() == Some(&first.id))
+    }
+
     /// A call that the model asked for and that has not been answered.
     pub(crate) fn call(&self, id: &str) -> Option<&ToolCallRequest> {
         self.calls.iter().find(|call| call.id == id)
     }
 
-    /// What tools answered in the current turn, refusals included.
-    pub(crate) fn tool_results(&self) -> usize {
-        let said = self.record.messages.get(self.turn_from..).unwrap_or_default();
-        said.iter().filter(|message| message.role == Role::Tool).count()
-    }
-
     /// What a tool answered in the round that has just ended, if it was called there and did not fail.
     pub(crate) fn result_of(&self, tool: &str) -> Option<&Message> {
-        let said = self.record.messages.get(self.turn_from..).unwrap_or_default();
-        let round = said.iter().rposition(|message| message.role == Role::Assistant)?;
-        let (asked, results) = said.get(round..)?.split_first()?;
+        let said = || self.record.messages.since(self.turn_from).rev();
+        let asked = said().find(|message| message.role == Role::Assistant)?;
         let call = asked.tool_calls.iter().find(|call| call.name == tool)?;
-        results.iter().find(|result| result.tool_call_id.as_deref() == Some(&call.id) && !result.is_error)
+        let results = said().take_while(|message| message.role != Role::Assistant);
+        results.into_iter().find(|result| result.tool_call_id.as_deref() == Some(&call.id) && !result.is_error)
     }
 
     /// The model's last words, when it has just spoken and asks for nothing.
     pub(crate) fn answer(&self) -> Option<&Message> {
-        let said = self.record.messages.get(self.turn_from..).unwrap_or_default();
-        said.last().filter(|message| message.role == Role::Assistant && self.calls.is_empty())
+        self.record
+            .messages
+            .since(self.turn_from)
+            .next_back()
+            .filter(|message| message.role == Role::Assistant && self.calls.is_empty())
     }
 }

@@ -1,7 +1,7 @@
 //! States that speak: events, artifacts, and whose turn it is.
 
 use crate::support::*;
-use opcell_engine::{Message, Program, ResumeOptions, RunOptions, Status, outcome::Question};
+use opcell_engine::{Message, Program, ResumeOptions, RunOptions, Status, conversation, outcome::Question};
 use opcell_workflow::{SourceFile, Value, promptpack};
 use std::sync::Arc;
 
@@ -126,6 +126,18 @@ async fn the_output_of_a_composition_chooses_its_state_s_event_and_tells_the_nex
         let told = if answer == "Good" { "For Acme. Good" } else { "For Acme. all is well" };
         assert_eq!(script.world().rounds[1].session.system, told);
     }
+}
+
+#[tokio::test]
+async fn a_composition_that_chooses_its_own_state_again_and_again_ends_at_the_safety_bound() {
+    let steps = r#"[{"id":"judge","kind":"prompt","prompt_task":"p","input":"${input.input}"}]"#;
+    let next = r#","z":{"prompt_task":"p","terminal":true}"#;
+    let script = Script::new().answers(|_| conversation::Message::assistant("Again"));
+    let program = composed(r#""on_event":{"Again":"a","Good":"z"}"#, steps, next);
+    let options = RunOptions { visit_bound: Some(5), detach: true, ..RunOptions::default() };
+    let outcome = script.run_with(&program, GIVEN, options).await;
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("budget-exhausted")), "{outcome:?}");
+    assert_eq!(script.world().rounds.len(), 5);
 }
 
 #[tokio::test]

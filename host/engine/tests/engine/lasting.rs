@@ -8,7 +8,7 @@ use opcell_engine::{
     outcome::Question,
     ports::{Effects, ModelRound},
 };
-use opcell_journal::{Append, Cut, Journal, MemoryJournal, NewRun, Snapshot};
+use opcell_journal::{Append, Cut, Journal, MemoryJournal, NewRun, Snapshot, SqliteJournal};
 use opcell_workflow::{Value, ir::RunLimits};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn wait(rest: &str, step: &str) -> String {
     )
 }
 
-fn engine(script: &Script, journal: &MemoryJournal) -> Engine {
+fn engine<J: Journal + Clone + 'static>(script: &Script, journal: &J) -> Engine {
     let ports = script.ports();
     Engine::builder()
         .operations(ports.operations)
@@ -366,7 +366,7 @@ async fn two_engines_never_drive_one_run() {
     assert!(error.to_string().contains("is driven by another process"), "{error}");
 }
 
-fn started(program: Arc<Program>, input: &str) -> Event {
+pub fn started(program: Arc<Program>, input: &str) -> Event {
     let input = json(input);
     Event::RunStarted(Box::new(RunStarted {
         run: "r".into(),
@@ -542,7 +542,8 @@ async fn a_run_can_be_cancelled_where_its_plugins_are_not() {
 
 #[tokio::test]
 async fn a_long_run_is_taken_up_from_a_snapshot_and_goes_on_as_the_same() {
-    let journal = MemoryJournal::new();
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
     let script = || {
         Script::new()
             .operation("t", |_| Ok(json(r#""a text that makes the journal grow""#)))

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod at_once;
+mod budgets;
 mod dialogue;
 mod flow;
 mod lasting;
@@ -9,5 +11,7 @@ mod psi;
 mod routing;
 mod shell;
 mod skill;
+mod step_budgets;
 mod support;
 mod talking;
+mod transitions;

@@ -3,7 +3,8 @@
 use crate::support::{Script, failure, json, routed};
 use async_trait::async_trait;
 use opcell_engine::{
-    Engine, Event, RunHandle, RunOptions, RunOutcome, Status,
+    Engine, Event, ResumeOptions, RunHandle, RunOptions, RunOutcome, Status, Trace,
+    outcome::Question,
     ports::{
         Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     },
@@ -165,4 +166,66 @@ async fn a_step_that_was_skipped_by_a_route_gives_nothing_to_those_who_refer_to_
     let script = Script::new().operation("t", |call| Ok(call.arguments.clone())).gives("j", [Ok(Value::from("A"))]);
     let outcome = script.run(&routed(&[first, invoke("b", "t", ""), last].join(",")), "{}").await;
     assert_eq!((outcome.status, outcome.result), (Status::Completed, json(r#"{"x":null}"#)));
+}
+
+/// What the judge said, what became of it and its own conversation stay with the step, and the run ends there although a step
+/// stands behind it.
+#[tokio::test]
+async fn a_judged_end_keeps_what_the_judge_said_and_no_later_step_runs() {
+    let judge = r#","judge":{"type":"llm","session":{"contributions":[{"type":"template","text":"good?","vars":{}}]}},
+        "on":[{"outcome":{"text":"APPROVED"},"goto":"done"}]"#;
+    let steps = [session("plan", TEXT, judge), session("build", TEXT, "")].join(",");
+    let script = Script::new().says(["the plan", "APPROVED"]);
+    let engine = script.engine();
+    let run = engine.start(routed(&steps), json("{}"), RunOptions::default()).await.unwrap();
+    let outcome = run.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.result), (Status::Completed, Value::from("the plan")));
+    let trace = Trace::of(run.run(), &engine.history(run.run()).await.unwrap()).unwrap();
+    let [plan] = trace.steps.as_slice() else { panic!("`build` was never entered: {:?}", trace.steps) };
+    let judged = serde_json::to_value(plan.judge.as_ref().unwrap()).unwrap();
+    assert_eq!(judged["conversation"]["messages"][3]["content"], "APPROVED", "{judged}");
+    let transition = serde_json::to_value(plan.transition.as_ref().unwrap()).unwrap();
+    assert_eq!((&transition["outcome"]["text"], &transition["to"]), (&"APPROVED".into(), &":done".into()));
+}
+
+/// psi drops a judge's tools, sources and variables.
+#[tokio::test]
+async fn a_judge_has_its_own_tools_sources_and_variables() {
+    let judge = r#","judge":{"type":"llm","projection":{"type":"none"},"session":{"tools":["read"],"temperature":0.5,"contributions":[
+            {"type":"source","from":{"step":"a","output":"data"}},
+            {"type":"template","text":"Is {{it}} good?","vars":{"it":{"from":"workflow-input"}}}]}},
+        "on":[{"outcome":{"text":"YES"},"goto":"done"}]"#;
+    let first = invoke("a", "t", "").replace("}}}", r#"}},"outputs":{"data":{"source":"invoke/data"}}}"#);
+    let steps = [first, session("s", TEXT, judge)].join(",");
+    let script = Script::new()
+        .gives("t", [Ok(Value::from("a fact"))])
+        .tool("read", r#""a file""#)
+        .says(["work done"])
+        .calls_tool("1", "read", "{}")
+        .says(["YES"]);
+    let outcome = script.run(&routed(&steps), r#""it""#).await;
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    let opened = script.world().opened[1].clone();
+    assert_eq!((opened.session.tools, opened.session.temperature), (Some(vec!["read".to_owned()]), Some(0.5)));
+    let seen: Vec<String> = script.world().rounds[2].messages.iter().map(|message| message.content.clone()).collect();
+    assert_eq!(seen, ["a fact", "Is it good?", "", "a file"]);
+}
+
+/// psi forgets why a run is blocked; here whoever waits for the caller is told what its callee waits for.
+#[tokio::test]
+async fn a_caller_waits_for_what_its_callee_waits_for_and_says_so() {
+    let inner = r#"{"version":"workflow-ir/v1","name":"inner","steps":[
+        {"name":"ask","type":"wait","wait":{"signal":"ship","question":{"text":"Ship it?","vars":{}}}}]}"#;
+    let caller = r#"{"name":"d","type":"delegate","delegate":{"target":"inner","prompt-string":"x"},"yields":{"type":"delegated"}}"#;
+    let script = Script::new().workflow(&crate::support::program(inner));
+    let engine = script.engine();
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let run = engine.start(routed(caller), json("{}"), options).await.unwrap();
+    let outcome = run.finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Suspended);
+    let [Question::Signal { name, step, question, .. }] = outcome.questions.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((name.as_ref(), step.as_ref(), question.as_deref()), ("ship", "ask", Some("Ship it?")));
+    engine.signal(run.run(), &"ship".into(), json(r#""today""#), None).await.unwrap();
+    let resumed = engine.resume(run.run(), ResumeOptions { detach: true, ..ResumeOptions::default() }).await.unwrap();
+    assert_eq!(resumed.finished().await.unwrap().result, Value::from("today"));
 }

@@ -95,6 +95,22 @@ async fn a_panic_of_the_host_fails_the_step_and_not_the_host() {
     assert_eq!(handle.finished().await.unwrap().reason.as_deref(), Some("panicked"));
 }
 
+/// psi catches what goes wrong in a step and not what goes wrong in its judge.
+#[tokio::test]
+async fn a_panic_in_a_judge_fails_the_run_with_its_step_like_any_other() {
+    let judge =
+        r#","judge":{"type":"invoke","invoke":{"operation":"panic"}},"on":[{"outcome":{"text":"A"},"goto":"done"}]"#;
+    let handle = engine(&Odd::default())
+        .start(routed(&invoke("a", "fine", judge)), json("{}"), RunOptions::default())
+        .await
+        .unwrap();
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!(
+        (outcome.status, outcome.reason.as_deref(), outcome.step.as_deref()),
+        (Status::Failed, Some("panicked"), Some("a"))
+    );
+}
+
 #[tokio::test]
 async fn cancelling_stops_what_is_in_flight_and_keeps_its_receipt() {
     let odd = Odd { polite: true, ..Odd::default() };

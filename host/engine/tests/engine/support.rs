@@ -33,6 +33,9 @@ pub struct World {
     answers: VecDeque<Result<Message, Failure>>,
     answer: Option<fn(&ModelRound) -> Message>,
     tools: HashMap<String, Value>,
+    tool_seconds: i64,
+    /// Tools that change nothing.
+    pub at_once: Vec<String>,
     pub calls: Vec<(String, Value)>,
     pub keys: Vec<String>,
     pub rounds: Vec<ModelRound>,
@@ -70,6 +73,13 @@ pub fn sequential(steps: &str, outputs: &str) -> Arc<Program> {
     program(&format!(
         r#"{{"version":"workflow-ir/v1","name":"w","dialect":{{"printing":"javascript","lifecycle":"sequential"}},"outputs":{outputs},"steps":[{steps}]}}"#
     ))
+}
+
+impl World {
+    /// What the model answers, round by round.
+    pub fn script(&mut self, answers: impl IntoIterator<Item = Message>) {
+        self.answers.extend(answers.into_iter().map(Ok));
+    }
 }
 
 impl Script {
@@ -142,6 +152,12 @@ impl Script {
         self
     }
 
+    /// Every tool call takes so long.
+    pub fn tools_take(self, seconds: i64) -> Self {
+        self.world().tool_seconds = seconds;
+        self
+    }
+
     pub fn world(&self) -> std::sync::MutexGuard<'_, World> {
         self.0.lock().unwrap()
     }
@@ -186,6 +202,16 @@ impl Script {
     }
 }
 
+/// An answer that makes these calls, each a tool and its arguments.
+pub fn calling(calls: &[(&str, &str)]) -> Message {
+    let request = |(at, (name, arguments)): (usize, &(&str, &str))| ToolCallRequest {
+        id: format!("c{at}"),
+        name: (*name).to_owned(),
+        arguments: json(arguments),
+    };
+    Message { tool_calls: calls.iter().enumerate().map(request).collect(), ..Message::assistant("") }
+}
+
 /// The journal gives the outcome again, and today's code decides what it decided.
 pub async fn check_history(engine: &Engine, outcome: &RunOutcome) {
     let state = engine.state_at(&outcome.run, None).await.unwrap();
@@ -207,7 +233,7 @@ impl Operations for Script {
             Some((_, run)) => run(&call).map(|data| Success { data, summary: None, details: None }),
             None => Err(failure("missing-deterministic-operation", "no such operation")),
         };
-        Reply { result, receipt: Some(json(r#"{"host-calls":2}"#)) }
+        Reply { result, receipt: Some(json(r#"{"host-calls":{"tools":1,"log":1}}"#)) }
     }
 }
 
@@ -246,6 +272,7 @@ impl Sessions for Script {
                 .chain(request.engine_tools.clone())
                 .collect(),
             settings: request.session.clone(),
+            at_once: self.world().at_once.clone(),
         };
         self.world().opened.push(request);
         Ok(opened)
@@ -271,8 +298,12 @@ impl Sessions for Script {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        if call.request.name.starts_with("slow") {
+            tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+        }
         let mut world = self.world();
         world.calls.push((call.request.name.clone(), call.request.arguments.clone()));
+        self.1.fetch_add(world.tool_seconds * 1_000_000, Ordering::SeqCst);
         let result =
             world.tools.get(&call.request.name).cloned().ok_or_else(|| failure("no-such-tool", "no such tool"));
         Reply { result, receipt: None }

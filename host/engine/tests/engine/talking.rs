@@ -47,7 +47,7 @@ async fn tools_are_called_one_by_one_and_only_those_the_session_has() {
     let outcome = script.run(&routed(&session("s", "work", "")), "{}").await;
     assert_eq!(outcome.status, Status::Completed);
     assert_eq!(script.called(), [r#"read {"path":"a"}"#]);
-    let last = script.world().rounds[2].messages.clone();
+    let last: Vec<_> = script.world().rounds[2].messages.iter().cloned().collect();
     assert_eq!(last[2].content, "text");
     assert!(last[4].is_error && last[4].content.starts_with("denied: this session has no tool `write`; it has: read"));
     assert_eq!(outcome.used.tool_calls, 1);

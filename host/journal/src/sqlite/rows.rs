@@ -165,7 +165,7 @@ pub(super) fn insert(
             record.kind,
             record.version,
             record.at,
-            record.payload.as_ref(),
+            &*record.payload,
             record_checksum(id, record)
         ];
         insert.execute(row).map_err(storage)?;

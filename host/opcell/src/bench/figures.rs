@@ -1,14 +1,17 @@
 //! What a cell's time is made of, and what else a cell costs: loading, host calls, memory, throughput.
 
 use super::{
-    Bench, Guest, resident_kib,
+    Bench, Guest,
+    guest::native_echo,
+    resident_kib,
     sample::{micros, percentile, rounded},
 };
 use crate::selftest::Case;
 use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use opcell_sandbox::{
-    CellRequest, Context, Grants, HostServices, LimitRequest, LoadRequest, Plugin, PluginSource, Sandbox, ServiceError,
+    CellRequest, Context, Grants, HostServices, LimitRequest, LoadRequest, PluginSource, Sandbox, ServiceError,
     bare::Bare,
 };
 use serde::Serialize;
@@ -66,6 +69,11 @@ pub struct Throughput {
     pub cells_per_second_one_core: f64,
     /// With a thread per core.
     pub cells_per_second_all_cores: f64,
+    /// The same of the bare engine: how many times as many instances all cores make as one; absent where the operation cannot run
+    /// without a host.
+    pub bare_all_cores_to_one: Option<f64>,
+    /// The same of the native function, which shares nothing: what the machine gives.
+    pub native_all_cores_to_one: f64,
 }
 
 pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> Result<Figures> {
@@ -80,7 +88,7 @@ pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> 
     let kib_per_waiting_cell = waiting_cells(bench.sandbox()).await?;
     let kib_per_loaded_plugin = loaded_plugins(bench.sandbox(), &bench.guest().component).await?;
     progress("cells per second on one core and on all");
-    let throughput = throughput(bench.plugin(), operation, arguments).await?;
+    let throughput = throughput(bench).await?;
     let millis = |time: Duration| rounded(time.as_secs_f64() * 1e3);
     Ok(Figures {
         cold_compile_ms: millis(bench.cold_load),
@@ -184,47 +192,86 @@ async fn loaded_plugins(sandbox: &Sandbox, component: &Arc<[u8]>) -> Result<u64>
     Ok(resident_kib().saturating_sub(before) / LOADED_PLUGINS)
 }
 
-async fn throughput(plugin: &Arc<Plugin>, id: &str, arguments: &str) -> Result<Throughput> {
+/// One call of what is measured, from one of several threads.
+type Work = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+async fn throughput(bench: &Bench) -> Result<Throughput> {
+    let (id, arguments): (Arc<str>, Arc<str>) =
+        (bench.guest().operation.as_str().into(), bench.guest().arguments.as_str().into());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut one, mut all) = (Vec::new(), Vec::new());
-    // In turns, and the best of each: whatever else runs can only take away.
-    for _ in 0..4 {
-        one.push(cells_per_second(plugin, id, arguments, 1).await?);
-        all.push(cells_per_second(plugin, id, arguments, cores).await?);
-    }
-    let best = |rates: Vec<f64>| rates.into_iter().fold(0.0, f64::max).round();
-    Ok(Throughput { cores, cells_per_second_one_core: best(one), cells_per_second_all_cores: best(all) })
+    let cells = rates(cores, {
+        let (plugin, id, arguments) = (Arc::clone(bench.plugin()), id.clone(), arguments.clone());
+        Arc::new(move || {
+            let (plugin, id, arguments) = (plugin.clone(), id.clone(), arguments.clone());
+            async move { Ok(plugin.invoke(CellRequest::new(&id, &arguments)).await.result.map(drop)?) }.boxed()
+        })
+    });
+    let (one, all) = cells.await?;
+    let bare = match &bench.bare {
+        Some(bare) => {
+            let (bare, id, arguments) = (Arc::clone(bare), id.clone(), arguments.clone());
+            let work: Work = Arc::new(move || {
+                let (bare, id, arguments) = (bare.clone(), id.clone(), arguments.clone());
+                async move { bare.call(&id, &arguments).await.map(drop).map_err(|error| anyhow!(error)) }.boxed()
+            });
+            let (one, all) = rates(cores, work).await?;
+            Some(rounded(all / one))
+        }
+        None => None,
+    };
+    let native: Work = Arc::new(move || {
+        let arguments = arguments.clone();
+        async move { Ok(native_echo(&arguments).map(drop)?) }.boxed()
+    });
+    let (native_one, native_all) = rates(cores, native).await?;
+    Ok(Throughput {
+        cores,
+        cells_per_second_one_core: one.round(),
+        cells_per_second_all_cores: all.round(),
+        bare_all_cores_to_one: bare,
+        native_all_cores_to_one: rounded(native_all / native_one),
+    })
 }
 
-async fn cells_per_second(plugin: &Arc<Plugin>, id: &str, arguments: &str, threads: usize) -> Result<f64> {
+/// Calls per second with one thread and with one per core.
+async fn rates(cores: usize, work: Work) -> Result<(f64, f64)> {
+    let (mut one, mut all) = (0.0_f64, 0.0_f64);
+    // In turns, and the best of each: whatever else runs can only take away.
+    for _ in 0..4 {
+        one = one.max(rate(&work, 1).await?);
+        all = all.max(rate(&work, cores).await?);
+    }
+    Ok((one, all))
+}
+
+async fn rate(work: &Work, threads: usize) -> Result<f64> {
     let stop = Arc::new(AtomicBool::new(false));
     let started = Instant::now();
     let workers: Vec<_> = (0..threads)
         .map(|_| {
-            let (plugin, stop) = (Arc::clone(plugin), Arc::clone(&stop));
-            let (id, arguments) = (id.to_owned(), arguments.to_owned());
+            let (work, stop) = (Arc::clone(work), Arc::clone(&stop));
             std::thread::spawn(move || -> Result<u64> {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 runtime.block_on(async {
-                    let mut cells = 0;
+                    let mut calls = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        plugin.invoke(CellRequest::new(&id, &arguments)).await.result?;
-                        cells += 1;
+                        work().await?;
+                        calls += 1;
                     }
-                    Ok(cells)
+                    Ok(calls)
                 })
             })
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Ordering::Relaxed);
-    let (mut cells, mut failed) = (0, None);
+    let (mut calls, mut failed) = (0, None);
     for worker in workers {
         match worker.join().map_err(|_| anyhow!("a measuring thread panicked"))? {
-            Ok(done) => cells += done,
+            Ok(done) => calls += done,
             Err(error) => failed = Some(error),
         }
     }
     let seconds = started.elapsed().as_secs_f64();
-    failed.map_or(Ok(cells as f64 / seconds), Err)
+    failed.map_or(Ok(calls as f64 / seconds), Err)
 }

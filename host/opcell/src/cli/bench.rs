@@ -143,6 +143,13 @@ fn table(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
         "cells per second        {:>10.0} on one core, {:.0} on {}",
         throughput.cells_per_second_one_core, throughput.cells_per_second_all_cores, throughput.cores
     ))?;
+    let bare = throughput.bare_all_cores_to_one.map(|ratio| format!(", the bare engine {ratio:.2}"));
+    terminal.line(&format!(
+        "all cores to one        {:>10.2}{}, a native function {:.2}",
+        throughput.cells_per_second_all_cores / throughput.cells_per_second_one_core,
+        bare.unwrap_or_default(),
+        throughput.native_all_cores_to_one
+    ))?;
     terminal.line("")?;
     terminal.line(&format!("{}, {} cores, {}", report.machine.cpu, report.machine.cores, report.machine.system))?;
     terminal.line(&report.noise)?;

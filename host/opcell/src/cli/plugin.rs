@@ -8,7 +8,7 @@ mod inspect;
 use super::{Exit, Failure, Global, Terminal};
 use crate::{config::Config, config::PluginConfig, report::Rejected};
 use clap::{Args, Subcommand};
-use opcell_sandbox::inspect::Surface;
+use opcell_sandbox::{grants::Policy, inspect::Surface};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::path::{Path, PathBuf};
 
@@ -83,4 +83,10 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejecte
         };
         Rejected::plain(diagnostic)
     })
+}
+
+/// What this version of a plugin asks for, and what the project grants it.
+fn policy(plugin: &PluginConfig, component: &Component) -> Policy {
+    let requests = component.surface.manifest.requests();
+    Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone())
 }

@@ -50,7 +50,7 @@ pub fn grant(text: &str, plugin: &str, grant: &NewGrant) -> Result<String, EditE
     let mut document: DocumentMut = text.parse()?;
     let plugins = table(document.as_table_mut(), "plugins", true)?;
     let plugin = table(plugins, plugin, false)?;
-    let grants = table(plugin, "grants", false)?;
+    let grants = table(plugin, "grants", true)?;
     match grant {
         NewGrant::Tool(name) => add(array(grants, "tools")?, name),
         NewGrant::Skill(name) => add(array(grants, "skills")?, name),
@@ -207,6 +207,13 @@ tools = [] # nothing yet
         let text =
             grant(&grant(FILE, "repo", &http(&["GET"], false)).unwrap(), "repo", &http(&["POST"], true)).unwrap();
         assert!(text.contains("methods = [\"GET\", \"POST\"]") && text.contains("private = true"), "{text}");
+    }
+
+    #[test]
+    fn no_heading_is_written_without_a_key_below_it() {
+        let files = NewGrant::Files { name: "repo".into(), path: ".".into(), write: false, globs: Vec::new() };
+        let text = grant("[plugins.repo]\npath = \"a.wasm\"\n", "repo", &files).unwrap();
+        assert_eq!(text, "[plugins.repo]\npath = \"a.wasm\"\n\n[plugins.repo.grants.files.repo]\npath = \".\"\n");
     }
 
     #[test]

@@ -18,9 +18,10 @@ use std::{
     error::Error,
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
+use tokio::sync::OnceCell;
 
 /// Hops after the first request; browsers stop at 20, tools at 10.
 const MAX_REDIRECTS: usize = 5;
@@ -78,8 +79,8 @@ pub type Lookup =
 ///
 /// Clients are made when they are first needed: reading the system's certificates takes longer than most commands.
 pub struct HttpClient {
-    public: OnceLock<Result<reqwest::Client, String>>,
-    private: OnceLock<Result<reqwest::Client, String>>,
+    public: OnceCell<reqwest::Client>,
+    private: OnceCell<reqwest::Client>,
     lookup: Lookup,
     limits: FetchLimits,
 }
@@ -101,14 +102,15 @@ impl HttpClient {
     /// A client that resolves names through `lookup`.
     #[must_use]
     pub fn with_lookup(limits: FetchLimits, lookup: Lookup) -> Self {
-        Self { public: OnceLock::new(), private: OnceLock::new(), lookup, limits }
+        Self { public: OnceCell::new(), private: OnceCell::new(), lookup, limits }
     }
 
-    fn client(&self, private: bool) -> Result<&reqwest::Client, FetchError> {
-        let made = if private { &self.private } else { &self.public };
+    async fn client(&self, private: bool) -> Result<&reqwest::Client, FetchError> {
+        let cell = if private { &self.private } else { &self.public };
+        let resolver = Arc::new(CheckedResolver { lookup: self.lookup.clone(), private });
         let make = || {
             reqwest::Client::builder()
-                .dns_resolver(Arc::new(CheckedResolver { lookup: self.lookup.clone(), private }))
+                .dns_resolver(resolver)
                 .redirect(redirect::Policy::none())
                 .no_proxy()
                 .referer(false)
@@ -116,8 +118,12 @@ impl HttpClient {
                 .build()
                 .map_err(|error| format!("no HTTP client, the system's certificates cannot be loaded: {error}"))
         };
-        let failed = |message: &String| FetchError::Failed { reason: "http-failed", message: message.clone() };
-        made.get_or_init(make).as_ref().map_err(failed)
+        let made = async {
+            let made = tokio::task::spawn_blocking(make).await;
+            let made = made.unwrap_or_else(|_| Err("no HTTP client can be made".to_owned()));
+            made.map_err(|message| FetchError::Failed { reason: "http-failed", message })
+        };
+        cell.get_or_try_init(|| made).await
     }
 
     /// Performs one `http.fetch` call under a plugin's rules.
@@ -143,7 +149,7 @@ impl HttpClient {
         let mut secrets = Vec::new();
         for _ in 0..=MAX_REDIRECTS {
             let rule = permitted(rules, &method, &url)?;
-            let client = self.client(rule.private)?;
+            let client = self.client(rule.private).await?;
             let mut hop = headers.clone();
             if let Some(credential) = &rule.credential {
                 let secret = Secret::read(credential).await?;
@@ -212,11 +218,11 @@ fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'
     let origin = url.origin().ascii_serialization();
     let Some(rule) = rules.iter().find(|rule| rule.allows(method, url)) else {
         let rule = if rules.is_empty() {
-            "the plugin has no http grant".to_owned()
+            "no http rule was given".to_owned()
         } else if rules.iter().any(|rule| rule.reaches(url)) {
-            format!("the plugin's http grants for {origin} do not list the method {method}")
+            format!("the http rules for {origin} do not list the method {method}")
         } else {
-            format!("no http grant of the plugin names {origin}")
+            format!("no http rule names {origin}")
         };
         let capability = format!("http {method} {origin}");
         return Err(FetchError::Denied { grant: Some(format!("http {origin} --method {method}")), capability, rule });

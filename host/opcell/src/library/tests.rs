@@ -77,3 +77,19 @@ fn one_name_in_a_markdown_and_an_edn_file_of_a_folder_counts_for_neither() {
     let error = Library::read(&[folder.path().into()]).open("a").unwrap_err();
     assert!(error.to_string().contains("Workflow name `a` is defined by both `.md` and `.edn` files"), "{error}");
 }
+
+#[test]
+fn a_missing_folder_has_no_workflows_and_a_broken_document_keeps_no_other_from_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    assert!(Library::read(std::slice::from_ref(&missing)).names().is_empty());
+
+    says(folder.path(), "good.edn", "good");
+    fs::write(folder.path().join("bad.edn"), "{:name \"bad\"").unwrap();
+    let calls =
+        r#"{:name "calls" :description "d" :steps [{:name "s" :type :delegate :target "nobody" :prompt-string "x"}]}"#;
+    fs::write(folder.path().join("calls.edn"), calls).unwrap();
+    let library = Library::read(&[missing, folder.path().into()]);
+    assert_eq!(library.names(), ["calls", "good"], "who is called is looked for when the step is reached");
+    assert!(library.open("bad").is_err());
+}

@@ -46,6 +46,14 @@ struct CaseFile {
     #[serde(default)]
     grant_files: Option<opcell_sandbox::Access>,
     #[serde(default)]
+    files_quota: Option<String>,
+    #[serde(default)]
+    race: bool,
+    #[serde(default)]
+    calls: Option<usize>,
+    #[serde(default)]
+    at_once: Option<usize>,
+    #[serde(default)]
     denials_at_least: usize,
     #[serde(default)]
     message_at_most: Option<usize>,
@@ -80,6 +88,14 @@ pub struct Case {
     pub grant_tools: Vec<String>,
     /// How the guest may use the root `workspace`, if at all.
     pub grant_files: Option<opcell_sandbox::Access>,
+    /// Bytes that the guest may write there.
+    pub files_quota: u64,
+    /// Whether another thread keeps swapping a directory there for a link that leads out of it.
+    pub race: bool,
+    /// How often it is called, one call after the other; each must end as expected.
+    pub calls: usize,
+    /// Cells of it that run at the same time, in each of these calls.
+    pub at_once: usize,
     /// Refusals that the receipt must show.
     pub denials_at_least: usize,
     /// Bytes of the error's message.
@@ -115,6 +131,12 @@ impl Case {
         Ok(cases)
     }
 
+    /// Whether an error of this kind contains it.
+    #[must_use]
+    pub fn expects(&self, kind: &str) -> bool {
+        self.expect.iter().any(|expected| expected == kind)
+    }
+
     fn read(name: &str, folder: &Dir<'_>, toml: &[u8]) -> Result<Self> {
         let file: CaseFile = toml_edit::de::from_slice(toml)?;
         let mut limits = LimitRequest::default();
@@ -124,6 +146,10 @@ impl Case {
         let within = match &file.within {
             Some(text) => Duration::from_millis(opcell_sandbox::limits::Unit::Milliseconds.parse("within", text)?),
             None => Duration::from_secs(10),
+        };
+        let files_quota = match &file.files_quota {
+            Some(text) => opcell_sandbox::limits::Unit::Bytes.parse("files-quota", text)?,
+            None => opcell_sandbox::FilesGrant::DEFAULT_WRITE_QUOTA,
         };
         let manifest = manifest(&file);
         let wit = folder
@@ -156,6 +182,10 @@ impl Case {
             within,
             grant_tools: file.grant_tools,
             grant_files: file.grant_files,
+            files_quota,
+            race: file.race,
+            calls: file.calls.unwrap_or(1),
+            at_once: file.at_once.unwrap_or(1),
             denials_at_least: file.denials_at_least,
             message_at_most: file.message_at_most,
             message_without_control: file.message_without_control,

@@ -4,6 +4,7 @@
 
 mod case;
 mod guest;
+mod workspace;
 
 pub use guest::component_from_wat;
 
@@ -11,15 +12,16 @@ pub use case::{Case, Stage};
 
 use async_trait::async_trait;
 use opcell_sandbox::{
-    Access, CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest,
+    CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest, Plugin,
     PluginSource, Receipt, Sandbox, ServiceError, ToolDescription, receipt::LogLine,
 };
 use serde::Serialize;
 use std::{
-    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::task::JoinSet;
+use workspace::Workspace;
 
 /// What became of one case.
 #[derive(Debug, Clone, Serialize)]
@@ -48,7 +50,7 @@ pub struct Report {
 pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
     let before = resident_kib();
     let started = Instant::now();
-    let outcome = match Workspace::new() {
+    let outcome = match Workspace::new(case.race) {
         // A cell that outlives this bound was not contained, whatever it says later.
         Ok(workspace) => match tokio::time::timeout(case.within, attack(sandbox, case, &workspace)).await {
             Ok(outcome) => outcome.map(|stopped| (stopped, workspace.problem(case))),
@@ -60,9 +62,7 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
         Ok((stopped, problem)) => (stopped, problem),
         Err(problem) => (Stopped { by: "nothing", message: String::new() }, Some(problem)),
     };
-    let problem = problem.or_else(|| {
-        (!case.expect.iter().any(|kind| kind == by)).then(|| format!("expected {}", case.expect.join(" or ")))
-    });
+    let problem = problem.or_else(|| (!case.expects(by)).then(|| format!("expected {}", case.expect.join(" or "))));
     Report {
         name: case.name.clone(),
         title: case.title.clone(),
@@ -91,7 +91,8 @@ impl Stopped {
 async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result<Stopped, String> {
     let mut grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
     if let Some(access) = case.grant_files {
-        grants.files.insert("workspace".to_owned(), FilesGrant { access, ..FilesGrant::read(&workspace.root) });
+        let grant = FilesGrant { access, write_quota: case.files_quota, ..FilesGrant::read(&workspace.root) };
+        grants.files.insert("workspace".to_owned(), grant);
     }
     let request = LoadRequest {
         grants,
@@ -101,31 +102,60 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
     let plugin = match sandbox.load(request).await {
         Ok(plugin) => plugin,
         Err(error) if case.at == Stage::Load => {
-            return Ok(Stopped { by: load_error_kind(&error), message: error.to_string() });
+            let message = error.to_string();
+            check_message(case, &message)?;
+            return Ok(Stopped { by: load_error_kind(&error), message });
         }
         Err(error) => return Err(format!("it does not load: {error}")),
     };
     if case.at == Stage::Load {
         return Ok(Stopped::not_at_all());
     }
+    let mut stopped = Stopped::not_at_all();
+    for _ in 0..case.calls {
+        let mut cells: JoinSet<_> = (0..case.at_once).map(|_| call(Arc::clone(&plugin), case.judge)).collect();
+        while let Some(cell) = cells.join_next().await {
+            stopped = verdict(case, cell.map_err(|error| format!("the host itself failed: {error}"))?)?;
+            if !case.expects(stopped.by) {
+                return Ok(stopped);
+            }
+        }
+    }
+    Ok(stopped)
+}
+
+/// Runs one cell; what it returned does not matter, only whether it did.
+async fn call(plugin: Arc<Plugin>, judge: bool) -> CellResult<()> {
     let request = CellRequest { host: Arc::new(Temptations), ..CellRequest::new("hostile/run", "{}") };
-    if case.judge { verdict(case, plugin.judge(request).await) } else { verdict(case, plugin.invoke(request).await) }
+    if judge {
+        let CellResult { result, receipt } = plugin.judge(request).await;
+        CellResult { result: result.map(drop), receipt }
+    } else {
+        let CellResult { result, receipt } = plugin.invoke(request).await;
+        CellResult { result: result.map(drop), receipt }
+    }
 }
 
 /// What stopped a call, once its receipt is as the case demands.
-fn verdict<T>(case: &Case, cell: CellResult<T>) -> Result<Stopped, String> {
+fn verdict(case: &Case, cell: CellResult<()>) -> Result<Stopped, String> {
     let CellResult { result, receipt } = cell;
     let message = result.as_ref().err().map(CellError::to_string).unwrap_or_default();
     check_receipt(case, &receipt)?;
+    check_message(case, &message)?;
+    Ok(result.err().map_or_else(Stopped::not_at_all, |error| Stopped { by: error.kind(), message }))
+}
+
+fn check_message(case: &Case, message: &str) -> Result<(), String> {
     if let Some(limit) = case.message_at_most
         && message.len() > limit
     {
         return Err(format!("the message has {} bytes", message.len()));
     }
-    if case.message_without_control && message.chars().any(char::is_control) {
+    // Lists have line breaks.
+    if case.message_without_control && message.chars().any(|c| c.is_control() && c != '\n') {
         return Err("the message carries control characters".to_owned());
     }
-    Ok(result.err().map_or_else(Stopped::not_at_all, |error| Stopped { by: error.kind(), message }))
+    Ok(())
 }
 
 fn check_receipt(case: &Case, receipt: &Receipt) -> Result<(), String> {
@@ -184,60 +214,4 @@ impl HostServices for Temptations {
         }
         Ok("\"the secret\"".to_owned())
     }
-}
-
-/// A folder with everything that a guest may try to leave it by.
-struct Workspace {
-    folder: tempfile::TempDir,
-    root: PathBuf,
-}
-
-const SECRET: &str = "not for guests";
-
-impl Workspace {
-    fn new() -> std::io::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let root = folder.path().join("workspace");
-        std::fs::create_dir_all(root.join("sub"))?;
-        std::fs::write(folder.path().join("secret.txt"), SECRET)?;
-        std::fs::write(root.join("plain.txt"), "for guests")?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::symlink;
-            symlink("../secret.txt", root.join("link-to-secret"))?;
-            symlink("..", root.join("link-to-parent"))?;
-            symlink("/", root.join("link-to-root"))?;
-            symlink("loop", root.join("loop"))?;
-            rustix::fs::mknodat(
-                rustix::fs::CWD,
-                root.join("pipe"),
-                rustix::fs::FileType::Fifo,
-                rustix::fs::Mode::RWXU,
-                0,
-            )?;
-        }
-        Ok(Self { folder, root })
-    }
-
-    /// What the guest did to the disk that it must not.
-    fn problem(&self, case: &Case) -> Option<String> {
-        let secret = std::fs::read_to_string(self.folder.path().join("secret.txt"));
-        if secret.ok().as_deref() != Some(SECRET) {
-            return Some("the file outside the grant was changed".to_owned());
-        }
-        if case.grant_files != Some(Access::ReadWrite) && self.root.join("planted.txt").exists() {
-            return Some("a file was created through a read grant".to_owned());
-        }
-        let bytes = written(&self.root);
-        case.files_at_most.filter(|limit| bytes > *limit + 4096).map(|_| format!("{bytes} bytes are on disk"))
-    }
-}
-
-fn written(root: &Path) -> u64 {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .filter(std::fs::Metadata::is_file)
-        .map(|metadata| metadata.len())
-        .sum()
 }

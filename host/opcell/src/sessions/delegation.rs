@@ -1,7 +1,7 @@
-//! Workflows that models call: each call is a run of its own, named by the call, so that a call that is repeated after a crash finds the
-//! run that it started then.
+//! Workflows that models call: each call is a run of its own, named by the run and the call that started it, so that a call that is
+//! repeated after a crash finds the run that it started then, and a name says how deep its run is nested.
 
-use crate::library::Library;
+use crate::{catalog::Catalog, library::Library, pins};
 use async_trait::async_trait;
 use opcell_engine::{
     Engine, Event, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, Status,
@@ -11,13 +11,15 @@ use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
 use opcell_workflow::Value;
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
 /// How deep runs may start runs through models' calls.
-const MAX_DEPTH: u32 = 4;
+const MAX_DEPTH: usize = 4;
+
+/// Stands between a run's name and the call that started another one; no more of them than [`MAX_DEPTH`] are in a name made here.
+const CALLED_BY: char = '~';
 
 /// How often a run that somebody else drives is asked for.
 const POLL: Duration = Duration::from_millis(200);
@@ -27,37 +29,40 @@ const POLL: Duration = Duration::from_millis(200);
 pub(crate) struct ChildRuns {
     engine: OnceLock<Weak<Engine>>,
     library: OnceLock<Weak<Library>>,
-    /// How deep the runs are that were started here and have not ended.
-    depths: Mutex<HashMap<Arc<str>, u32>>,
+    catalog: OnceLock<Arc<Catalog>>,
 }
 
 impl ChildRuns {
     /// Says who drives the runs, once.
-    pub(crate) fn connect(&self, engine: &Arc<Engine>, library: &Arc<Library>) {
+    pub(crate) fn connect(&self, engine: &Arc<Engine>, library: &Arc<Library>, catalog: &Arc<Catalog>) {
         let _ = self.engine.set(Arc::downgrade(engine));
         let _ = self.library.set(Arc::downgrade(library));
+        let _ = self.catalog.set(catalog.clone());
     }
 
     async fn start(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Result<Value, Failure> {
         let gone = || failed("host-gone", "the host that ran workflows is gone".to_owned());
         let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(gone)?;
         let library = self.library.get().and_then(Weak::upgrade).ok_or_else(gone)?;
-        let parent = self.depth(&call.context.run);
-        if parent >= MAX_DEPTH {
+        let catalog = self.catalog.get().ok_or_else(gone)?;
+        let parent = &call.context.run;
+        if parent.matches(CALLED_BY).count() >= MAX_DEPTH {
             let message = format!("runs that models start may nest {MAX_DEPTH} deep, and this one is at that depth");
             return Err(failed("delegation-too-deep", message));
         }
-        let run: Arc<str> = call.context.idempotency_key.replace('/', ".").into();
-        let _entry = Entry::new(self, run.clone(), parent + 1);
+        let key = &call.context.idempotency_key;
+        let of_call = key.strip_prefix(parent.as_ref()).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key);
+        let run: Arc<str> = format!("{parent}{CALLED_BY}{}", of_call.replace('/', ".")).into();
         let handle = match engine.history_up_to(&run, Some(1)).await {
-            Ok(past) => take_up(&engine, &run, &past, workflow, prompt, call).await?,
+            Ok(past) => take_up(&engine, catalog, &run, &past, (workflow, prompt), call).await?,
             Err(RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
                 let definition = library
                     .find(workflow)
                     .ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{workflow}`")))?;
                 let program =
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
-                let options = RunOptions { run: Some(run), ..RunOptions::default() };
+                let pins = pins::of(catalog, &library, program.ir());
+                let options = RunOptions { run: Some(run), pins, ..RunOptions::default() };
                 let started = engine.start(program, Value::from(prompt), options).await;
                 started.map_err(|error| not_started(&error))?
             }
@@ -74,19 +79,15 @@ impl ChildRuns {
             }
         }
     }
-
-    fn depth(&self, run: &str) -> u32 {
-        self.depths.lock().unwrap_or_else(PoisonError::into_inner).get(run).copied().unwrap_or(0)
-    }
 }
 
 /// The run that this call started before. Whoever else drives it is waited for.
 async fn take_up(
     engine: &Engine,
+    catalog: &Catalog,
     run: &Arc<str>,
     past: &[Recorded],
-    workflow: &str,
-    prompt: &str,
+    (workflow, prompt): (&str, &str),
     call: &ToolCall,
 ) -> Result<RunHandle, Failure> {
     let is_ours = past.first().is_some_and(|first| match &first.event {
@@ -100,7 +101,8 @@ async fn take_up(
         return Err(failed("run-not-started", message));
     }
     loop {
-        match engine.resume(run, ResumeOptions::default()).await {
+        let options = ResumeOptions { pins: pins::all(catalog), ..ResumeOptions::default() };
+        match engine.resume(run, options).await {
             Ok(handle) => return Ok(handle),
             Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => {}
             Err(error) => return Err(not_started(&error)),
@@ -120,25 +122,6 @@ fn not_started(error: &RunError) -> Failure {
 impl Delegation for ChildRuns {
     async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value> {
         Reply { result: self.start(workflow, prompt, call).await, receipt: None }
-    }
-}
-
-/// Remembers a run's depth while the run lasts.
-struct Entry<'a> {
-    runs: &'a ChildRuns,
-    run: Arc<str>,
-}
-
-impl<'a> Entry<'a> {
-    fn new(runs: &'a ChildRuns, run: Arc<str>, depth: u32) -> Self {
-        runs.depths.lock().unwrap_or_else(PoisonError::into_inner).insert(run.clone(), depth);
-        Self { runs, run }
-    }
-}
-
-impl Drop for Entry<'_> {
-    fn drop(&mut self) {
-        self.runs.depths.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
     }
 }
 
@@ -184,7 +167,7 @@ mod tests {
         let journal = Arc::new(SqliteJournal::open(store).unwrap());
         let engine = Arc::new(Engine::builder().journal(journal).build());
         let children = Arc::new(ChildRuns::default());
-        children.connect(&engine, &library);
+        children.connect(&engine, &library, &Arc::new(Catalog::default()));
         Process { engine, _library: library, children }
     }
 
@@ -202,6 +185,7 @@ mod tests {
             models: Vec::new(),
             tools: Vec::new(),
             settings: opcell_workflow::ir::Session::default(),
+            at_once: Vec::new(),
         };
         let request =
             ToolCallRequest { id: "c".to_owned(), name: "delegate".to_owned(), arguments: Value::object::<&str>([]) };
@@ -210,10 +194,21 @@ mod tests {
 
     /// Until the run waits.
     async fn waits(engine: &Engine) {
-        let run = Arc::from("parent.2.7");
+        let run = Arc::from("parent~2.7");
         while !engine.state_at(&run, None).await.is_ok_and(|state| state.status() == Status::Suspended) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_too_deep_by_its_name_starts_no_other_whoever_drives_it_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = process(&folder.path().join("runs.db"));
+        let mut call = call();
+        call.context.run = "parent~2.7~2.7~2.7~2.7".into();
+        let refused = process.children.run("ask", "please", &call).await.result.unwrap_err();
+        assert_eq!(refused.reason.as_ref(), "delegation-too-deep");
+        assert!(process.engine.runs().await.unwrap().is_empty());
     }
 
     #[test]
@@ -237,7 +232,7 @@ mod tests {
             let again = async { second.children.run("ask", "please", &call()).await.result.unwrap() };
             let signal = async {
                 waits(&second.engine).await;
-                second.engine.signal(&"parent.2.7".into(), &"go".into(), Value::from("now"), None).await.unwrap();
+                second.engine.signal(&"parent~2.7".into(), &"go".into(), Value::from("now"), None).await.unwrap();
             };
             assert_eq!(tokio::join!(again, signal).0, Value::from("now"));
             let third = second.children.run("ask", "please", &call()).await.result.unwrap();

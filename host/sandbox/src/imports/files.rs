@@ -129,6 +129,9 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
+        if !parent.root.take_entry() {
+            return Ok(Err(used_up(&parent.root)));
+        }
         match blocking(move || beneath::create_file(&parent.descriptor, &path)).await {
             Ok(descriptor) => {
                 self.keep_file(OpenFile { root: parent.root, descriptor: Arc::new(descriptor), writable: true })
@@ -142,6 +145,9 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
+        if !parent.root.take_entry() {
+            return Ok(Err(used_up(&parent.root)));
+        }
         Ok(blocking(move || beneath::create_directory(&parent.descriptor, &path)).await)
     }
 
@@ -225,8 +231,8 @@ impl wit::HostFile for View<'_> {
         if let Err(error) = self.file_bytes_left(length) {
             return Ok(Err(error));
         }
-        if !root.take_quota(length) {
-            return Ok(Err(FileError::Quota(format!("the write quota of grant `{}` is used up", root.name))));
+        if !root.take_bytes(length) {
+            return Ok(Err(used_up(&root)));
         }
         // Booked before it happens: a cell that is dropped meanwhile has written all the same.
         self.0.file_bytes.written += length;
@@ -327,6 +333,10 @@ impl View<'_> {
         self.0.open_files += 1;
         Ok(())
     }
+}
+
+fn used_up(root: &Root) -> FileError {
+    FileError::Quota(format!("the write quota of grant `{}` is used up", root.name))
 }
 
 fn join(directory: &str, path: &str) -> String {

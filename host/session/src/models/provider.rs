@@ -15,6 +15,7 @@ use opcell_workflow::ir::ResponseMode;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use std::time::{Duration, SystemTime};
+use tokio::sync::OnceCell;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
@@ -29,7 +30,8 @@ pub(super) struct Provider {
     name: String,
     config: ProviderConfig,
     base_url: String,
-    client: genai::Client,
+    /// Made when it is first needed: reading the system's certificates takes longer than most commands.
+    client: OnceCell<genai::Client>,
 }
 
 /// What a provider answered.
@@ -63,15 +65,25 @@ impl Provider {
         if config.api == Api::Ollama && url.path() == "/" {
             base_url.push_str("v1/");
         }
-        // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
-        let http = genai::WebConfig::default()
-            .with_connect_timeout(CONNECT_TIMEOUT)
-            .apply_to_builder(reqwest::Client::builder())
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| error.to_string())?;
-        let client = genai::Client::builder().with_reqwest(http).build().map_err(|error| error.to_string())?;
-        Ok(Self { name: name.to_owned(), config, base_url, client })
+        Ok(Self { name: name.to_owned(), config, base_url, client: OnceCell::new() })
+    }
+
+    async fn client(&self) -> Result<&genai::Client, genai::Error> {
+        let make = || {
+            // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
+            let http = genai::WebConfig::default()
+                .with_connect_timeout(CONNECT_TIMEOUT)
+                .apply_to_builder(reqwest::Client::builder())
+                .redirect(reqwest::redirect::Policy::none())
+                .build()
+                .map_err(|error| genai::Error::Internal(format!("no HTTP client can be made: {error}")))?;
+            genai::Client::builder().with_reqwest(http).build()
+        };
+        let made = async {
+            let made = tokio::task::spawn_blocking(make).await;
+            made.unwrap_or_else(|_| Err(genai::Error::Internal("no HTTP client can be made".to_owned())))
+        };
+        self.client.get_or_try_init(|| made).await
     }
 
     fn model(&self, id: &str) -> Option<&ModelConfig> {
@@ -115,10 +127,10 @@ impl Provider {
         sink: Option<&Shown<'_>>,
     ) -> Result<Answer, genai::Error> {
         let Some(sink) = sink else {
-            let response = self.client.exec_chat(target, request, Some(options)).await?;
+            let response = self.client().await?.exec_chat(target, request, Some(options)).await?;
             return Ok(Answer { content: response.content, usage: response.usage, stop: response.stop_reason });
         };
-        let mut stream = self.client.exec_chat_stream(target, request, Some(options)).await?.stream;
+        let mut stream = self.client().await?.exec_chat_stream(target, request, Some(options)).await?.stream;
         let mut ended = None;
         while let Some(event) = stream.next().await {
             match event? {

@@ -69,7 +69,7 @@ pub(super) fn request(round: &ModelRound, names: &WireNames, prompted_schema: bo
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut called: IndexMap<&str, &str> = IndexMap::new();
     let mut responses: Vec<ToolResponse> = Vec::new();
-    for message in &round.messages {
+    for message in round.messages.iter() {
         // Answers to the calls of one message belong in one message: Anthropic refuses them one by one.
         if message.role != Role::Tool && !responses.is_empty() {
             messages.push(ChatMessage::from(std::mem::take(&mut responses)));

@@ -7,7 +7,7 @@ use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, 
 use crate::suggest::did_you_mean;
 use crate::tools::DELEGATE_TOOL;
 use opcell_engine::conversation::ToolSpec;
-use opcell_engine::ports::{Failure, OpenSession, OpenedSession};
+use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_workflow::Value;
 use opcell_workflow::ir::Session;
 use std::collections::HashSet;
@@ -31,7 +31,11 @@ impl HostSessions {
         let models = self.models.select(settings.model.as_ref());
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
         let sections = serde_json::to_value(&prompt).map_err(|error| failure("prompt", error.to_string()))?;
-        Ok(OpenedSession { system: prompt.text(), sections: Value::from(sections), models, tools, settings })
+        let changes_nothing = |name: &str| self.tools.find(name).is_some_and(|tool| tool.effects == Effects::Pure);
+        let names = tools.iter().map(|tool| &tool.name);
+        let at_once = names.filter(|name| changes_nothing(name)).cloned().collect();
+        let sections = Value::from(sections);
+        Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, at_once })
     }
 
     pub(super) fn assemble(&self, request: &OpenSession) -> Result<Assembled, Failure> {
@@ -82,7 +86,10 @@ impl HostSessions {
         let mut prompt = assemble(&parts);
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name)));
         if settings.logprobs == Some(true) {
-            prompt.notes.push("token log probabilities are asked for and not recorded".to_owned());
+            prompt.notes.push(
+                "token log probabilities are asked for and not recorded: the model client has no option for them"
+                    .to_owned(),
+            );
         }
         Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.spec).collect(), settings })
     }

@@ -410,7 +410,7 @@ async fn a_session_is_answered_and_recorded() {
         context: context("step"),
         model: opened.models[0].clone(),
         session: opened,
-        messages: vec![Message::user("hello")],
+        messages: [Message::user("hello")].into(),
         schema: None,
         cancel: CancellationToken::new(),
     };

@@ -74,7 +74,7 @@ impl Toolbox {
     }
 
     /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is checked here.
-    pub(crate) async fn call(&self, call: &ToolCall) -> Reply<Value> {
+    pub async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let began = Instant::now();
         let call = &fitted(call);
         let mut reply = match self.admit(call) {

@@ -9,7 +9,12 @@ use super::speaker;
 use super::spec::{Spec, State};
 use super::template::{Piece, pieces};
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
+use crate::ir::Control;
 use crate::value::Value;
+use petgraph::{
+    algo::kosaraju_scc,
+    graph::{DiGraph, NodeIndex},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A finding and the JSON pointer of its place in the pack.
@@ -20,6 +25,9 @@ pub struct Finding {
     /// Where.
     pub pointer: String,
 }
+
+/// Fields of prompts that would change what a model is told or what becomes of its answer, and do not here.
+const KEPT: [&str; 3] = ["model_overrides", "pipeline", "validators"];
 
 struct Findings(Vec<Finding>);
 
@@ -50,12 +58,13 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
     if let Some(spec) = &pack.workflow {
         check_budget(spec, &mut found);
         for (name, state) in &spec.states {
-            check_state(pack, spec, name, state, &mut found);
+            check_state(pack, name, state, &mut found);
         }
         check_artifact_modes(spec, &mut found);
         check_artifact_references(pack, spec, &mut found);
         check_reachability(pack, spec, &mut found);
         check_redirects(spec, &mut found);
+        check_agent_loops(spec, &mut found);
     }
     found.0
 }
@@ -83,6 +92,20 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
                     format!("variable {:?} has another default in an earlier prompt; that one counts", variable.name);
                 found.warning("conflicting-defaults", format!("{pointer}/variables/{index}"), message, "");
             }
+        }
+        if let Some(provider) = prompt
+            .provider
+            .as_deref()
+            .filter(|key| pack.rest.contains_key("requires") && pack.providers().all(|known| known != *key))
+        {
+            let meant = did_you_mean(provider, pack.providers());
+            let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
+            let message = format!("prompts[\"{key}\"].provider {provider:?} is not one of requires.providers");
+            found.warning("unknown-provider", format!("{pointer}/provider"), message, &help);
+        }
+        for field in KEPT.into_iter().filter(|field| prompt.rest.contains_key(*field)) {
+            let message = format!("prompts[\"{key}\"].{field} is kept and not acted upon");
+            found.warning("not-acted-upon", format!("{pointer}/{field}"), message, "");
         }
         // The reference finds out when the model calls one.
         for (index, tool) in prompt.tools.iter().enumerate().filter(|(_, tool)| !pack.tools.contains_key(*tool)) {
@@ -156,7 +179,7 @@ fn check_budget(spec: &Spec, found: &mut Findings) {
     }
 }
 
-fn check_state(pack: &Pack, spec: &Spec, name: &str, state: &State, found: &mut Findings) {
+fn check_state(pack: &Pack, name: &str, state: &State, found: &mut Findings) {
     let pointer = state_pointer(name);
     if state.max_visits < 0 {
         let message = format!("{}.max_visits is {}: a limit is at least 1", place(name), state.max_visits);
@@ -191,15 +214,45 @@ fn check_state(pack: &Pack, spec: &Spec, name: &str, state: &State, found: &mut 
             found.error("unknown-artifact-mode", pointer, message, "the reference would replace");
         }
     }
-    let agents_turn = state.control() == crate::ir::Control::Agent;
-    if agents_turn
-        && state.on_event.values().any(|target| target == name)
-        && state.max_visits <= 0
-        && spec.budget().is_none()
-    {
-        let message =
-            format!("{}: an agent may lead it back to itself without end, and nothing bounds it", place(name));
-        found.warning("unbounded-agent-loop", pointer, message, "set max_visits or engine.budget");
+}
+
+/// Ways back to a state on which nobody but models decides and no limit stands (RFC 0014).
+fn check_agent_loops(spec: &Spec, found: &mut Findings) {
+    if spec.budget().is_some() {
+        return;
+    }
+    let goes_on = |state: &State| state.control() == Control::Agent || state.is_composition();
+    let free: Vec<(&String, &State)> = spec
+        .states
+        .iter()
+        .filter(|(_, state)| goes_on(state) && state.max_visits <= 0 && !state.is_terminal())
+        .collect();
+    let places: BTreeMap<&str, usize> = free.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
+    let mut graph: DiGraph<(), ()> = DiGraph::new();
+    for _ in &free {
+        graph.add_node(());
+    }
+    for (at, (_, state)) in free.iter().enumerate() {
+        for to in state.on_event.values().filter_map(|target| places.get(target.as_str())) {
+            graph.add_edge(NodeIndex::new(at), NodeIndex::new(*to), ());
+        }
+    }
+    let is_loop = |states: &Vec<NodeIndex>| states.len() > 1 || states.iter().any(|at| graph.contains_edge(*at, *at));
+    let mut loops: Vec<Vec<NodeIndex>> = kosaraju_scc(&graph).into_iter().filter(is_loop).collect();
+    loops.iter_mut().for_each(|states| states.sort_unstable());
+    loops.sort_unstable();
+    for states in loops {
+        let names: Vec<&str> =
+            states.iter().filter_map(|at| free.get(at.index())).map(|(name, _)| name.as_str()).collect();
+        let Some(first) = names.first() else { continue };
+        let message = match names.as_slice() {
+            [one] => format!("{}: models may lead it back to itself without end, and nothing bounds it", place(one)),
+            all => {
+                let all: Vec<String> = all.iter().map(|name| quote(name)).collect();
+                format!("models may go round the states {} without end, and nothing bounds them", all.join(", "))
+            }
+        };
+        found.warning("unbounded-agent-loop", state_pointer(first), message, "set max_visits or engine.budget");
     }
 }
 
@@ -225,9 +278,9 @@ fn check_artifact_modes(spec: &Spec, found: &mut Findings) {
 fn check_artifact_references(pack: &Pack, spec: &Spec, found: &mut Findings) {
     let declared: BTreeSet<&str> =
         spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect();
-    let used: BTreeSet<&str> = spec.states.values().map(|state| state.prompt_task.as_str()).collect();
-    for (key, prompt) in pack.prompts.iter().filter(|(key, _)| used.contains(key.as_str())) {
-        for piece in pieces(&prompt.system_template) {
+    for (key, prompt) in speaker::spoken(pack, spec.states.values()) {
+        let template = speaker::expand_fragments(pack, prompt).unwrap_or_else(|_| prompt.system_template.clone());
+        for piece in pieces(&template) {
             let Piece::Token { name, .. } = piece else { continue };
             let Some(artifact) = name.strip_prefix("artifacts.").filter(|artifact| !declared.contains(artifact)) else {
                 continue;

@@ -140,6 +140,9 @@ fn session(node: &Node, pack: &Pack) -> Session {
     for (name, value) in node.input.as_object().into_iter().flatten() {
         session.variables.insert(name.clone(), spec(value));
     }
+    if !node.provider.is_empty() {
+        session.session_profile = Some(node.provider.clone());
+    }
     session.max_rounds = if is_agent { rounds } else { Some(1) };
     session.final_tool = final_tool.map(|tool| speaker::tool_name(pack, tool).to_owned());
     session.contributions = vec![Contribution::Value { value: spec(&node.input) }];

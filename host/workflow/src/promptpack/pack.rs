@@ -70,6 +70,9 @@ pub struct Prompt {
     /// How the model generates.
     #[serde(default)]
     pub parameters: Parameters,
+    /// Which of the pack's providers speaks it; the host has a session profile of that name.
+    #[serde(default)]
+    pub provider: Option<String>,
     /// Evals of this prompt.
     #[serde(default)]
     pub evals: Vec<Eval>,
@@ -249,6 +252,13 @@ impl Pack {
             }
         }
         Ok(pack)
+    }
+
+    /// The keys of the providers that the pack requires (RFC 0012).
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        let listed = self.rest.get("requires").and_then(|requires| requires.get("providers"));
+        let entries = listed.and_then(Value::as_array).into_iter().flatten();
+        entries.filter_map(|entry| entry.as_str().or_else(|| entry.get("key").and_then(Value::as_str)))
     }
 
     /// The ids of all evals, the prompts' included.

@@ -35,6 +35,7 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
         system_prompt: Some(template),
         prompt_mode: Some(PromptMode::Prose),
         tools: Some(tools.iter().map(|key| tool_name(pack, key).to_owned()).collect()),
+        session_profile: prompt.provider.clone(),
         tool_shapes: tools.iter().filter_map(|key| pack.tools.get(*key)).map(shape).collect(),
         max_rounds: policy.max_rounds,
         max_tool_calls: policy.max_tool_calls_per_turn,

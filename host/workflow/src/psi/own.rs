@@ -8,6 +8,7 @@
 //! | `:retry` | `{:max n :delay ms :backoff factor}` |
 //! | `:on-error` | `:fail` or `:ignore` |
 //! | `:timeout` | milliseconds of one attempt |
+//! | `:limits` of a step | `{:tool-calls n :wall-time-seconds n :tokens n :cost x :host-calls n}`, over all entries into it |
 //! | `:capabilities` | `{:tools […] :skills […] :files […]}`, narrower than the plugin's grant |
 //! | `:max-visits`, `:on-max-visits` | entries into the step, and the step entered instead |
 //! | judge `:expression` | `{:type :expression :expression "…"}` |
@@ -34,8 +35,8 @@ use crate::{
     expr::Expression,
     ir::{
         Artifact, ArtifactMode, Branch, CapabilityNarrowing, Condition, Control, Each, Exit, ExitStatus, Form, Input,
-        Judge, OnError, Orchestration, Parallel, Reduce, Retry, RunLimits, Step, StepName, Template, Transform,
-        TransformOperation, Wait, Yields,
+        Judge, OnError, Orchestration, Parallel, Reduce, Retry, RunLimits, Step, StepLimits, StepName, Template,
+        Transform, TransformOperation, Wait, Yields,
     },
 };
 use indexmap::IndexMap;
@@ -50,6 +51,7 @@ pub(super) struct Settings {
     pub(super) retry: Option<Retry>,
     pub(super) on_error: OnError,
     pub(super) timeout_ms: Option<u64>,
+    pub(super) limits: StepLimits,
     pub(super) capabilities: Option<CapabilityNarrowing>,
     pub(super) max_visits: Option<u64>,
     pub(super) on_max_visits: Option<StepName>,
@@ -72,6 +74,7 @@ pub(super) fn step(fields: &mut Fields<'_>, place: &Place, report: &mut Report) 
         fields::choice(node, &[("fail", OnError::Fail), ("ignore", OnError::Ignore)], &place.key("on-error"), report)
     });
     let timeout = fields.get("timeout").map(|node| fields::positive(node, &place.key("timeout-ms"), report));
+    let limits = fields.get("limits").map(|node| step_limits(node, &place.key("limits"), report));
     let capabilities = fields.get("capabilities").map(|node| capabilities(node, &place.key("capabilities"), report));
     let max_visits = fields.get("max-visits").map(|node| fields::positive(node, &place.key("max-visits"), report));
     let on_max_visits =
@@ -83,6 +86,7 @@ pub(super) fn step(fields: &mut Fields<'_>, place: &Place, report: &mut Report) 
         retry: transpose(retry)?,
         on_error: transpose(on_error)?.unwrap_or_default(),
         timeout_ms: transpose(timeout)?,
+        limits: transpose(limits)?.unwrap_or_default(),
         capabilities: transpose(capabilities)?,
         max_visits: transpose(max_visits)?,
         on_max_visits: transpose(on_max_visits)?,
@@ -365,6 +369,22 @@ fn limits(node: &Node, place: &Place, report: &mut Report) -> Option<RunLimits> 
     fields.finish(report, place, "limits");
     Some(RunLimits {
         total_visits: transpose(total_visits)?,
+        tool_calls: transpose(tool_calls)?,
+        wall_time_seconds: transpose(wall_time_seconds)?,
+        tokens: transpose(tokens)?,
+        cost: transpose(cost)?,
+        host_calls: transpose(host_calls)?,
+    })
+}
+
+fn step_limits(node: &Node, place: &Place, report: &mut Report) -> Option<StepLimits> {
+    let mut fields = fields::map(node, "limits like {:tool-calls 10}", place, report)?;
+    let mut count = |key| fields.get(key).map(|node| fields::positive(node, &place.key(key), report));
+    let (tool_calls, wall_time_seconds) = (count("tool-calls"), count("wall-time-seconds"));
+    let (tokens, host_calls) = (count("tokens"), count("host-calls"));
+    let cost = fields.get("cost").map(|node| number(node, &place.key("cost"), report));
+    fields.finish(report, place, "limits of a step");
+    Some(StepLimits {
         tool_calls: transpose(tool_calls)?,
         wall_time_seconds: transpose(wall_time_seconds)?,
         tokens: transpose(tokens)?,

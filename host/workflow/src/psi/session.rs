@@ -81,7 +81,8 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     setting!(logprobs, fields.raw("logprobs"), "logprobs", fields::boolean);
     setting!(top_logprobs, fields.raw("top-logprobs"), "top-logprobs", top_logprobs);
     if let Some(node) = fields.raw("logprobs").filter(|node| node.as_bool() == Some(true)) {
-        let message = "token log probabilities are not recorded; everything else of the session runs as written";
+        let message = "token log probabilities are not recorded: the model client has no option for them and does not read \
+                       them; everything else of the session runs as written";
         report.warn("logprobs-not-recorded", node.span, &place.key("logprobs"), message);
     }
     // Opcell's own.

@@ -126,6 +126,7 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
         retry: own.retry,
         on_error: own.on_error,
         timeout_ms: own.timeout_ms,
+        limits: own.limits,
         capabilities: own.capabilities,
         outputs: transpose(outputs)?.unwrap_or(default_outputs),
         yields: transpose(yields)?.or(default_yields),

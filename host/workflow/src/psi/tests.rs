@@ -535,7 +535,7 @@ mod own {
     fn opcells_own_features_compile() {
         let ir = ir("{:name \"w\" :description \"d\" :inputs {:n {:type \"int\" :default 3}} :limits {:total-visits 50} :artifacts {:log {:type \"text/plain\" :mode :append}}
             :steps [{:name \"a\" :type :invoke :operation \"x/y\" :when \"$inputs.n > 1\" :each {:over \"$inputs.items\" :concurrency 4}
-                     :retry {:max 2 :delay 100} :on-error :ignore :timeout 5000 :capabilities {:tools []} :description \"s\"}
+                     :retry {:max 2 :delay 100} :on-error :ignore :timeout 5000 :limits {:tool-calls 9 :cost 0.5} :capabilities {:tools []} :description \"s\"}
                     {:name \"pick\" :type :branch :condition \"$inputs.n == 1\" :then [\"t\"]}
                     {:name \"t\" :type :transform :operation :filter :where \"$item.ok\" :inputs {:items {:from {:step \"a\" :output :data}}}}
                     {:name \"ask\" :type :wait :signal \"go\" :question \"May I?\" :approval true
@@ -544,11 +544,19 @@ mod own {
         let json = serde_json::to_value(&*ir).unwrap();
         assert_eq!(json["steps"][0]["retry"], serde_json::json!({"max": 2, "delay-ms": 100.0, "backoff": 1.0}));
         assert_eq!(json["steps"][0]["timeout-ms"], 5000);
+        assert_eq!(json["steps"][0]["limits"], serde_json::json!({"tool-calls": 9, "cost": 0.5}));
         assert_eq!(json["steps"][0]["capabilities"], serde_json::json!({"tools": []}));
         assert_eq!((ir.steps[1].grouped, ir.steps[2].grouped), (false, true));
         assert!(matches!(ir.steps[3].judge, Some(Judge::Expression { .. })));
         assert_eq!(json["steps"][4]["exit"], serde_json::json!({"status": "failed", "output": {"value": 1}}));
         assert_eq!(serde_json::from_value::<WorkflowIr>(json).unwrap(), *ir);
+    }
+
+    #[test]
+    fn entries_into_a_step_are_no_limit_of_what_it_uses() {
+        let found = warnings(&steps("{:name \"a\" :type :invoke :operation \"x/y\" :limits {:total-visits 3}}"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "Unknown key :total-visits in limits of a step; it has no effect");
     }
 
     #[test]

@@ -133,6 +133,7 @@ fn compile_step(step: &StepDefinition, grouped: bool) -> ir::Step {
             _ => ir::OnError::Fail,
         },
         timeout_ms: step.extension.timeout_ms,
+        limits: ir::StepLimits::default(),
         capabilities: None,
         outputs: outputs(&step.outputs),
         yields: None,

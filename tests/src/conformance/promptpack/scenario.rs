@@ -37,6 +37,7 @@ impl Sessions for Script {
             models: vec!["scripted".to_owned()],
             tools: request.engine_tools.into_iter().chain(self.tools.clone()).collect(),
             settings: request.session,
+            at_once: Vec::new(),
         })
     }
 

@@ -22,7 +22,7 @@ impl State {
                 if let Some((instance, step)) = self.step_of(frame)
                     && dialogue::of(step).is_some()
                 {
-                    talk.record.messages.clone_from(&instance.log);
+                    talk.record.messages = instance.log.clone();
                 }
                 match self.phase_mut(frame)? {
                     Some(Phase::Judging(judging)) => *judging = Judging::Llm(talk),
@@ -30,14 +30,14 @@ impl State {
                 }
             }
             Request::Round { .. } => {
-                self.used.rounds += 1;
+                self.charge(frame, |used| used.rounds += 1);
                 let talk = self.conversation_mut(frame)?;
                 talk.rounds += 1;
                 talk.stage = ConversationStage::Busy(id);
             }
             Request::Tool { .. } => {
-                self.used.tool_calls += 1;
-                self.conversation_mut(frame)?.stage = ConversationStage::Busy(id);
+                self.charge(frame, |used| used.tool_calls += 1);
+                self.conversation_mut(frame)?.call_made(id);
             }
             Request::Sleep { .. } => match self.phase_mut(frame)? {
                 Some(Phase::Each(each)) => each.pause = Pause::Running(id),
@@ -58,7 +58,7 @@ impl State {
         let frame = pending.frame;
         match reply {
             EffectReply::Invoke(reply) => {
-                self.count_cell(reply.receipt.as_ref());
+                self.count_cell(frame, reply.receipt.as_ref());
                 let work = self.work_mut(frame)?;
                 work.receipt.clone_from(&reply.receipt);
                 work.stage = match &reply.result {
@@ -67,7 +67,7 @@ impl State {
                 };
             }
             EffectReply::Judge(reply) => {
-                self.count_cell(reply.receipt.as_ref());
+                self.count_cell(frame, reply.receipt.as_ref());
                 self.step_mut(frame)?.phase =
                     Phase::Judging(Judging::Called(reply.result.clone(), reply.receipt.clone()));
             }
@@ -82,10 +82,14 @@ impl State {
                 }
             }
             EffectReply::Round(Ok(reply)) => {
-                self.used.tokens += reply.usage.input_tokens + reply.usage.output_tokens;
-                self.used.cost += reply.usage.cost.unwrap_or_default();
+                let usage = &reply.usage;
+                self.charge(frame, |used| {
+                    used.tokens += usage.input_tokens + usage.output_tokens;
+                    used.cost += usage.cost.unwrap_or_default();
+                });
                 let talk = self.conversation_mut(frame)?;
                 talk.calls = reply.message.tool_calls.iter().cloned().collect();
+                (talk.asked, talk.answers) = (0, Vec::new());
                 talk.record.messages.push(reply.message.clone());
                 talk.stage = ConversationStage::Turn;
             }
@@ -101,11 +105,14 @@ impl State {
                 }
             }
             EffectReply::Tool(reply) => {
-                self.count_cell(reply.receipt.as_ref());
-                let talk = self.conversation_mut(frame)?;
-                let call = talk.calls.pop_front();
-                talk.record.messages.push(tool_message(call.map(|call| call.id), &reply.result));
-                talk.stage = ConversationStage::Turn;
+                // Only some tools run a cell.
+                self.count_cell(frame, reply.receipt.as_ref().and_then(|receipt| receipt.get("receipt")));
+                let call = match &pending.request {
+                    Request::Tool { call } => Some(call.as_ref().to_owned()),
+                    _ => None,
+                };
+                let newest = EffectId(self.next_effect);
+                self.conversation_mut(frame)?.call_answered(tool_message(call, &reply.result), newest);
             }
             EffectReply::Found => self.work_mut(frame)?.stage = Stage::Start,
             EffectReply::Slept => match self.phase_mut(frame)? {
@@ -128,14 +135,17 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn count_cell(&mut self, receipt: Option<&Value>) {
+    pub(super) fn count_cell(&mut self, frame: FrameId, receipt: Option<&Value>) {
         let Some(receipt) = receipt else { return };
-        self.used.cells += 1;
-        if let Some(Value::Number(calls)) = receipt.get("host-calls") {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let calls = calls.as_f64().max(0.0) as u64;
-            self.used.host_calls += calls;
-        }
+        let calls: u64 = match receipt.get("host-calls") {
+            Some(Value::Object(calls)) => calls.values().map(count).sum(),
+            Some(calls) => count(calls),
+            None => 0,
+        };
+        self.charge(frame, |used| {
+            used.cells += 1;
+            used.host_calls += calls;
+        });
     }
 
     pub(super) fn finish_turn(&mut self, frame: FrameId, text: &Arc<str>, structured: Option<&Value>) -> Change {
@@ -180,6 +190,14 @@ impl State {
             (request, _) => failed_reply(request, failure),
         };
         self.reply(&pending, &reply)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn count(value: &Value) -> u64 {
+    match value {
+        Value::Number(number) => number.as_f64().max(0.0) as u64,
+        _ => 0,
     }
 }
 

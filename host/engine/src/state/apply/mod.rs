@@ -12,10 +12,10 @@ mod workflows;
 
 pub(crate) use effects::tool_message;
 
-use crate::conversation::Role;
+use crate::conversation::{Messages, Role};
 use crate::decide::dialogue;
 use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};
-use crate::outcome::RunEnd;
+use crate::outcome::{RunEnd, Used};
 use crate::state::memory::{Raised, StepMemory};
 use crate::state::{
     Body, Conversation, ConversationStage, Frame, Instance, Judging, Line, LineAt, Pending, Phase, Stage, State,
@@ -111,21 +111,28 @@ impl State {
                 talk.record.messages.extend(messages.iter().cloned());
                 talk.group = *group;
                 talk.rounds = 0;
+                talk.turn_calls = 0;
                 talk.failed_answers = 0;
                 talk.stage = ConversationStage::Turn;
                 self.refresh(*frame);
             }
             Event::Interjected { frame, message, retry } => {
+                let newest = EffectId(self.next_effect);
                 let talk = self.conversation_mut(*frame)?;
-                if message.role == Role::Tool {
-                    talk.calls.pop_front();
-                }
                 talk.failed_answers += u32::from(*retry);
-                talk.record.messages.push(message.clone());
-                talk.stage = ConversationStage::Turn;
+                if message.role == Role::Tool {
+                    talk.asked += 1;
+                    talk.turn_calls += 1;
+                    talk.call_answered(message.clone(), newest);
+                } else {
+                    talk.record.messages.push(message.clone());
+                    talk.stage = ConversationStage::Turn;
+                }
                 // In a state that speaks, calls that the engine answers or refuses count as well (PromptPack).
                 let speaks = self.step_of(*frame).is_some_and(|(_, step)| dialogue::of(step).is_some());
-                self.used.tool_calls += u64::from(speaks && message.role == Role::Tool);
+                if speaks && message.role == Role::Tool {
+                    self.charge(*frame, |used| used.tool_calls += 1);
+                }
                 self.refresh(*frame);
             }
             Event::TurnFinished { frame, text, structured } => {
@@ -202,10 +209,12 @@ impl State {
             outputs: Value::Object(Arc::default()),
             memory: vec![StepMemory::default(); start.program.ir().steps.len()],
             last: None,
-            log: Vec::new(),
+            log: Messages::new(),
             brief: "".into(),
             exited: None,
             failed: None,
+            since: self.now,
+            used: Used::default(),
             inherited: start.session.clone(),
         };
         self.open(InstanceId(0), FrameId(0), instance);

@@ -34,9 +34,10 @@ impl State {
             None => return missing(format!("step {step}")),
         }
         if counts {
-            self.used.visits += 1;
+            self.charge(parent, |used| used.visits += 1);
         }
-        let body = Body::Step(Box::new(StepFrame { step, visit, at, phase: Phase::Entered }));
+        let since = self.now;
+        let body = Body::Step(Box::new(StepFrame { step, visit, at, since, phase: Phase::Entered }));
         self.add(id, Frame { parent: Some(parent), instance, body });
         Ok(())
     }
@@ -112,7 +113,8 @@ impl State {
     pub(super) fn finish_step(&mut self, id: FrameId, result: &StepResult) -> Change {
         let Some((_, step)) = self.step_of(id) else { return missing(format!("frame {id}")) };
         let speaks = dialogue::of(step).is_some();
-        let judge = step.judge.clone();
+        let by_event = matches!(step.judge, Some(Judge::Event { .. }));
+        let has_groups = matches!(step.form, Form::Parallel { .. } | Form::Branch { .. });
         let (is_exit, has_judge, ends) = (matches!(step.form, Form::Exit { .. }), step.judge.is_some(), step.terminal);
         let (instance, parent) = {
             let frame = self.frame_mut(id)?;
@@ -127,8 +129,8 @@ impl State {
             _ => None,
         };
         let accepted = accepted(produced, result);
-        for group in open_groups(self, id) {
-            self.drop_tree(group);
+        if result.failure.is_some() || has_groups {
+            self.clear_under(id);
         }
         if let (true, Raw::Session(record)) = (speaks, &accepted.raw) {
             let (log, raised) = (record.messages.clone(), record.raised.clone());
@@ -136,7 +138,7 @@ impl State {
             memory.log = log;
             memory.brief = raised.map_or_else(|| "".into(), |raised| raised.context);
         }
-        if let (Some(Judge::Event { .. }), Raw::Delegate(end)) = (&judge, &accepted.raw) {
+        if let (true, Raw::Delegate(end)) = (by_event, &accepted.raw) {
             // What a composition found is what the next state should know.
             let context = end.result.get("context").unwrap_or(&end.result);
             self.instance_mut(instance)?.brief = match context {
@@ -165,11 +167,13 @@ impl State {
                 return Ok(());
             }
             _ => {
-                self.remove(id)?;
+                let frame = self.remove(id)?;
+                self.note_time(&frame);
                 return self.move_on(parent, at);
             }
         };
-        self.remove(id)?;
+        let frame = self.remove(id)?;
+        self.note_time(&frame);
         self.line_mut(parent)?.at = to;
         self.refresh(parent);
         Ok(())
@@ -177,6 +181,7 @@ impl State {
 
     pub(super) fn route(&mut self, id: FrameId, to: &Destination, bounded: bool) -> Change {
         let frame = self.remove(id)?;
+        self.note_time(&frame);
         let (Some(parent), Body::Step(step)) = (frame.parent, frame.body) else { return missing(format!("step {id}")) };
         if !bounded {
             self.unbounded_transitions += 1;
@@ -191,6 +196,17 @@ impl State {
         Ok(())
     }
 
+    /// Takes away all that a step opened and wanted.
+    fn clear_under(&mut self, step: FrameId) {
+        let children: Vec<FrameId> =
+            self.frames.iter().filter(|(_, frame)| frame.parent == Some(step)).map(|(id, _)| *id).collect();
+        for child in children {
+            self.drop_tree(child);
+        }
+        self.effects.retain(|_, effect| effect.frame != step);
+        self.instances.retain(|_, instance| instance.parent != Some(step));
+    }
+
     /// Takes away a frame, everything under it, and what they wanted.
     pub(super) fn drop_tree(&mut self, root: FrameId) {
         let mut open = vec![root];
@@ -201,16 +217,6 @@ impl State {
             self.effects.retain(|_, effect| effect.frame != id);
             self.instances.retain(|_, instance| instance.parent != Some(id));
         }
-    }
-}
-
-/// Groups that are still open under a step that ends early.
-fn open_groups(state: &State, step: FrameId) -> Vec<FrameId> {
-    match state.step_of(step) {
-        Some((_, Step { form: Form::Parallel { .. } | Form::Branch { .. }, .. })) => {
-            state.frames.iter().filter(|(_, frame)| frame.parent == Some(step)).map(|(id, _)| *id).collect()
-        }
-        _ => Vec::new(),
     }
 }
 

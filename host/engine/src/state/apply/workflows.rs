@@ -2,7 +2,7 @@
 
 use super::{Change, missing};
 use crate::event::{FrameId, InstanceId};
-use crate::outcome::{RunEnd, Status};
+use crate::outcome::{RunEnd, Status, Used};
 use crate::ports::Failure;
 use crate::state::memory::StepMemory;
 use crate::state::{Instance, Raw, Stage, State};
@@ -38,10 +38,12 @@ impl State {
             outputs: Value::Object(Arc::default()),
             memory: vec![StepMemory::default(); program.ir().steps.len()],
             last: None,
-            log: Vec::new(),
+            log: crate::conversation::Messages::new(),
             brief: "".into(),
             exited: None,
             failed: None,
+            since: self.now,
+            used: Used::default(),
             inherited,
             program,
         };

@@ -1,18 +1,18 @@
 //! `opcell plugin explain`: what a plugin may reach and use, and who decided.
 
-use super::{Component, Exit, Failure, Global, Terminal, named};
+use super::{Component, Exit, Failure, Global, Terminal, named, policy};
 use crate::{
     config::{Config, PluginConfig},
     http::HttpRule,
 };
 use clap::Args;
 use opcell_sandbox::{
-    grants::{Denial, Kind, Policy},
+    grants::{Denial, Kind},
     limits::{EffectiveLimits, Source},
 };
 use serde::Serialize;
 use serde_json::json;
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -113,11 +113,6 @@ fn beyond(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<
     policy(plugin, component).beyond(agreed)
 }
 
-fn policy(plugin: &PluginConfig, component: &Component) -> Policy {
-    let requests = component.surface.manifest.requests();
-    Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone())
-}
-
 fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> String {
     let file = config.source.name();
     match source {
@@ -167,7 +162,9 @@ fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability>
                 } else {
                     format!(", only {}", grant.patterns.join(" "))
                 };
-                format!("{access} of {}{patterns}", grant.path.display())
+                // Without the `.` of a project's own folder.
+                let path: PathBuf = grant.path.components().collect();
+                format!("{access} of {}{patterns}", path.display())
             });
             let is_granted = kind == Kind::Tool && grants.tools.contains(name)
                 || kind == Kind::Skill && grants.skills.contains(name);

@@ -1,6 +1,6 @@
 //! `opcell plugin grant`.
 
-use super::{Component, Exit, Failure, Global, Terminal, named};
+use super::{Component, Exit, Failure, Global, Terminal, named, policy};
 use crate::{
     config::{
         Config,
@@ -92,14 +92,15 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     let new = edit::grant(old, &args.plugin, &args.what.read()?)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
     // What would be written must mean something before anything is written.
-    Config::parse(&file.display().to_string(), new.clone(), &config.root)?;
+    let granted = Config::parse(&file.display().to_string(), new.clone(), &config.root)?;
     let changed = new != old;
     if changed {
         let file = file.canonicalize()?;
         lock::write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
     }
     // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or not.
-    if let (Some(lock), Ok(component)) = (&config.lock, Component::read(&plugin.path)) {
+    let component = Component::read(&plugin.path).ok();
+    if let (Some(lock), Some(component)) = (&config.lock, &component) {
         lock.remember_new(&plugin.name, component.surface.manifest.requests())?;
     }
     if terminal.json {
@@ -107,6 +108,15 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     } else {
         let what = if changed { "granted in" } else { "nothing to change: already granted in" };
         terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
+    }
+    if let (Some(component), Some(plugin)) = (&component, granted.plugins.get(&args.plugin)) {
+        for (kind, name) in policy(plugin, component).unused_grants() {
+            terminal.note(&format!(
+                "note: plugin `{}` does not ask for {} `{name}`, and gets nothing by that grant",
+                plugin.name,
+                kind.word()
+            ));
+        }
     }
     Ok(Exit::Done)
 }

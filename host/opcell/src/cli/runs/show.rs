@@ -300,8 +300,13 @@ impl Page {
     }
 
     fn cells(&self, page: &mut String, depth: usize, receipts: &[Value]) {
-        for receipt in receipts {
-            let _ = writeln!(page, "{}cell {}", "  ".repeat(depth), cell_line(receipt));
+        // A tool's receipt holds that of its cell, if it ran one.
+        let cell = |receipt: &'_ Value| match receipt.get("tool") {
+            Some(_) => receipt.get("receipt").cloned(),
+            None => Some(receipt.clone()),
+        };
+        for receipt in receipts.iter().filter_map(cell) {
+            let _ = writeln!(page, "{}cell {}", "  ".repeat(depth), cell_line(&receipt));
         }
     }
 

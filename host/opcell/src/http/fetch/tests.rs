@@ -125,7 +125,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 #[tokio::test]
 async fn without_a_grant_every_request_is_denied_and_the_denial_says_what_would_allow_it() {
     let (rule, grant) = denial(get(&client(FetchLimits::default()), &[], "https://api.example.com/x?y").await);
-    assert_eq!(rule, "the plugin has no http grant");
+    assert_eq!(rule, "no http rule was given");
     assert_eq!(grant.unwrap(), "http https://api.example.com --method GET");
 }
 
@@ -133,11 +133,7 @@ async fn without_a_grant_every_request_is_denied_and_the_denial_says_what_would_
 async fn a_host_or_a_method_that_the_grant_does_not_name_is_denied() {
     let client = client(FetchLimits::default());
     let rules = [rule("api.example.com")];
-    assert!(
-        denial(get(&client, &rules, "https://other.example.com/").await)
-            .0
-            .contains("no http grant of the plugin names")
-    );
+    assert!(denial(get(&client, &rules, "https://other.example.com/").await).0.contains("no http rule names"));
     let delete = Value::object([("url", Value::from("https://api.example.com/")), ("method", Value::from("DELETE"))]);
     assert!(denial(client.fetch(&rules, &delete).await).0.contains("do not list the method DELETE"));
 }
@@ -207,7 +203,7 @@ async fn redirects_are_followed_where_the_grant_allows_them_and_denied_elsewhere
     let rules = [server.rule(), HttpRule { private: true, ..rule("http://169.254.169.254") }];
     let response = get(&client, &rules, &server.url("/inside")).await.unwrap();
     assert_eq!((text(&response, "body"), text(&response, "url")), ("end", server.url("/end").as_str()));
-    assert!(denial(get(&client, &rules, &server.url("/outside")).await).0.contains("no http grant"));
+    assert!(denial(get(&client, &rules, &server.url("/outside")).await).0.contains("no http rule"));
     assert!(denial(get(&client, &rules, &server.url("/metadata")).await).0.contains("link-local"));
     assert_eq!(failure(get(&client, &rules, &server.url("/loop")).await), "http-redirects");
     assert_eq!(failure(get(&client, &rules, &server.url("/file")).await), "http-redirects");

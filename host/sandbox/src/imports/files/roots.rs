@@ -21,7 +21,8 @@ pub(crate) struct Root {
     pub(crate) name: String,
     pub(crate) descriptor: Arc<OwnedFd>,
     patterns: Option<GlobSet>,
-    quota_left: AtomicU64,
+    bytes_left: AtomicU64,
+    entries_left: AtomicU64,
 }
 
 impl Root {
@@ -37,7 +38,8 @@ impl Root {
             name: name.to_owned(),
             descriptor: Arc::new(descriptor),
             patterns: patterns(name, &grant.patterns)?,
-            quota_left: AtomicU64::new(grant.write_quota),
+            bytes_left: AtomicU64::new(grant.write_quota),
+            entries_left: AtomicU64::new(grant.created_entries()),
         })
     }
 
@@ -47,9 +49,18 @@ impl Root {
     }
 
     /// Takes bytes from the quota that all cells share; false when there are not that many left.
-    pub(crate) fn take_quota(&self, bytes: u64) -> bool {
-        self.quota_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
+        take(&self.bytes_left, bytes)
     }
+
+    /// Takes a file or directory that is about to be created from the quota; false when there is none left.
+    pub(crate) fn take_entry(&self) -> bool {
+        take(&self.entries_left, 1)
+    }
+}
+
+fn take(account: &AtomicU64, wanted: u64) -> bool {
+    account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(wanted)).is_ok()
 }
 
 fn patterns(name: &str, patterns: &[String]) -> Result<Option<GlobSet>, LoadError> {
@@ -115,9 +126,17 @@ mod tests {
         let root = root(FilesGrant { write_quota: 1_000, ..FilesGrant::read_write("/tmp") });
         let taken: usize = std::thread::scope(|scope| {
             let writers: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| (0..1_000).filter(|_| root.take_quota(3)).count())).collect();
+                (0..8).map(|_| scope.spawn(|| (0..1_000).filter(|_| root.take_bytes(3)).count())).collect();
             writers.into_iter().map(|writer| writer.join().unwrap()).sum()
         });
         assert_eq!(taken, 333);
+    }
+
+    #[test]
+    fn the_write_quota_pays_for_one_new_file_per_kilobyte_and_for_a_few_in_any_case() {
+        for (write_quota, entries) in [(1 << 20, 1_024), (10, 64)] {
+            let root = root(FilesGrant { write_quota, ..FilesGrant::read_write("/tmp") });
+            assert_eq!((0..2_000).filter(|_| root.take_entry()).count(), entries);
+        }
     }
 }

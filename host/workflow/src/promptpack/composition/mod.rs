@@ -57,6 +57,8 @@ pub struct Step {
     pub tool: String,
     /// tool: its arguments.
     pub args: Map,
+    /// prompt, agent: which of the pack's providers speaks; empty: the prompt's own.
+    pub provider: String,
     /// branch: what is asked.
     pub predicate: Option<Predicate>,
     /// branch: the step to take when it holds.
@@ -154,6 +156,7 @@ const STEP: Struct = Struct {
         "else",
         "branches",
         "reduce",
+        "provider",
     ],
 };
 
@@ -237,6 +240,7 @@ impl Step {
             "else" => d.string(value, &mut step.otherwise),
             "branches" => step.branches = Self::decode_list(d, value),
             "reduce" => step.reduce = Reducer::decode(d, value),
+            "provider" => d.string(value, &mut step.provider),
             _ => {}
         });
         step

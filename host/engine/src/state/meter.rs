@@ -1,0 +1,159 @@
+//! What is used, by whom, and until when it may be: the run, the steps that have limits, and the delegated workflows that have.
+
+use super::{Body, Frame, Instance, State, StepFrame};
+use crate::{
+    event::{FrameId, InstanceId, Timestamp},
+    outcome::Used,
+};
+use opcell_workflow::ir::{RunLimits, Step};
+use std::sync::Arc;
+
+/// Something that has limits of its own within a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One entry into a step; what earlier entries used counts as well.
+    Step(FrameId),
+    /// A delegated workflow.
+    Instance(InstanceId),
+}
+
+/// What stands on a scope's account.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Account {
+    pub limits: RunLimits,
+    pub used: Used,
+    pub elapsed_ms: f64,
+    /// The step's name, or the workflow's.
+    pub name: Arc<str>,
+}
+
+impl Account {
+    /// When its wall time is over, if time goes on as it does at `now`.
+    #[allow(clippy::cast_precision_loss)]
+    fn deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        let ms = self.limits.wall_time_seconds? as f64 * 1000.0;
+        Some(now.plus_ms(ms - self.elapsed_ms))
+    }
+}
+
+impl State {
+    /// The steps and delegated workflows that a frame is part of, innermost first.
+    pub(crate) fn scopes(&self, frame: FrameId) -> impl Iterator<Item = Scope> + '_ {
+        let mut next = Some(Ok(frame));
+        std::iter::from_fn(move || {
+            loop {
+                let id = match next.take()? {
+                    Ok(id) => id,
+                    Err((instance, caller)) => {
+                        next = Some(Ok(caller));
+                        return Some(Scope::Instance(instance));
+                    }
+                };
+                let frame = self.frames.get(&id)?;
+                next = frame.parent.map(|parent| match self.frames.get(&parent) {
+                    Some(outer) if outer.instance != frame.instance => Err((frame.instance, parent)),
+                    _ => Ok(parent),
+                });
+                if let Body::Step(_) = frame.body {
+                    return Some(Scope::Step(id));
+                }
+            }
+        })
+    }
+
+    /// The account of a scope that has limits.
+    pub(crate) fn account(&self, scope: Scope) -> Option<Account> {
+        match scope {
+            Scope::Step(id) => {
+                let (instance, entry, step) = self.entered(id)?;
+                if step.limits.is_unlimited() {
+                    return None;
+                }
+                let memory = instance.memory.get(entry.step as usize)?;
+                Some(Account {
+                    limits: step.limits.into(),
+                    used: memory.used,
+                    elapsed_ms: memory.spent_ms + self.now.ms_since(entry.since),
+                    name: step.name.clone(),
+                })
+            }
+            Scope::Instance(id) => {
+                let instance = self.instance(id)?;
+                let limits = &instance.program.ir().limits;
+                // The run's own are the run's, narrowed by the host.
+                if instance.parent.is_none() || limits.is_unlimited() {
+                    return None;
+                }
+                Some(Account {
+                    limits: *limits,
+                    used: instance.used,
+                    elapsed_ms: self.now.ms_since(instance.since),
+                    name: instance.program.name().clone(),
+                })
+            }
+        }
+    }
+
+    /// Books what was used on behalf of a frame: for the run, and for everything around it that has limits.
+    pub(super) fn charge(&mut self, frame: FrameId, book: impl Fn(&mut Used)) {
+        book(&mut self.used);
+        if !self.instances.values().any(|instance| instance.program.limits_parts()) {
+            return;
+        }
+        let scopes: Vec<Scope> = self.scopes(frame).collect();
+        for scope in scopes {
+            let used = match scope {
+                Scope::Instance(id) => self.instances.get_mut(&id).map(|instance| &mut instance.used),
+                Scope::Step(id) => {
+                    let Some((step, instance)) = self.frames.get(&id).and_then(step_and_instance) else { continue };
+                    let instance = self.instances.get_mut(&instance);
+                    instance.and_then(|instance| instance.memory.get_mut(step as usize)).map(|memory| &mut memory.used)
+                }
+            };
+            if let Some(used) = used {
+                book(used);
+            }
+        }
+    }
+
+    /// Notes how long a step took that is left now.
+    pub(super) fn note_time(&mut self, frame: &Frame) {
+        let Body::Step(entry) = &frame.body else { return };
+        let spent = self.now.ms_since(entry.since);
+        let slot = self.instances.get_mut(&frame.instance).filter(|instance| instance.program.limits_parts());
+        if let Some(memory) = slot.and_then(|instance| instance.memory.get_mut(entry.step as usize)) {
+            memory.spent_ms += spent;
+        }
+    }
+
+    /// Every scope that is at work and has limits, outermost first.
+    pub(crate) fn limited(&self) -> impl Iterator<Item = (Scope, Account)> + '_ {
+        let any = self.instances.values().any(|instance| instance.program.limits_parts());
+        let steps = self.frames.iter().filter(|(_, frame)| matches!(frame.body, Body::Step(_)));
+        let steps = steps.map(|(id, _)| Scope::Step(*id));
+        let instances = self.instances.keys().map(|id| Scope::Instance(*id));
+        let all = any.then(|| instances.chain(steps));
+        all.into_iter().flatten().filter_map(|scope| Some((scope, self.account(scope)?)))
+    }
+
+    /// The first moment at which some wall time is over.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn wall_deadline(&self) -> Option<Timestamp> {
+        let run = self.limits.wall_time_seconds.map(|seconds| self.started_at.plus_ms(seconds as f64 * 1000.0));
+        self.limited().filter_map(|(_, account)| account.deadline(self.now)).chain(run).min()
+    }
+
+    fn entered(&self, id: FrameId) -> Option<(&Instance, &StepFrame, &Step)> {
+        let frame = self.frames.get(&id)?;
+        let Body::Step(entry) = &frame.body else { return None };
+        let instance = self.instance(frame.instance)?;
+        Some((instance, entry, instance.program.step(entry.step)?))
+    }
+}
+
+fn step_and_instance(frame: &Frame) -> Option<(u32, InstanceId)> {
+    match &frame.body {
+        Body::Step(entry) => Some((entry.step, frame.instance)),
+        _ => None,
+    }
+}

@@ -1,0 +1,57 @@
+//! What a run depends on, by digest: a run that was started with one plugin is not gone on with another.
+
+use crate::{catalog::Catalog, library::Library};
+use indexmap::IndexMap;
+use opcell_engine::ports::Workflows as _;
+use opcell_workflow::{
+    WorkflowIr,
+    ir::{DelegateTarget, Form, Judge},
+};
+use std::{collections::HashSet, sync::Arc};
+
+/// Digests by name.
+pub(crate) type Pins = IndexMap<Arc<str>, Arc<str>>;
+
+/// Every plugin that is here.
+pub(crate) fn all(catalog: &Catalog) -> Pins {
+    those(catalog, |_| true)
+}
+
+/// The plugins that a run may call: those that its workflows name; all of them once a model or a name that is only known later chooses.
+pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> Pins {
+    let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
+    let mut named: HashSet<Arc<str>> = HashSet::new();
+    while let Some(ir) = open.pop() {
+        if !seen.insert(ir.name.clone()) {
+            continue;
+        }
+        open.extend(ir.workflows.iter().cloned());
+        for step in &ir.steps {
+            let judge = match &step.judge {
+                Some(Judge::Invoke { invoke }) => Some(&invoke.operation),
+                Some(Judge::Llm { .. }) => return all(catalog),
+                _ => None,
+            };
+            let operation = match &step.form {
+                Form::Invoke { invoke } => Some(&invoke.operation),
+                Form::Session { .. } => return all(catalog),
+                Form::Delegate { delegate } => match &delegate.target {
+                    DelegateTarget::Name(name) => {
+                        open.extend(library.find(name));
+                        None
+                    }
+                    DelegateTarget::Dynamic(_) => return all(catalog),
+                },
+                _ => None,
+            };
+            let entries = judge.into_iter().chain(operation).filter_map(|id| catalog.resolve(id));
+            named.extend(entries.map(|(entry, _)| entry.plugin.clone()));
+        }
+    }
+    those(catalog, |plugin| named.contains(plugin))
+}
+
+fn those(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Pins {
+    let plugins = catalog.plugins().filter(|plugin| wanted(plugin.name()));
+    plugins.map(|plugin| (format!("plugin {}", plugin.name()).into(), plugin.digest().into())).collect()
+}

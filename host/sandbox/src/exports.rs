@@ -1,0 +1,171 @@
+//! What a plugin exports, and how a cell calls it.
+//!
+//! Operations and judges are two interfaces of one shape: `describe` lists what there is, and one other function takes the id of an
+//! entry, its arguments and a context, and answers or fails.
+
+use crate::{
+    bindings::{
+        exports::opcell::plugin::{judges, operations},
+        opcell::plugin::types::{Context, Failure},
+    },
+    cell::Export,
+    error::LoadError,
+    inspect::{SERVED, Surface},
+    plugin::Linked,
+    state::CellState,
+};
+use std::marker::PhantomData;
+use wasmtime::{
+    Store,
+    component::{Component, ComponentExportIndex, Instance, Lift},
+};
+
+/// Operations or judges.
+pub(crate) trait Interface: Send + 'static {
+    /// Its name in `opcell:plugin`.
+    const NAME: &'static str;
+    /// Its function beside `describe`.
+    const ASK: &'static str;
+    /// One entry of what `describe` lists.
+    type Description: Lift + Send + Sync + 'static;
+    /// What the other function gives when it does not fail.
+    type Answer: Lift + Send + Sync + 'static;
+
+    /// Where a plugin has it, if it exports it.
+    fn of(linked: &Linked) -> Option<&Exported>;
+
+    /// What an answer counts against the limit of bytes over the boundary.
+    fn bytes(answer: &Self::Answer) -> usize;
+}
+
+/// `opcell:plugin/operations`.
+pub(crate) struct Operations;
+
+impl Interface for Operations {
+    const NAME: &'static str = "operations";
+    const ASK: &'static str = "invoke";
+    type Description = operations::OperationDescription;
+    type Answer = operations::Success;
+
+    fn of(linked: &Linked) -> Option<&Exported> {
+        linked.operations.as_ref()
+    }
+
+    fn bytes(success: &operations::Success) -> usize {
+        success.data.len() + length(&success.summary) + length(&success.details)
+    }
+}
+
+/// `opcell:plugin/judges`.
+pub(crate) struct Judges;
+
+impl Interface for Judges {
+    const NAME: &'static str = "judges";
+    const ASK: &'static str = "judge";
+    type Description = judges::JudgeDescription;
+    type Answer = judges::Verdict;
+
+    fn of(linked: &Linked) -> Option<&Exported> {
+        linked.judges.as_ref()
+    }
+
+    fn bytes(verdict: &judges::Verdict) -> usize {
+        let (judges::Outcome::Text(outcome) | judges::Outcome::Keyword(outcome)) = &verdict.outcome;
+        outcome.len() + length(&verdict.rationale)
+    }
+}
+
+fn length(text: &Option<String>) -> usize {
+    text.as_ref().map_or(0, String::len)
+}
+
+/// The functions of one interface in a component, looked up once.
+pub(crate) struct Exported {
+    describe: ComponentExportIndex,
+    ask: ComponentExportIndex,
+}
+
+impl Exported {
+    /// Looks `I` up; `None` when the component does not export it.
+    pub(crate) fn find<I: Interface>(component: &Component, surface: &Surface) -> Result<Option<Self>, LoadError> {
+        if !surface.exports_interface(I::NAME) {
+            return Ok(None);
+        }
+        let interface = component.get_export_index(None, format!("opcell:plugin/{}@{SERVED}", I::NAME));
+        let function = |name: &str| {
+            component
+                .get_export_index(interface.as_ref(), name)
+                .ok_or_else(|| LoadError::Link { message: format!("the component does not export `{name}`") })
+        };
+        Ok(Some(Self { describe: function("describe")?, ask: function(I::ASK)? }))
+    }
+}
+
+fn exported<I: Interface>(linked: &Linked) -> wasmtime::Result<&Exported> {
+    I::of(linked).ok_or_else(|| wasmtime::Error::msg(format!("no {} are exported", I::NAME)))
+}
+
+type Question<'a> = (&'a str, &'a str, Context);
+type Reply<I> = Result<<I as Interface>::Answer, Failure>;
+
+/// `describe`.
+pub(crate) struct Describe<I>(PhantomData<I>);
+
+impl<I> Describe<I> {
+    pub(crate) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<I: Interface> Export for Describe<I> {
+    type Output = Vec<I::Description>;
+
+    async fn call(
+        self,
+        linked: &Linked,
+        store: &mut Store<CellState>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self::Output> {
+        let exported = exported::<I>(linked)?;
+        // Both types are checked now, so that no plugin is loaded whose every call would fail.
+        instance.get_typed_func::<Question<'_>, (Reply<I>,)>(&mut *store, &exported.ask)?;
+        let describe = instance.get_typed_func::<(), (Self::Output,)>(&mut *store, &exported.describe)?;
+        let (described,) = describe.call_async(store, ()).await?;
+        Ok(described)
+    }
+}
+
+/// `invoke` or `judge`.
+pub(crate) struct Ask<'a, I> {
+    id: &'a str,
+    arguments: &'a str,
+    context: Context,
+    interface: PhantomData<I>,
+}
+
+impl<'a, I> Ask<'a, I> {
+    pub(crate) fn new(id: &'a str, arguments: &'a str, context: Context) -> Self {
+        Self { id, arguments, context, interface: PhantomData }
+    }
+}
+
+impl<I: Interface> Export for Ask<'_, I> {
+    type Output = Reply<I>;
+
+    async fn call(
+        self,
+        linked: &Linked,
+        store: &mut Store<CellState>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self::Output> {
+        store.data_mut().budget.give(self.arguments.len())?;
+        let ask = instance.get_typed_func::<Question<'_>, (Reply<I>,)>(&mut *store, &exported::<I>(linked)?.ask)?;
+        let (reply,) = ask.call_async(&mut *store, (self.id, self.arguments, self.context)).await?;
+        let bytes = match &reply {
+            Ok(answer) => I::bytes(answer),
+            Err(failure) => failure.reason.len() + failure.message.len() + length(&failure.details),
+        };
+        store.data_mut().budget.take(bytes)?;
+        Ok(reply)
+    }
+}

@@ -1,0 +1,78 @@
+//! The patterns of a schema, weighed: each becomes an automaton that takes memory for as long as the plugin is loaded, and that may
+//! have to look at every one of its states for every byte of a text.
+
+use regex_automata::nfa::thompson::{Compiler, Config};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Largest automaton of one pattern, in bytes.
+pub(super) const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// States of all automata of one schema, or of all schemas of one plugin: some hundred bytes each, at worst two thousand.
+pub(super) const MAX_STATES: u64 = 100_000;
+
+/// What even the simplest pattern takes, as states.
+const FEWEST_STATES: u64 = 100;
+
+/// The states of every pattern in a schema, wherever it stands and whether or not anything refers to it.
+#[derive(Debug, Default)]
+pub(super) struct Patterns<'a>(HashMap<&'a str, u64>);
+
+impl<'a> Patterns<'a> {
+    /// Finds and weighs them, without recursion; the second is their weight together.
+    pub(super) fn of(schema: &'a Value) -> Result<(Self, u64), String> {
+        let mut patterns = Self::default();
+        let mut total = 0;
+        let mut left = vec![schema];
+        while let Some(value) = left.pop() {
+            match value {
+                Value::Array(list) => left.extend(list),
+                Value::Object(map) => {
+                    left.extend(map.values());
+                    let one = map.get("pattern").and_then(Value::as_str);
+                    let keys = map.get("patternProperties").and_then(Value::as_object);
+                    for pattern in
+                        one.into_iter().chain(keys.into_iter().flat_map(|map| map.keys().map(String::as_str)))
+                    {
+                        total += patterns.weigh(pattern)?.max(FEWEST_STATES);
+                        check_total(total)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok((patterns, total))
+    }
+
+    /// The states of a pattern of this schema.
+    pub(super) fn states(&self, pattern: &str) -> u64 {
+        self.0.get(pattern).copied().unwrap_or(0)
+    }
+
+    fn weigh(&mut self, pattern: &'a str) -> Result<u64, String> {
+        if let Some(states) = self.0.get(pattern) {
+            return Ok(*states);
+        }
+        let refused = |why: String| {
+            let shown = crate::text::printable(pattern, 200);
+            format!("the pattern `{shown}` cannot be used: {why}")
+        };
+        let translated = jsonschema_regex::to_rust_regex(pattern)
+            .map_err(|()| refused("it is not a regular expression that can be matched in linear time".to_owned()))?;
+        let nfa = Compiler::new()
+            .configure(Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)))
+            .build(&translated)
+            .map_err(|error| refused(crate::text::printable(&error.to_string(), 200)))?;
+        let states = nfa.states().len() as u64;
+        self.0.insert(pattern, states);
+        Ok(states)
+    }
+}
+
+/// Whether so many states may be kept.
+pub(super) fn check_total(states: u64) -> Result<(), String> {
+    if states > MAX_STATES {
+        return Err(format!("its patterns need more than {MAX_STATES} states together; use fewer or simpler ones"));
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+(module
+  (import "opcell:plugin/log@0.1.0" "log" (func $log (param i32 i32 i32)))
+  ;; @prelude
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (call $log (i32.const 2) (i32.const 131000) (i32.const 1000000))
+    (i32.const 2048)))

@@ -1,0 +1,15 @@
+(module
+  (import "opcell:plugin/tools@0.1.0" "list" (func $list (param i32)))
+  ;; @prelude-without-realloc
+  (global $asked (mut i32) (i32.const 0))
+  (global $heap (mut i32) (i32.const 65536))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+    (if (global.get $asked) (then (unreachable)))
+    (local.set $at (global.get $heap))
+    (global.set $heap (i32.and (i32.add (i32.add (local.get $at) (local.get 3)) (i32.const 7)) (i32.const -8)))
+    (local.get $at))
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (global.set $asked (i32.const 1))
+    (call $list (i32.const 5120))
+    (i32.const 2048)))

@@ -1,0 +1,31 @@
+(module
+  ;; @prelude-without-describe
+  ;; One entry: hostile/run, with a data schema at 4096.
+  (data (i32.const 1024) "\08\04\00\00\01\00\00\00")
+  (data (i32.const 1032) "\40\04\00\00\0b\00\00\00\50\04\00\00\14\00\00\00")
+  (data (i32.const 1048) "\70\04\00\00\02\00\00\00\00\10\00\00\2a\00\00\00\00\00\00\00")
+  (data (i32.const 1088) "hostile/run")
+  (data (i32.const 1104) "Does what it can not")
+  (data (i32.const 1136) "{}")
+  (data (i32.const 4096) "{\"pattern\": \"^[01]*1[01]{3000}[^a]*[^01]\"}")
+  (func (export "opcell:plugin/operations@0.1.0#describe") (result i32)
+    (i32.const 1024))
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (local $at i32) (local $random i32)
+    (drop (memory.grow (i32.const 40)))
+    ;; Zeros and ones without a period: no two places look the same to the automaton.
+    (local.set $at (i32.const 131072))
+    (local.set $random (i32.const 12345))
+    (loop $next
+      (local.set $random (i32.xor (local.get $random) (i32.shl (local.get $random) (i32.const 13))))
+      (local.set $random (i32.xor (local.get $random) (i32.shr_u (local.get $random) (i32.const 17))))
+      (local.set $random (i32.xor (local.get $random) (i32.shl (local.get $random) (i32.const 5))))
+      (i32.store8 (local.get $at) (i32.add (i32.const 48) (i32.and (local.get $random) (i32.const 1))))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $at) (i32.const 2228224))))
+    (i32.store8 (i32.const 131072) (i32.const 0x22))
+    (i32.store8 (i32.const 2228223) (i32.const 0x22))
+    (i32.store (i32.const 2052) (i32.const 131072))
+    (i32.store (i32.const 2056) (i32.const 2097152))
+    (i32.const 2048)))

@@ -1,0 +1,28 @@
+(module
+  ;; @prelude-without-describe
+  ;; One entry: hostile/run, with a schema at 131072.
+  (data (i32.const 1024) "\08\04\00\00\01\00\00\00")
+  (data (i32.const 1032) "\40\04\00\00\0b\00\00\00\50\04\00\00\14\00\00\00")
+  (data (i32.const 1048) "\00\00\02\00\00\00\00\00\70\04\00\00\02\00\00\00\00\00\00\00")
+  (data (i32.const 1088) "hostile/run")
+  (data (i32.const 1104) "Does what it can not")
+  (data (i32.const 1136) "{}")
+  (data (i32.const 4096) "{\"pattern\":\"[a-z]{0,500}\"},")
+  (data (i32.const 4160) "{\"anyOf\":[")
+  (data (i32.const 4176) "true]}")
+  (global $end (mut i32) (i32.const 131072))
+  (func $append (param $text i32) (param $length i32)
+    (memory.copy (global.get $end) (local.get $text) (local.get $length))
+    (global.set $end (i32.add (global.get $end) (local.get $length))))
+  (func (export "opcell:plugin/operations@0.1.0#describe") (result i32)
+    (drop (memory.grow (i32.const 8)))
+    (call $append (i32.const 4160) (i32.const 10))
+    (loop $again
+      (call $append (i32.const 4096) (i32.const 27))
+      (br_if $again (i32.lt_u (global.get $end) (i32.const 383072))))
+    (call $append (i32.const 4176) (i32.const 6))
+    (i32.store (i32.const 1052) (i32.sub (global.get $end) (i32.const 131072)))
+    (i32.const 1024))
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (unreachable)))
