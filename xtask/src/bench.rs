@@ -78,7 +78,7 @@ fn targets(json: bool, with_extism: bool) -> Result<()> {
         }
     };
     if with_extism {
-        command.arg("--extism").arg(extism()?);
+        command.arg("--extism").args([extism()?, guests::extism_echo()?]);
     }
     run(&mut command)
 }

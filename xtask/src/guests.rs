@@ -64,6 +64,15 @@ pub fn echo_with_default_stack() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Extism's echo, a plain module: Extism takes no components.
+pub fn extism_echo() -> Result<PathBuf> {
+    let package = root().join("benches/extism/guest");
+    let target = package.join("target");
+    let mut build = Toolchain::find()?.build();
+    run(build.args(["--release", "--target-dir"]).arg(&target).current_dir(&package))?;
+    Ok(target.join(TARGET).join("release/extism_echo.wasm"))
+}
+
 struct Guest {
     package: String,
     /// The module's file name without `.wasm`.

@@ -1,6 +1,6 @@
 //! Every target, what was measured, met or not: `cargo xtask bench --targets`.
 //!
-//! `targets [--json] ECHO.wasm [--default-stack ECHO.wasm] [--extism PROGRAM]`; the `opcell` command is expected beside this program.
+//! `targets [--json] ECHO.wasm [--default-stack ECHO.wasm] [--extism PROGRAM PLUGIN]`; the `opcell` command is expected beside this program.
 
 use anyhow::{Context as _, Result, ensure};
 use opcell::bench::{Bench, Guest, Machine, Options, Report, peer, resident_kib};
@@ -70,14 +70,17 @@ async fn main() -> Result<ExitCode> {
         match word.as_str() {
             "--json" => json = true,
             "--default-stack" => default_stack = Some(PathBuf::from(words.next().context("which component?")?)),
-            "--extism" => extism = Some(PathBuf::from(words.next().context("which program?")?)),
+            "--extism" => {
+                let program = words.next().context("which program?")?;
+                extism = Some(Extism { program, plugin: words.next().context("which plugin of Extism's?")? });
+            }
             _ => echo = Some(PathBuf::from(word)),
         }
     }
     let echo = echo.context("which echo component?")?;
     let opcell = std::env::current_exe()?.with_file_name("opcell");
 
-    let report = cells(&echo, default_stack.as_deref(), extism.as_deref()).await?;
+    let report = cells(&echo, default_stack.as_deref(), extism.as_ref()).await?;
     let us = |name: &str| report.rows.iter().find(|row| row.name == name).map(|row| row.median_us);
     let over = |over: &str, under: &str| Some(us(over)? / us(under)?);
     let both = |a: &str, b: &str| match (us(a), us(b)) {
@@ -162,7 +165,13 @@ async fn main() -> Result<ExitCode> {
 
 const DEFAULT_STACK: &str = "bare-wasmtime-1mib-stack";
 
-async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Path>) -> Result<Report> {
+/// The program that measures Extism, and what it runs.
+struct Extism {
+    program: String,
+    plugin: String,
+}
+
+async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Extism>) -> Result<Report> {
     let guest = Guest::echo("echo.wasm", std::fs::read(echo).with_context(|| echo.display().to_string())?);
     let arguments: Arc<str> = guest.arguments.as_str().into();
     let options =
@@ -179,12 +188,12 @@ async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Path>)
         None => bench.note("no echo with the default stack was named"),
     }
     match extism {
-        Some(program) => {
+        Some(Extism { program, plugin }) => {
             for (name, what, about) in [
                 ("extism", "fresh", "a plugin of Extism made per call from a compiled one"),
                 ("extism-reused", "reused", "one plugin of Extism for all calls"),
             ] {
-                let mut lines = peer::Lines::start(Command::new(program).arg(&*arguments))?;
+                let mut lines = peer::Lines::start(Command::new(program).args([plugin.as_str(), &*arguments]))?;
                 bench.add(peer::Peer::elsewhere(name, about, move |calls| {
                     let answer = lines.ask(&format!("{what} {calls}\n"))?;
                     answer.split_whitespace().map(|nanos| Ok(nanos.parse()?)).collect()
