@@ -29,6 +29,7 @@ pub mod effect;
 mod nothing;
 
 mod error;
+mod in_flight;
 mod message;
 mod record;
 

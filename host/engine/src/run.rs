@@ -2,10 +2,11 @@
 
 use crate::{
     decide::{Next, decide, is_mid_transition},
-    effect::{Effect, Ports, failed_reply, perform},
+    effect::{Ports, failed_reply, perform},
     error::RunError,
     event::{EffectId, EffectReply, Event, Recorded, Request, Signal},
     handle::Listeners,
+    in_flight::{Done, InFlight},
     message::Message,
     outcome::{RunOutcome, Status},
     ports::{Effects, Failure, RunText, TextSink},
@@ -13,23 +14,15 @@ use crate::{
     record::{to_record, to_snapshot, to_unread_record},
     state::State,
 };
-use futures_util::{
-    FutureExt, StreamExt,
-    future::{BoxFuture, poll_fn},
-    stream::FuturesUnordered,
-};
+use futures_util::FutureExt;
 use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState, Snapshot};
 use std::{
-    collections::HashMap,
+    future::Future,
     panic::AssertUnwindSafe,
     sync::Arc,
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::{mpsc, watch},
-    task::{AbortHandle, JoinHandle},
-};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Decisions between two looks at the world; bounds how much a crash can lose and how long a cancel waits.
@@ -83,66 +76,6 @@ struct Batch {
     since: Option<Instant>,
     /// The last letter whose message is among them.
     letters: Option<u64>,
-}
-
-type Done = (EffectId, EffectReply);
-
-/// Effects that have been started and have not ended.
-#[derive(Default)]
-struct InFlight {
-    /// A lone effect runs inside the run's own task, which saves the way to another and back.
-    here: Option<(EffectId, BoxFuture<'static, EffectReply>)>,
-    /// Several at once have tasks of their own, and run on several threads.
-    tasks: FuturesUnordered<JoinHandle<Done>>,
-    stop: HashMap<EffectId, AbortHandle>,
-    /// Effects before this one have been started.
-    next: EffectId,
-}
-
-impl InFlight {
-    fn len(&self) -> usize {
-        self.stop.len() + usize::from(self.here.is_some())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.here.is_none() && self.stop.is_empty()
-    }
-
-    /// The next effect that ends; never, when none is in flight.
-    async fn ended(&mut self) -> Done {
-        poll_fn(|context| self.poll_ended(context)).await
-    }
-
-    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Done> {
-        if let Some((id, work)) = &mut self.here
-            && let Poll::Ready(reply) = work.as_mut().poll(context)
-        {
-            let id = *id;
-            self.here = None;
-            return Poll::Ready((id, reply));
-        }
-        while let Poll::Ready(Some(ended)) = self.tasks.poll_next_unpin(context) {
-            // One that was stopped says nothing, or is not heard.
-            if let Ok((id, reply)) = ended
-                && self.stop.remove(&id).is_some()
-            {
-                return Poll::Ready((id, reply));
-            }
-        }
-        Poll::Pending
-    }
-
-    /// Stops what is not wanted; what it might still say is not heard.
-    fn keep(&mut self, wanted: impl Fn(EffectId) -> bool) {
-        self.here.take_if(|(id, _)| !wanted(*id));
-        self.stop.retain(|id, task| {
-            let wanted = wanted(*id);
-            if !wanted {
-                task.abort();
-            }
-            wanted
-        });
-    }
 }
 
 /// One round's part of a run's text.
@@ -203,7 +136,7 @@ impl Driver {
 
     async fn go_on(&mut self, mut resumed: bool) -> Result<(), RunError> {
         let mut batch = Batch::default();
-        let mut in_flight = InFlight::default();
+        let mut in_flight = InFlight::new();
         if resumed {
             self.doubt(&mut batch)?;
             self.read_letters(&mut batch).await?;
@@ -360,33 +293,22 @@ impl Driver {
     }
 
     fn start_effects(&self, in_flight: &mut InFlight, resumed: bool) {
-        let wanted: Vec<EffectId> = self.state.wanted(in_flight.next).collect();
-        let alone = wanted.len() == 1 && in_flight.is_empty();
-        for id in wanted {
-            in_flight.next = EffectId(id.0 + 1);
-            if let Some(effect) = self.state.effect(id, &self.cancel, resumed) {
-                self.start(in_flight, effect, alone);
-            }
-        }
+        let wanted: Vec<EffectId> = self.state.wanted(in_flight.next()).collect();
+        let effects = wanted.into_iter().filter_map(|id| Some((id, self.work(id, resumed)?)));
+        in_flight.start(effects.collect());
     }
 
-    fn start(&self, in_flight: &mut InFlight, effect: Effect, alone: bool) {
-        let id = effect.id;
-        let Some(request) = self.state.request_of(id).cloned() else { return };
+    /// What performs an effect.
+    fn work(&self, id: EffectId, resumed: bool) -> Option<impl Future<Output = EffectReply> + Send + use<>> {
+        let effect = self.state.effect(id, &self.cancel, resumed)?;
+        let request = self.state.request_of(id).cloned()?;
         let ports = self.ports.clone();
         let sink = self.sink.clone().map(|sink| OfRound { sink, round: id });
-        let work = async move {
+        Some(async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
             let performed = AssertUnwindSafe(perform(&ports, effect, sink)).catch_unwind().await;
             performed.unwrap_or_else(|_| failed_reply(&request, panicked()))
-        };
-        if alone {
-            in_flight.here = Some((id, work.boxed()));
-        } else {
-            let task = tokio::spawn(async move { (id, work.await) });
-            in_flight.stop.insert(id, task.abort_handle());
-            in_flight.tasks.push(task);
-        }
+        })
     }
 
     fn stop_abandoned(&self, in_flight: &mut InFlight) {
@@ -400,12 +322,16 @@ impl Driver {
         if let Ok(message) = self.inbox.try_recv() {
             return self.hear(batch, message);
         }
-        let mut ended = false;
-        while let Some(done) = in_flight.ended().now_or_never() {
+        // Not all of them: those that work elsewhere should find more to do before they have ended what they have.
+        let enough = in_flight.len().div_ceil(4);
+        let mut ended = 0;
+        while ended < enough
+            && let Some(done) = in_flight.ended().now_or_never()
+        {
             self.take(batch, done)?;
-            ended = true;
+            ended += 1;
         }
-        if ended {
+        if ended > 0 {
             return Ok(());
         }
         let left = self.state.wall_time_left_ms(self.ports.timer.now());

@@ -1,0 +1,210 @@
+//! Effects that have been started and have not ended.
+//!
+//! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the elements of an
+//! `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first: starting one more is putting it
+//! into a lane's set, and no effect pays for a task, for waking a thread or for being joined. A lane changes when an effect runs and
+//! nothing else: each is a future of its own, ends by itself and is stopped by itself.
+
+use crate::event::{EffectId, EffectReply};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{AbortHandle, Abortable, BoxFuture, poll_fn},
+    stream::FuturesUnordered,
+};
+use std::{
+    collections::HashMap,
+    future::Future,
+    task::{Context, Poll},
+};
+use tokio::sync::mpsc;
+
+/// An effect, and what came of it.
+pub(crate) type Done = (EffectId, EffectReply);
+
+type Work = Abortable<BoxFuture<'static, Done>>;
+
+/// Effects that have been started and have not ended.
+pub(crate) struct InFlight {
+    /// The only effect there is.
+    alone: Option<(EffectId, BoxFuture<'static, EffectReply>)>,
+    /// The lane of the run's own task.
+    here: FuturesUnordered<Work>,
+    /// The others, made when they are first needed.
+    lanes: Vec<Lane>,
+    ended: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
+    started: HashMap<EffectId, Started>,
+    /// Effects before this one have been started.
+    next: EffectId,
+}
+
+/// A task of its own that performs its share of a run's effects. It ends when the run lets go of it, and what it performs with it.
+struct Lane {
+    work: mpsc::UnboundedSender<Vec<Work>>,
+    /// How many effects it performs.
+    load: usize,
+}
+
+struct Started {
+    stop: AbortHandle,
+    /// Which of `lanes`, unless here.
+    lane: Option<usize>,
+}
+
+impl InFlight {
+    pub(crate) fn new() -> Self {
+        Self {
+            alone: None,
+            here: FuturesUnordered::new(),
+            lanes: Vec::new(),
+            ended: mpsc::unbounded_channel(),
+            started: HashMap::new(),
+            next: EffectId(0),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.started.len() + usize::from(self.alone.is_some())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first effect that has not been started yet.
+    pub(crate) fn next(&self) -> EffectId {
+        self.next
+    }
+
+    /// Starts effects; their numbers grow.
+    pub(crate) fn start<W: Future<Output = EffectReply> + Send + 'static>(&mut self, effects: Vec<(EffectId, W)>) {
+        let Some((last, _)) = effects.last() else { return };
+        self.next = EffectId(last.0 + 1);
+        let alone = effects.len() == 1 && self.is_empty();
+        let mut batches: Vec<Vec<Work>> = Vec::new();
+        for (id, work) in effects {
+            if alone {
+                self.alone = Some((id, work.boxed()));
+                return;
+            }
+            let lane = self.least_busy();
+            let (stop, registration) = AbortHandle::new_pair();
+            let work = Abortable::new(async move { (id, work.await) }.boxed(), registration);
+            self.started.insert(id, Started { stop, lane });
+            let Some(at) = lane else {
+                self.here.push(work);
+                continue;
+            };
+            if let Some(lane) = self.lanes.get_mut(at) {
+                lane.load += 1;
+            }
+            batches.resize_with(batches.len().max(at + 1), Vec::new);
+            if let Some(batch) = batches.get_mut(at) {
+                batch.push(work);
+            }
+        }
+        for (lane, batch) in self.lanes.iter().zip(batches) {
+            if !batch.is_empty() {
+                // A lane is there as long as its sender is.
+                let _ = lane.work.send(batch);
+            }
+        }
+    }
+
+    /// The lane with the fewest effects; `None` is here.
+    fn least_busy(&mut self) -> Option<usize> {
+        let here = self.here.len();
+        let (at, load) = self
+            .lanes
+            .iter()
+            .map(|lane| lane.load)
+            .enumerate()
+            .min_by_key(|(_, load)| *load)
+            .map_or((0, usize::MAX), |(at, load)| (at, load));
+        if here.min(load) > 0 && self.lanes.len() + 1 < workers() {
+            self.lanes.push(Lane::start(self.ended.0.clone()));
+            return Some(self.lanes.len() - 1);
+        }
+        (load < here).then_some(at)
+    }
+
+    /// The next effect that ends; never, when none is in flight.
+    pub(crate) async fn ended(&mut self) -> Done {
+        poll_fn(|context| self.poll_ended(context)).await
+    }
+
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Done> {
+        if let Some((id, work)) = &mut self.alone
+            && let Poll::Ready(reply) = work.as_mut().poll(context)
+        {
+            let id = *id;
+            self.alone = None;
+            return Poll::Ready((id, reply));
+        }
+        // What the other lanes have done first: they wait for more.
+        while let Poll::Ready(Some(done)) = self.ended.1.poll_recv(context) {
+            // One that was stopped is not heard.
+            if self.forget(done.0) {
+                return Poll::Ready(done);
+            }
+        }
+        while let Poll::Ready(Some(done)) = self.here.poll_next_unpin(context) {
+            if let Ok(done) = done
+                && self.forget(done.0)
+            {
+                return Poll::Ready(done);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Stops what is not wanted; what it might still say is not heard.
+    pub(crate) fn keep(&mut self, wanted: impl Fn(EffectId) -> bool) {
+        self.alone.take_if(|(id, _)| !wanted(*id));
+        let unwanted: Vec<EffectId> = self.started.keys().copied().filter(|id| !wanted(*id)).collect();
+        for id in unwanted {
+            self.forget(id);
+        }
+    }
+
+    /// Whether it had been started, and had neither ended nor been stopped. It has now.
+    fn forget(&mut self, id: EffectId) -> bool {
+        let Some(Started { stop, lane }) = self.started.remove(&id) else { return false };
+        stop.abort();
+        if let Some(lane) = lane.and_then(|at| self.lanes.get_mut(at)) {
+            lane.load -= 1;
+        }
+        true
+    }
+}
+
+/// Threads of this runtime.
+fn workers() -> usize {
+    tokio::runtime::Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers())
+}
+
+impl Lane {
+    fn start(ended: mpsc::UnboundedSender<Done>) -> Self {
+        let (work, inbox) = mpsc::unbounded_channel();
+        tokio::spawn(perform(inbox, ended));
+        Self { work, load: 0 }
+    }
+}
+
+async fn perform(mut inbox: mpsc::UnboundedReceiver<Vec<Work>>, ended: mpsc::UnboundedSender<Done>) {
+    let mut set = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            more = inbox.recv() => match more {
+                Some(more) => set.extend(more),
+                None => return,
+            },
+            Some(done) = set.next(), if !set.is_empty() => {
+                // A stopped one has nothing to say, and a run that is gone does not listen.
+                if let Ok(done) = done && ended.send(done).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
