@@ -10,11 +10,12 @@ use crate::{
     writer::{Writer, storage},
 };
 use async_trait::async_trait;
-use rows::{Found, Read, find, good_records, insert, put_snapshot, record_id, snapshot, unsigned};
+use rows::{Found, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
 use rusqlite::{Connection, params};
 use std::{
+    collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// A journal in an SQLite file. Clones share it. Several processes can have one store open; each run has one owner among them.
@@ -23,6 +24,8 @@ pub struct SqliteJournal {
     writer: Writer,
     reader: Arc<Mutex<Connection>>,
     owner: Arc<Owner>,
+    /// The rows of runs that this process drives.
+    rows: Arc<Mutex<HashMap<RunId, i64>>>,
 }
 
 impl SqliteJournal {
@@ -37,7 +40,21 @@ impl SqliteJournal {
         let reader = schema::connect(&path)?;
         let owner = Owner::new(&path).map_err(storage)?;
         let writer = Writer::start(connection).map_err(storage)?;
-        Ok(Self { writer, reader: Arc::new(Mutex::new(reader)), owner: Arc::new(owner) })
+        Ok(Self { writer, reader: Arc::new(Mutex::new(reader)), owner: Arc::new(owner), rows: Arc::default() })
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<RunId, i64>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a run's row, which never changes.
+    async fn row_of(&self, run: &RunId) -> Result<i64, JournalError> {
+        let known = self.rows().get(run).copied();
+        if let Some(row) = known {
+            return Ok(row);
+        }
+        let name = run.clone();
+        self.read_with(move |connection| Ok(find(connection, &name)?.id)).await
     }
 
     async fn read_with<T: Send + 'static>(
@@ -57,20 +74,15 @@ fn mend(
     found: &Found,
     read: &Read,
     last_good: u64,
-    cut: Cut,
+    may: Cut,
 ) -> Result<Option<Damage>, JournalError> {
     let missing = (found.records > last_good)
         .then(|| format!("{} records were written, and {last_good} are there", found.records));
     let Some(reason) = read.broken.clone().or(missing) else { return Ok(None) };
-    if read.behind > 0 && cut == Cut::Tail {
+    if read.behind > 0 && may == Cut::Tail {
         return Err(JournalError::Broken { run: run.clone(), last_good, reason, behind: read.behind });
     }
-    connection
-        .execute(
-            "DELETE FROM records WHERE id > ?1 AND id < ?2",
-            params![record_id(found.id, last_good), record_id(found.id + 1, 0)],
-        )
-        .map_err(storage)?;
+    cut(connection, found.id, last_good)?;
     connection
         .execute("DELETE FROM snapshots WHERE run = ?1 AND seq > ?2", params![found.id, last_good.cast_signed()])
         .map_err(storage)?;
@@ -80,12 +92,15 @@ fn mend(
 #[async_trait]
 impl Journal for SqliteJournal {
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
+        fit(&new.run, 0, &new.records)?;
         let owner = self.owner.clone();
-        self.writer
+        let (run, ended) = (new.run.clone(), new.state.ended);
+        let row = self
+            .writer
             .write(move |connection| {
                 let owner = (!new.state.ended).then(|| owner.name());
                 let last = new.records.last();
-                let row = params![
+                let values = params![
                     new.run.as_ref(),
                     new.workflow.as_ref(),
                     owner,
@@ -101,20 +116,27 @@ impl Journal for SqliteJournal {
                         "INSERT INTO runs (run, workflow, fence, owner, status, ended, due, records, created_at, updated_at)
                          VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (run) DO NOTHING",
                     )
-                    .and_then(|mut insert| insert.execute(row))
+                    .and_then(|mut insert| insert.execute(values))
                     .map_err(storage)?;
                 if made == 0 {
                     return Err(JournalError::RunExists(new.run));
                 }
-                insert(connection, &new.run, connection.last_insert_rowid(), 0, &new.records)?;
-                Ok(Fence(1))
+                let row = connection.last_insert_rowid();
+                insert(connection, &Rows::new(row, new.records))?;
+                Ok(row)
             })
-            .await
+            .await?;
+        if !ended {
+            self.rows().insert(run, row);
+        }
+        Ok(Fence(1))
     }
 
     async fn acquire(&self, run: &RunId, cut: Cut) -> Result<OpenedRun, JournalError> {
         let (run, owner) = (run.clone(), self.owner.clone());
-        self.writer
+        let taken = run.clone();
+        let (row, opened) = self
+            .writer
             .write(move |connection| {
                 let found = find(connection, &run)?;
                 if let Some(holder) = found.owner.as_ref().filter(|holder| owner.is_alive(holder)) {
@@ -132,12 +154,15 @@ impl Journal for SqliteJournal {
                         params![found.id, fence.0.cast_signed(), owner.name(), last_good.cast_signed()],
                     )
                     .map_err(storage)?;
-                Ok(OpenedRun { fence, snapshot, records: read.records, damage })
+                Ok((found.id, OpenedRun { fence, snapshot, records: read.records, damage }))
             })
-            .await
+            .await?;
+        self.rows().insert(taken, row);
+        Ok(opened)
     }
 
     async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
+        self.rows().remove(run);
         let run = run.clone();
         self.writer
             .write(move |connection| {
@@ -153,34 +178,45 @@ impl Journal for SqliteJournal {
     }
 
     async fn append(&self, append: Append) -> Result<(), JournalError> {
-        self.writer
+        let Append { run, fence, records, state, snapshot, letters } = append;
+        let row = self.row_of(&run).await?;
+        let ends = state.as_ref().is_some_and(|state| state.ended);
+        if let Some(first) = records.first() {
+            fit(&run, first.seq.saturating_sub(1), &records)?;
+        }
+        let before = records.first().map(|first| first.seq.saturating_sub(1));
+        let rows = Rows::new(row, records);
+        let name = run.clone();
+        let done = self
+            .writer
             .write(move |connection| {
-                let found = find(connection, &append.run)?;
-                if found.fence != append.fence {
-                    return Err(JournalError::Fenced { run: append.run, held: append.fence, newest: found.fence });
+                if !stand(connection, row, fence, before, rows.last(), state.as_ref())? {
+                    return Err(refusal(connection, name, row, fence, before)?);
                 }
-                insert(connection, &append.run, found.id, found.records, &append.records)?;
-                if let Some(last) = append.records.last() {
-                    connection
-                        .prepare_cached("UPDATE runs SET records = ?2, updated_at = ?3 WHERE id = ?1")
-                        .and_then(|mut update| update.execute(params![found.id, last.seq.cast_signed(), last.at]))
-                        .map_err(storage)?;
+                insert(connection, &rows)?;
+                if let Some(snapshot) = snapshot.filter(|_| !ends) {
+                    put_snapshot(connection, row, &snapshot)?;
                 }
-                if let Some(snapshot) = append.snapshot {
-                    put_snapshot(connection, found.id, &snapshot)?;
-                }
-                if let Some(last) = append.letters {
+                if let Some(last) = letters {
                     connection
                         .prepare_cached("DELETE FROM letters WHERE run = ?1 AND id <= ?2")
-                        .and_then(|mut delete| delete.execute(params![found.id, last.cast_signed()]))
+                        .and_then(|mut delete| delete.execute(params![row, last.cast_signed()]))
                         .map_err(storage)?;
                 }
-                match append.state {
-                    Some(state) => stand(connection, found.id, &state),
-                    None => Ok(()),
+                if ends {
+                    // What is at its end needs no snapshot.
+                    connection
+                        .prepare_cached("DELETE FROM snapshots WHERE run = ?1")
+                        .and_then(|mut delete| delete.execute([row]))
+                        .map_err(storage)?;
                 }
+                Ok(())
             })
-            .await
+            .await;
+        if ends || done.is_err() {
+            self.rows().remove(&run);
+        }
+        done
     }
 
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {
@@ -305,19 +341,53 @@ impl Journal for SqliteJournal {
     }
 }
 
-/// Says how a run stands. What is at its end needs no owner and no snapshot.
-fn stand(connection: &Connection, id: i64, state: &RunState) -> Result<(), JournalError> {
-    connection
-        .prepare_cached(
-            "UPDATE runs SET status = ?2, ended = ?3, due = ?4, owner = CASE WHEN ?3 THEN NULL ELSE owner END WHERE id = ?1",
-        )
-        .and_then(|mut update| update.execute(params![id, state.status, state.ended, state.due]))
-        .map_err(storage)?;
-    if state.ended {
-        connection
-            .prepare_cached("DELETE FROM snapshots WHERE run = ?1")
-            .and_then(|mut delete| delete.execute([id]))
-            .map_err(storage)?;
-    }
-    Ok(())
+/// Says how a run stands, and that its records go on; whether the writer is its owner still, and the records are its next. What is
+/// at its end needs no owner.
+fn stand(
+    connection: &Connection,
+    row: i64,
+    fence: Fence,
+    before: Option<u64>,
+    last: Option<(u64, i64)>,
+    state: Option<&RunState>,
+) -> Result<bool, JournalError> {
+    let before = before.map(u64::cast_signed);
+    let (records, at) = last.map(|(seq, at)| (seq.cast_signed(), at)).unzip();
+    // Most appends leave the state, and so the index of `due`, as it is.
+    let changed = match state {
+        None => connection
+            .prepare_cached(
+                "UPDATE runs SET records = coalesce(?4, records), updated_at = coalesce(?5, updated_at)
+                 WHERE id = ?1 AND fence = ?2 AND records = coalesce(?3, records)",
+            )
+            .and_then(|mut update| update.execute(params![row, fence.0.cast_signed(), before, records, at])),
+        Some(state) => connection
+            .prepare_cached(
+                "UPDATE runs SET records = coalesce(?4, records), updated_at = coalesce(?5, updated_at), status = ?6, ended = ?7,
+                                 due = ?8, owner = CASE WHEN ?7 THEN NULL ELSE owner END
+                 WHERE id = ?1 AND fence = ?2 AND records = coalesce(?3, records)",
+            )
+            .and_then(|mut update| {
+                let RunState { status, ended, due } = state;
+                update.execute(params![row, fence.0.cast_signed(), before, records, at, status, ended, due])
+            }),
+    };
+    changed.map(|changed| changed > 0).map_err(storage)
+}
+
+/// Why a run did not take what its former owner, or somebody who skips, wanted to append.
+fn refusal(
+    connection: &Connection,
+    run: RunId,
+    row: i64,
+    held: Fence,
+    before: Option<u64>,
+) -> Result<JournalError, JournalError> {
+    let found = find(connection, &run)?;
+    Ok(match before {
+        Some(before) if found.id == row && found.fence == held => {
+            JournalError::OutOfOrder { run, last: found.records, expected: found.records + 1, got: before + 1 }
+        }
+        _ => JournalError::Fenced { run, held, newest: found.fence },
+    })
 }

@@ -181,6 +181,118 @@ async fn with_records(path: &Path, count: u64) {
     journal.append(append(&run, fence, 1..=count)).await.unwrap();
 }
 
+/// Records stand in `arrivals` until there are many, and in `records` then.
+#[derive(Clone, Copy)]
+enum Place {
+    Arrivals,
+    Records,
+}
+
+const PLACES: [Place; 2] = [Place::Arrivals, Place::Records];
+
+impl Place {
+    /// Four records of run `r`, in this place, and one statement about them: `TABLE` and `ID` are the place's.
+    async fn edited(self, path: &Path, sql: &str) {
+        with_records(path, 4).await;
+        let (table, id) = match self {
+            Self::Arrivals => ("arrivals", "record"),
+            Self::Records => {
+                let journal = SqliteJournal::open(path).unwrap();
+                let other: RunId = "other".into();
+                let fence = journal.create(NewRun::empty(&other, "w", 0)).await.unwrap();
+                journal.append(append(&other, fence, 1..=5_000)).await.unwrap();
+                ("records", "id")
+            }
+        };
+        let store = rusqlite::Connection::open(path).unwrap();
+        let there = format!("SELECT count(*) FROM {table} WHERE {id} >> 32 = 1");
+        assert_eq!(store.query_row(&there, [], |row| row.get::<_, i64>(0)).unwrap(), 4);
+        let sql = sql.replace("TABLE", table).replace("ID", &format!("{id} >> 32 = 1 AND {id} & 0xffff"));
+        assert!(store.execute(&sql, []).unwrap() > 0, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn records_that_go_to_their_place_are_the_same_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let journal = SqliteJournal::open(&path).unwrap();
+    let long = |seq: u64| Record {
+        payload: format!("\"{}\"", "x".repeat(if seq % 7 == 0 { 5_000 } else { 3 })).into(),
+        ..record(seq)
+    };
+    let runs: Vec<RunId> = (0..20).map(|n| format!("r{n}").into()).collect();
+    let mut fences = Vec::new();
+    for run in &runs {
+        fences.push(journal.create(NewRun::empty(run, "w", 0)).await.unwrap());
+    }
+    // Enough to be moved twice, the last ones not.
+    for seq in 1..=500 {
+        for (run, fence) in runs.iter().zip(&fences) {
+            let records = vec![long(seq)];
+            journal.append(Append { records, ..append(run, *fence, []) }).await.unwrap();
+        }
+    }
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let count = |table: &str| -> i64 {
+        store.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert!(count("arrivals") > 0 && count("records") > 2 * 4_096, "{} {}", count("arrivals"), count("records"));
+    assert_eq!((count("arrivals") + count("records"), count("events")), (10_000, 10_000));
+    let all: Vec<Record> = (1..=500).map(long).collect();
+    for run in &runs {
+        assert_eq!(journal.read(run, 0, 1_000).await.unwrap(), all);
+        assert_eq!(journal.read(run, 100, 50).await.unwrap(), all[100..150]);
+    }
+    drop(journal);
+    let journal = SqliteJournal::open(&path).unwrap();
+    assert_eq!(journal.acquire(&runs[3], Cut::Tail).await.unwrap().records, all);
+    // A run that goes takes its records with it, wherever they are.
+    store.execute("UPDATE runs SET ended = 1, owner = NULL WHERE run <> 'r3'", []).unwrap();
+    journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
+    assert_eq!((count("runs"), count("arrivals") + count("records")), (1, 500));
+}
+
+/// The tables of the first schema, as it made them.
+const SCHEMA_1: &str = "
+CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, workflow TEXT NOT NULL, fence INTEGER NOT NULL, owner TEXT,
+    status TEXT NOT NULL, ended INTEGER NOT NULL, due INTEGER, records INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL) STRICT;
+CREATE INDEX runs_by_due ON runs (due) WHERE due IS NOT NULL;
+CREATE TABLE records (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL,
+    payload TEXT NOT NULL, checksum BLOB NOT NULL) STRICT;
+CREATE TABLE snapshots (run INTEGER PRIMARY KEY REFERENCES runs(id) ON DELETE CASCADE, seq INTEGER NOT NULL,
+    version INTEGER NOT NULL, payload TEXT NOT NULL, checksum BLOB NOT NULL) STRICT;
+CREATE TABLE letters (id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    at INTEGER NOT NULL, payload TEXT NOT NULL) STRICT;
+CREATE INDEX letters_by_run ON letters (run);
+CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
+    DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
+END;
+CREATE VIEW events AS SELECT runs.run, records.id & 0xffffffff AS seq, records.kind, records.version, records.at, records.payload
+    FROM records JOIN runs ON runs.id = records.id >> 32;
+PRAGMA user_version = 1;";
+
+#[tokio::test]
+async fn a_store_of_the_first_schema_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, now) = (directory.path().join("old.db"), directory.path().join("now.db"));
+    edit(&path, SCHEMA_1);
+    with_records(&now, 4).await;
+    let copy = format!(
+        "ATTACH '{}' AS now; INSERT INTO runs SELECT * FROM now.runs;
+         INSERT INTO records SELECT record, kind, version, at, payload, checksum FROM now.arrivals;",
+        now.display()
+    );
+    edit(&path, &copy);
+    let journal = SqliteJournal::open(&path).unwrap();
+    let run: RunId = "r".into();
+    let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
+    assert_eq!((opened.records.len(), opened.damage), (4, None));
+    journal.append(append(&run, opened.fence, 5..=6)).await.unwrap();
+    assert_eq!(journal.read(&run, 0, 9).await.unwrap(), (1..=6).map(record).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn a_run_whose_process_is_gone_can_be_taken_over() {
     let directory = tempfile::tempdir().unwrap();
@@ -210,25 +322,22 @@ async fn two_processes_never_own_one_run() {
 
 #[tokio::test]
 async fn a_damaged_end_is_cut_and_reported() {
-    for (sql, last_good, cut, reason) in [
+    for (place, (sql, last_good, cut, reason)) in [
+        ("UPDATE TABLE SET at = 7 WHERE ID = 4", 3, 1, "record 4 does not have the checksum it was written with"),
         (
-            "UPDATE records SET at = 7 WHERE id & 0xffff = 4",
-            3,
-            1,
-            "record 4 does not have the checksum it was written with",
-        ),
-        (
-            "UPDATE records SET payload = 'x' WHERE id & 0xffff >= 3",
+            "UPDATE TABLE SET payload = 'x' WHERE ID >= 3",
             2,
             2,
             "record 3 does not have the checksum it was written with",
         ),
-        ("DELETE FROM records WHERE id & 0xffff = 4", 3, 1, "4 records were written, and 3 are there"),
-    ] {
+        ("DELETE FROM TABLE WHERE ID = 4", 3, 1, "4 records were written, and 3 are there"),
+    ]
+    .into_iter()
+    .flat_map(|case| PLACES.map(|place| (place, case)))
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
-        with_records(&path, 4).await;
-        edit(&path, sql);
+        place.edited(&path, sql).await;
         let journal = SqliteJournal::open(&path).unwrap();
         let run: RunId = "r".into();
         let error = journal.read(&run, last_good, 100).await.unwrap_err();
@@ -244,19 +353,21 @@ async fn a_damaged_end_is_cut_and_reported() {
 
 #[tokio::test]
 async fn a_run_that_was_edited_in_the_middle_is_cut_only_when_somebody_says_so() {
-    for (sql, last_good, behind, reason) in [
+    for (place, (sql, last_good, behind, reason)) in [
         (
-            "UPDATE records SET payload = '{}' WHERE id & 0xffff = 3",
+            "UPDATE TABLE SET payload = '{}' WHERE ID = 3",
             2,
             1,
             "record 3 does not have the checksum it was written with",
         ),
-        ("DELETE FROM records WHERE id & 0xffff = 2", 1, 2, "record 2 is missing"),
-    ] {
+        ("DELETE FROM TABLE WHERE ID = 2", 1, 2, "record 2 is missing"),
+    ]
+    .into_iter()
+    .flat_map(|case| PLACES.map(|place| (place, case)))
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
-        with_records(&path, 4).await;
-        edit(&path, sql);
+        place.edited(&path, sql).await;
         let journal = SqliteJournal::open(&path).unwrap();
         let run: RunId = "r".into();
         for error in

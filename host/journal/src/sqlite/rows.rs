@@ -90,7 +90,10 @@ pub(super) struct Read {
 pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit: u64) -> Result<Read, JournalError> {
     let mut query = connection
         .prepare_cached(
-            "SELECT id, kind, version, at, payload, checksum FROM records WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3",
+            "SELECT id, kind, version, at, payload, checksum FROM records WHERE id > ?1 AND id < ?2
+             UNION ALL
+             SELECT record, kind, version, at, payload, checksum FROM arrivals WHERE record > ?1 AND record < ?2
+             ORDER BY id LIMIT ?3",
         )
         .map_err(storage)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -142,33 +145,89 @@ fn good_record(run: i64, row: &Row<'_>) -> Result<Record, String> {
     }
 }
 
-/// Adds records behind the last one.
-pub(super) fn insert(
-    connection: &Connection,
-    run: &RunId,
-    id: i64,
-    last: u64,
-    records: &[Record],
-) -> Result<(), JournalError> {
+/// Records with the checksums that they will have in a run; made before a job has its turn to write.
+pub(super) struct Rows {
+    run: i64,
+    rows: Vec<(Record, [u8; 16])>,
+}
+
+impl Rows {
+    pub(super) fn new(run: i64, records: Vec<Record>) -> Self {
+        let rows = records.into_iter().map(|record| {
+            let checksum = record_checksum(run, &record);
+            (record, checksum)
+        });
+        Self { run, rows: rows.collect() }
+    }
+
+    /// The last record's place and time.
+    pub(super) fn last(&self) -> Option<(u64, i64)> {
+        self.rows.last().map(|(record, _)| (record.seq, record.at))
+    }
+}
+
+/// Whether records follow one another, and the last one there.
+pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), JournalError> {
     in_order(run, last, records)?;
     if last + records.len() as u64 > MOST_RECORDS {
         return Err(JournalError::Full { run: run.clone(), most: MOST_RECORDS });
     }
-    let mut insert = connection
+    Ok(())
+}
+
+/// Adds records that [`fit`].
+///
+/// They stand in `arrivals` first, which runs share, and go to `records` many at a time: there every run has pages of its own, and a
+/// transaction of a hundred runs would change hundreds. What fills a good part of a page has nothing to share.
+pub(super) fn insert(connection: &Connection, rows: &Rows) -> Result<(), JournalError> {
+    let mut arrived = 0;
+    for (record, checksum) in &rows.rows {
+        let stays = record.payload.len() > LONG;
+        let id = record_id(rows.run, record.seq);
+        let row = params![id, record.kind, record.version, record.at, &*record.payload, checksum];
+        connection
+            .prepare_cached(if stays { INSERT_RECORD } else { INSERT_ARRIVAL })
+            .and_then(|mut insert| insert.execute(row))
+            .map_err(storage)?;
+        if !stays {
+            arrived = connection.last_insert_rowid();
+        }
+    }
+    if arrived < ARRIVALS { Ok(()) } else { settle(connection) }
+}
+
+const INSERT_RECORD: &str =
+    "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const INSERT_ARRIVAL: &str =
+    "INSERT INTO arrivals (record, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// Bytes of a payload that go to `records` at once.
+const LONG: usize = 2_048;
+
+/// Number of the arrival with which all of them leave: whoever reads a run looks through them, and numbers start again.
+const ARRIVALS: i64 = 4_096;
+
+/// Moves all arrivals to where they stay.
+fn settle(connection: &Connection) -> Result<(), JournalError> {
+    connection
         .prepare_cached(
-            "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO records (id, kind, version, at, payload, checksum)
+             SELECT record, kind, version, at, payload, checksum
+             FROM (SELECT id FROM arrivals ORDER BY record) AS ordered CROSS JOIN arrivals USING (id)",
         )
+        .and_then(|mut insert| insert.execute([]))
+        .and_then(|_| connection.prepare_cached("DELETE FROM arrivals")?.execute([]))
         .map_err(storage)?;
-    for record in records {
-        let row = params![
-            record_id(id, record.seq),
-            record.kind,
-            record.version,
-            record.at,
-            &*record.payload,
-            record_checksum(id, record)
-        ];
-        insert.execute(row).map_err(storage)?;
+    Ok(())
+}
+
+/// Takes away the records of a run behind one of them.
+pub(super) fn cut(connection: &Connection, run: i64, after: u64) -> Result<(), JournalError> {
+    let range = [record_id(run, after), record_id(run + 1, 0)];
+    for sql in
+        ["DELETE FROM records WHERE id > ?1 AND id < ?2", "DELETE FROM arrivals WHERE record > ?1 AND record < ?2"]
+    {
+        connection.execute(sql, range).map_err(storage)?;
     }
     Ok(())
 }

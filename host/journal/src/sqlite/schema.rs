@@ -9,13 +9,12 @@ use rusqlite::{Connection, ErrorCode};
 use std::{fs::OpenOptions, io, path::Path, time::Duration};
 
 /// The newest schema that this code reads and writes.
-pub(super) const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 2;
 
 /// How long to wait for another process's transaction.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// A record's id is `run * 2^32 + seq`: the records of a run stand together, in order, in one tree, and one that is appended touches
-/// one page.
+/// What both schemas have. A record's id is `run * 2^32 + seq`: the records of a run stand together, in order.
 const TABLES: &str = "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -53,13 +52,32 @@ CREATE TABLE letters (
     payload TEXT NOT NULL
 ) STRICT;
 CREATE INDEX letters_by_run ON letters (run);
+";
+
+/// Records on their way to `records`: they stand in the order in which they came, so that the appends of many runs share pages.
+const ARRIVALS: &str = "
+CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY,
+    record INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+DROP TRIGGER IF EXISTS records_of_a_run;
+DROP VIEW IF EXISTS events;
 CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
     DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
+    DELETE FROM arrivals WHERE record > old.id << 32 AND record < (old.id + 1) << 32;
 END;
 CREATE VIEW events AS
-    SELECT runs.run, records.id & 0xffffffff AS seq, records.kind, records.version,
-           strftime('%Y-%m-%dT%H:%M:%fZ', records.at / 1000000.0, 'unixepoch') AS at, records.payload
-    FROM records JOIN runs ON runs.id = records.id >> 32;
+    SELECT runs.run, all_records.id & 0xffffffff AS seq, kind, version,
+           strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000000.0, 'unixepoch') AS at, payload
+    FROM (SELECT id, kind, version, at, payload FROM records
+          UNION ALL SELECT record, kind, version, at, payload FROM arrivals) AS all_records
+    JOIN runs ON runs.id = all_records.id >> 32
+    ORDER BY all_records.id;
 ";
 
 /// Opens a store's file, or makes it, and checks that it is sound.
@@ -127,6 +145,9 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
                 return Err(corrupt(path, "it is an SQLite database of something else"));
             }
             connection.execute_batch(TABLES).map_err(storage)?;
+        }
+        if found < SCHEMA {
+            connection.execute_batch(ARRIVALS).map_err(storage)?;
             connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage)?;
         }
         Ok(())
