@@ -23,6 +23,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const STEPS: usize = 100;
 const ELEMENTS: i64 = 100_000;
+const ELEMENTS_IN_CELLS: usize = 1_000;
 
 /// Which side of a target is good.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -205,17 +206,20 @@ async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Extism
     bench.run(&say).await
 }
 
-/// One step's share of a workflow of cells, and of one without.
-async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 2]> {
+/// One step's share of a workflow of cells, and of one without; one element's share of an `each` over cells.
+async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 3]> {
     let folder = tempfile::tempdir()?;
     let project = work::project(folder.path(), echo)?;
     let host = Host::builder().config(Config::load(&project)?).compile(CompileMode::TrustedInProcess).build().await?;
     let with_cells = Workflow::from_ir(Arc::new(serde_json::from_str(&work::chain(STEPS, "echo/echo"))?));
+    let each_of_cells = Workflow::from_ir(Arc::new(serde_json::from_str(&work::each("echo/echo"))?));
+    let xs: Vec<usize> = (0..ELEMENTS_IN_CELLS).collect();
+    let xs = Value::object([("xs", Value::from(serde_json::json!(xs)))]);
     let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess))?;
     let plugin = sandbox.load(LoadRequest::new("echo", PluginSource::File(echo.to_owned()))).await?;
     let engine = Engine::builder().operations(Arc::new(Nothing)).build();
     let without = work::program(&work::chain(STEPS, "no/cell"))?;
-    let (mut cell, mut step, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut cell, mut step, mut element, mut empty) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..150 {
         let started = Instant::now();
         hundred_cells(&plugin).await?;
@@ -226,10 +230,14 @@ async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 2]> {
         step.push(started.elapsed() / STEPS as u32);
         ensure!(outcome.message.is_none(), "the workflow failed: {:?}", outcome.message);
         let started = Instant::now();
+        let outcome = host.start(&each_of_cells, xs.clone()).await?.outcome().await?;
+        element.push(started.elapsed() / ELEMENTS_IN_CELLS as u32);
+        ensure!(outcome.message.is_none(), "the workflow failed: {:?}", outcome.message);
+        let started = Instant::now();
         work::run(&engine, &without, Value::object::<&str>([])).await?;
         empty.push(started.elapsed() / STEPS as u32);
     }
-    let (cell, step, empty) = (median(cell), median(step), median(empty));
+    let (cell, step, element, empty) = (median(cell), median(step), median(element), median(empty));
     Ok([
         Target::new(
             "workflow of 100 cells, per step / one cell",
@@ -237,6 +245,13 @@ async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 2]> {
             1.2,
             Some(step / cell),
             format!("{step:.1} us beside {cell:.1} us"),
+        ),
+        Target::new(
+            "`each` over 1,000 cells, 16 at once, per element / one cell",
+            Bound::AtMost,
+            1.0,
+            Some(element / cell),
+            format!("{element:.1} us beside {cell:.1} us"),
         ),
         Target::new(
             "engine step without a cell / bare cell (2 us where that takes 15)",

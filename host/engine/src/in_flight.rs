@@ -14,6 +14,7 @@ use futures_util::{
 use std::{
     collections::HashMap,
     future::Future,
+    pin::Pin,
     task::{Context, Poll},
 };
 use tokio::sync::mpsc;
@@ -21,14 +22,30 @@ use tokio::sync::mpsc;
 /// An effect, and what came of it.
 pub(crate) type Done = (EffectId, EffectReply);
 
-type Work = Abortable<BoxFuture<'static, Done>>;
+/// What performs an effect.
+pub(crate) type Work = BoxFuture<'static, EffectReply>;
+
+/// One that knows whose it is.
+struct Tagged {
+    id: EffectId,
+    work: Work,
+}
+
+impl Future for Tagged {
+    type Output = Done;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
+        let id = self.id;
+        self.work.as_mut().poll(context).map(|reply| (id, reply))
+    }
+}
 
 /// Effects that have been started and have not ended.
 pub(crate) struct InFlight {
     /// The only effect there is.
-    alone: Option<(EffectId, BoxFuture<'static, EffectReply>)>,
+    alone: Option<Tagged>,
     /// The lane of the run's own task.
-    here: FuturesUnordered<Work>,
+    here: FuturesUnordered<Abortable<Tagged>>,
     /// The others, made when they are first needed.
     lanes: Vec<Lane>,
     ended: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
@@ -39,7 +56,7 @@ pub(crate) struct InFlight {
 
 /// A task of its own that performs its share of a run's effects. It ends when the run lets go of it, and what it performs with it.
 struct Lane {
-    work: mpsc::UnboundedSender<Vec<Work>>,
+    work: mpsc::UnboundedSender<Vec<Abortable<Tagged>>>,
     /// How many effects it performs.
     load: usize,
 }
@@ -76,19 +93,20 @@ impl InFlight {
     }
 
     /// Starts effects; their numbers grow.
-    pub(crate) fn start<W: Future<Output = EffectReply> + Send + 'static>(&mut self, effects: Vec<(EffectId, W)>) {
+    pub(crate) fn start(&mut self, effects: Vec<(EffectId, Work)>) {
         let Some((last, _)) = effects.last() else { return };
         self.next = EffectId(last.0 + 1);
         let alone = effects.len() == 1 && self.is_empty();
-        let mut batches: Vec<Vec<Work>> = Vec::new();
+        let mut batches: Vec<Vec<Abortable<Tagged>>> = Vec::new();
         for (id, work) in effects {
+            let tagged = Tagged { id, work };
             if alone {
-                self.alone = Some((id, work.boxed()));
+                self.alone = Some(tagged);
                 return;
             }
             let lane = self.least_busy();
             let (stop, registration) = AbortHandle::new_pair();
-            let work = Abortable::new(async move { (id, work.await) }.boxed(), registration);
+            let work = Abortable::new(tagged, registration);
             self.started.insert(id, Started { stop, lane });
             let Some(at) = lane else {
                 self.here.push(work);
@@ -133,12 +151,11 @@ impl InFlight {
     }
 
     fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Done> {
-        if let Some((id, work)) = &mut self.alone
-            && let Poll::Ready(reply) = work.as_mut().poll(context)
+        if let Some(alone) = &mut self.alone
+            && let Poll::Ready(done) = alone.poll_unpin(context)
         {
-            let id = *id;
             self.alone = None;
-            return Poll::Ready((id, reply));
+            return Poll::Ready(done);
         }
         // What the other lanes have done first: they wait for more.
         while let Poll::Ready(Some(done)) = self.ended.1.poll_recv(context) {
@@ -159,7 +176,7 @@ impl InFlight {
 
     /// Stops what is not wanted; what it might still say is not heard.
     pub(crate) fn keep(&mut self, wanted: impl Fn(EffectId) -> bool) {
-        self.alone.take_if(|(id, _)| !wanted(*id));
+        self.alone.take_if(|alone| !wanted(alone.id));
         let unwanted: Vec<EffectId> = self.started.keys().copied().filter(|id| !wanted(*id)).collect();
         for id in unwanted {
             self.forget(id);
@@ -190,7 +207,7 @@ impl Lane {
     }
 }
 
-async fn perform(mut inbox: mpsc::UnboundedReceiver<Vec<Work>>, ended: mpsc::UnboundedSender<Done>) {
+async fn perform(mut inbox: mpsc::UnboundedReceiver<Vec<Abortable<Tagged>>>, ended: mpsc::UnboundedSender<Done>) {
     let mut set = FuturesUnordered::new();
     loop {
         tokio::select! {

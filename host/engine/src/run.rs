@@ -6,7 +6,7 @@ use crate::{
     error::RunError,
     event::{EffectId, EffectReply, Event, Recorded, Request, Signal},
     handle::Listeners,
-    in_flight::{Done, InFlight},
+    in_flight::{Done, InFlight, Work},
     message::Message,
     outcome::{RunOutcome, Status},
     ports::{Effects, Failure, RunText, TextSink},
@@ -17,7 +17,6 @@ use crate::{
 use futures_util::FutureExt;
 use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState, Snapshot};
 use std::{
-    future::Future,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -33,6 +32,9 @@ const GRACE_MS: f64 = 5_000.0;
 
 /// Bytes of events between two snapshots, at least.
 const SNAPSHOT: usize = 256 << 10;
+
+/// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
+const SMALL_BATCH: usize = 64;
 
 /// How long events may wait to become durable while nothing but pure calls depends on them.
 const LAG: Duration = Duration::from_millis(20);
@@ -194,9 +196,10 @@ impl Driver {
     /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for the disk once
     /// per call: nothing is wanted but pure calls, and after a crash making those again is as good as never having made them.
     fn may_lag(&self, batch: &Batch, next: &Next) -> bool {
+        let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         matches!(next, Next::Perform)
             && batch.letters.is_none()
-            && batch.records.len() < BATCH
+            && batch.records.len() < most
             && batch.since.is_none_or(|since| since.elapsed() < LAG)
             && self.state.all_effects().all(|effect| self.state.is_pure_call(effect, &self.ports))
     }
@@ -299,16 +302,17 @@ impl Driver {
     }
 
     /// What performs an effect.
-    fn work(&self, id: EffectId, resumed: bool) -> Option<impl Future<Output = EffectReply> + Send + use<>> {
+    fn work(&self, id: EffectId, resumed: bool) -> Option<Work> {
         let effect = self.state.effect(id, &self.cancel, resumed)?;
         let request = self.state.request_of(id).cloned()?;
         let ports = self.ports.clone();
         let sink = self.sink.clone().map(|sink| OfRound { sink, round: id });
-        Some(async move {
+        let work = async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
             let performed = AssertUnwindSafe(perform(&ports, effect, sink)).catch_unwind().await;
             performed.unwrap_or_else(|_| failed_reply(&request, panicked()))
-        })
+        };
+        Some(work.boxed())
     }
 
     fn stop_abandoned(&self, in_flight: &mut InFlight) {

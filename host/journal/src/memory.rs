@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Records of ended runs that are kept: what a process remembers must not grow with how long it runs.
-const ENDED_RECORDS: usize = 20_000;
+const ENDED_RECORDS: u64 = 20_000;
 
 /// A journal in memory. Clones share the runs, so a test can drop an engine and resume its runs with another. Of runs that ended, the
 /// last one is kept, and those before it as long as they have no more than 20,000 records together; a run that goes on is never dropped.
@@ -26,12 +26,12 @@ struct Runs {
     /// Oldest first.
     ended: VecDeque<RunId>,
     /// How many records they have.
-    ended_records: usize,
+    ended_records: u64,
 }
 
 impl Runs {
     fn note_end(&mut self, run: &RunId) {
-        let records = |run: Option<&Run>| run.map_or(0, |run| run.records.len());
+        let records = |run: Option<&Run>| run.map_or(0, Run::len);
         self.ended_records += records(self.by_name.get(run));
         self.ended.push_back(run.clone());
         while self.ended_records > ENDED_RECORDS && self.ended.len() > 1 {
@@ -48,16 +48,38 @@ struct Run {
     owned: bool,
     state: RunState,
     created_at: i64,
-    records: Vec<Record>,
+    /// As they were appended, so that a long run is never copied to make room.
+    appends: Vec<Vec<Record>>,
     snapshot: Option<Snapshot>,
     letters: Vec<Letter>,
     next_letter: u64,
 }
 
-/// The records that the snapshot does not cover.
-fn behind(run: &Run) -> Vec<Record> {
-    let after = run.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
-    run.records.iter().filter(|record| record.seq > after).cloned().collect()
+impl Run {
+    fn last(&self) -> Option<&Record> {
+        self.appends.last().and_then(|records| records.last())
+    }
+
+    /// Records count from 1 without gaps.
+    fn len(&self) -> u64 {
+        self.last().map_or(0, |last| last.seq)
+    }
+
+    fn push(&mut self, records: Vec<Record>) {
+        if !records.is_empty() {
+            self.appends.push(records);
+        }
+    }
+
+    /// The records behind one of them.
+    fn behind(&self, seq: u64) -> impl Iterator<Item = &Record> {
+        let first = self.appends.partition_point(|records| records.last().is_some_and(|last| last.seq <= seq));
+        self.appends.iter().skip(first).flatten().skip_while(move |record| record.seq <= seq)
+    }
+
+    fn updated_at(&self) -> i64 {
+        self.last().map_or(self.created_at, |record| record.at)
+    }
 }
 
 impl MemoryJournal {
@@ -89,17 +111,18 @@ impl Journal for MemoryJournal {
             return Err(JournalError::RunExists(new.run));
         }
         in_order(&new.run, 0, &new.records)?;
-        let run = Run {
+        let mut run = Run {
             workflow: new.workflow,
             fence: Fence(1),
             owned: !new.state.ended,
             state: new.state,
             created_at: new.at,
-            records: new.records,
+            appends: Vec::new(),
             snapshot: None,
             letters: Vec::new(),
             next_letter: 1,
         };
+        run.push(new.records);
         let ended = run.state.ended;
         runs.by_name.insert(new.run.clone(), run);
         if ended {
@@ -115,7 +138,9 @@ impl Journal for MemoryJournal {
             }
             found.fence = Fence(found.fence.0 + 1);
             found.owned = true;
-            Ok(OpenedRun { fence: found.fence, snapshot: found.snapshot.clone(), records: behind(found), damage: None })
+            let after = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
+            let records = found.behind(after).cloned().collect();
+            Ok(OpenedRun { fence: found.fence, snapshot: found.snapshot.clone(), records, damage: None })
         })?
     }
 
@@ -134,9 +159,8 @@ impl Journal for MemoryJournal {
             if found.fence != append.fence {
                 return Err(JournalError::Fenced { run: run.clone(), held: append.fence, newest: found.fence });
             }
-            let last = found.records.last().map_or(0, |record| record.seq);
-            in_order(&run, last, &append.records)?;
-            found.records.extend(append.records);
+            in_order(&run, found.len(), &append.records)?;
+            found.push(append.records);
             found.letters.retain(|letter| append.letters.is_none_or(|last| letter.id > last));
             found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
             if let Some(state) = append.state {
@@ -154,9 +178,8 @@ impl Journal for MemoryJournal {
 
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {
         self.with(run, |found| {
-            let start = usize::try_from(after).unwrap_or(usize::MAX);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            found.records.iter().skip(start).take(limit).cloned().collect()
+            found.behind(after).take(limit).cloned().collect()
         })
     }
 
@@ -169,9 +192,9 @@ impl Journal for MemoryJournal {
                 run: name.clone(),
                 workflow: run.workflow.clone(),
                 state: run.state.clone(),
-                records: run.records.len() as u64,
+                records: run.len(),
                 created_at: run.created_at,
-                updated_at: run.records.last().map_or(run.created_at, |record| record.at),
+                updated_at: run.updated_at(),
                 driven: run.owned,
             })
             .collect();
@@ -185,12 +208,11 @@ impl Journal for MemoryJournal {
             let due = run.state.due.is_some_and(|due| due <= now);
             !run.owned && !run.state.ended && (due || !run.letters.is_empty())
         };
-        let updated = |run: &Run| run.records.last().map_or(run.created_at, |record| record.at);
         let mut found: Vec<(i64, RunId)> = runs
             .by_name
             .iter()
             .filter(|(_, run)| could_go_on(run))
-            .map(|(name, run)| (updated(run), name.clone()))
+            .map(|(name, run)| (run.updated_at(), name.clone()))
             .collect();
         found.sort();
         Ok(found.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, run)| run).collect())
@@ -202,7 +224,7 @@ impl Journal for MemoryJournal {
             ended.zip(1..).filter(|(run, rank)| rule.drops(run, *rank)).map(|(run, _)| run.run).collect();
         let mut runs = self.lock();
         for run in &gone {
-            let records = runs.by_name.remove(run).map_or(0, |run| run.records.len());
+            let records = runs.by_name.remove(run).map_or(0, |run| run.len());
             runs.ended_records = runs.ended_records.saturating_sub(records);
         }
         runs.ended.retain(|run| !gone.contains(run));
