@@ -225,3 +225,103 @@ async fn perform(mut inbox: mpsc::UnboundedReceiver<Vec<Abortable<Tagged>>>, end
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        collections::HashSet,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
+    /// Counts the effects that are there.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Counted {
+        fn new(count: &Arc<AtomicUsize>) -> Self {
+            count.fetch_add(1, Ordering::SeqCst);
+            Self(count.clone())
+        }
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn endless(id: u64, count: &Arc<AtomicUsize>) -> (EffectId, Work) {
+        let counted = Counted::new(count);
+        let work = async move {
+            let _counted = counted;
+            std::future::pending().await
+        };
+        (EffectId(id), work.boxed())
+    }
+
+    fn at_once(id: u64) -> (EffectId, Work) {
+        (EffectId(id), async { EffectReply::Slept }.boxed())
+    }
+
+    async fn none_left(count: &AtomicUsize) {
+        let gone = async {
+            while count.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), gone).await.expect("effects are still there");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn every_effect_ends_once_whatever_lane_it_is_in() {
+        let mut in_flight = InFlight::new();
+        in_flight.start((0..100).map(at_once).collect());
+        assert_eq!((in_flight.len(), in_flight.next()), (100, EffectId(100)));
+        let mut ended = HashSet::new();
+        for _ in 0..100 {
+            assert!(ended.insert(in_flight.ended().await.0));
+        }
+        assert!(in_flight.is_empty() && in_flight.lanes.iter().all(|lane| lane.load == 0));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn what_is_stopped_is_gone_and_not_heard_and_the_rest_goes_on() {
+        let mut in_flight = InFlight::new();
+        let count = Arc::default();
+        let mut effects: Vec<_> = (0..20).map(|id| endless(id, &count)).collect();
+        effects.push(at_once(20));
+        in_flight.start(effects);
+        assert_eq!(in_flight.ended().await.0, EffectId(20));
+        in_flight.keep(|id| id == EffectId(7));
+        assert_eq!(in_flight.len(), 1);
+        assert!(in_flight.ended().now_or_never().is_none());
+        in_flight.start(vec![at_once(21), at_once(22)]);
+        let ended = HashSet::from([in_flight.ended().await.0, in_flight.ended().await.0]);
+        assert_eq!(ended, HashSet::from([EffectId(21), EffectId(22)]));
+        in_flight.keep(|_| false);
+        assert!(in_flight.ended().now_or_never().is_none());
+        none_left(&count).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_run_that_is_let_go_takes_its_effects_with_it() {
+        let mut in_flight = InFlight::new();
+        let count = Arc::default();
+        in_flight.start((0..20).map(|id| endless(id, &count)).collect());
+        assert!(in_flight.ended().now_or_never().is_none());
+        drop(in_flight);
+        none_left(&count).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn there_is_a_lane_for_every_thread_and_they_share_alike() {
+        let mut in_flight = InFlight::new();
+        in_flight.start((0..40).map(at_once).collect());
+        assert_eq!(in_flight.lanes.iter().map(|lane| lane.load).collect::<Vec<_>>(), [10; 3]);
+        assert_eq!(in_flight.here.len(), 10, "the first lane is here");
+    }
+}

@@ -218,7 +218,7 @@ async fn records_that_go_to_their_place_are_the_same_in_it() {
     let path = directory.path().join("runs.db");
     let journal = SqliteJournal::open(&path).unwrap();
     let long = |seq: u64| Record {
-        payload: format!("\"{}\"", "x".repeat(if seq % 7 == 0 { 5_000 } else { 3 })).into(),
+        payload: format!("\"{}\"", "x".repeat(if seq.is_multiple_of(7) { 5_000 } else { 3 })).into(),
         ..record(seq)
     };
     let runs: Vec<RunId> = (0..20).map(|n| format!("r{n}").into()).collect();
