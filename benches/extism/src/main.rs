@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let plugin = words.next().ok_or("which plugin?")?;
     let arguments = words.next().ok_or("which arguments?")?;
-    let manifest = Manifest::new([Wasm::file(plugin)]);
+    let manifest = Manifest::new([Wasm::data(std::fs::read(plugin)?)]);
     let compiled = CompiledPlugin::new(PluginBuilder::new(manifest))?;
     let mut reused = Plugin::new_from_compiled(&compiled)?;
     for line in std::io::stdin().lock().lines() {
