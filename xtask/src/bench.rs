@@ -50,7 +50,14 @@ pub fn bench(rest: &[String]) -> Result<()> {
 fn criterion(rest: &[&str], baseline: &[&str]) -> Result<()> {
     guests::build()?;
     let mut command = cargo();
-    command.args(["bench", "--package", "opcell-benches", "--benches"]).args(rest).current_dir(root());
+    command.args(["bench", "--package", "opcell-benches"]).current_dir(root());
+    // By name: `--benches` would hand criterion's arguments to the libraries' and programs' own tests as well.
+    for suite in fs::read_dir(root().join("benches/benches"))? {
+        if let Some(suite) = suite?.path().file_stem() {
+            command.arg("--bench").arg(suite);
+        }
+    }
+    command.args(rest);
     if !baseline.is_empty() {
         command.arg("--").args(baseline);
     }
