@@ -122,7 +122,7 @@ impl Journal for SqliteJournal {
                     return Err(JournalError::RunExists(new.run));
                 }
                 let row = connection.last_insert_rowid();
-                insert(connection, &Rows::new(row, new.records))?;
+                insert(connection, &Rows::new(row, new.records), 1)?;
                 Ok(row)
             })
             .await?;
@@ -189,11 +189,11 @@ impl Journal for SqliteJournal {
         let name = run.clone();
         let done = self
             .writer
-            .write(move |connection| {
+            .write_among(move |connection, company| {
                 if !stand(connection, row, fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);
                 }
-                insert(connection, &rows)?;
+                insert(connection, &rows, company)?;
                 if let Some(snapshot) = snapshot.filter(|_| !ends) {
                     put_snapshot(connection, row, &snapshot)?;
                 }

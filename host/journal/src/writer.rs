@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 type CommitError = Arc<rusqlite::Error>;
 type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
-type Job = Box<dyn FnOnce(Result<&Connection, CommitError>) -> Finish + Send>;
+type Job = Box<dyn FnOnce(Result<&Connection, CommitError>, usize) -> Finish + Send>;
 
 /// Gives jobs to the writing thread. The thread ends when the last of these is dropped.
 #[derive(Debug, Clone)]
@@ -58,8 +58,17 @@ impl Writer {
         &self,
         job: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
+        self.write_among(|connection, _| job(connection)).await
+    }
+
+    /// The same, for a job that wants to know how many shared the last transaction, and so are likely to share its own.
+    pub(crate) async fn write_among<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection, usize) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
         let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move |connection| {
+        let job: Job = Box::new(move |connection, company| {
+            let job = |connection: &Connection| job(connection, company);
             let result = connection.map_err(failed).and_then(|connection| apart(connection, job));
             Box::new(move |committed| {
                 let result = match (result, committed) {
@@ -101,7 +110,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         // Without a transaction nothing may be done: it could not be undone.
         let within = || begun.clone().map(|()| connection);
-        let mut finish: Vec<Finish> = vec![first(within())];
+        let mut finish: Vec<Finish> = vec![first(within(), company)];
         let patience = Instant::now() + (took / 4).min(PATIENCE);
         while finish.len() < GROUP {
             let next = match inbox.try_recv() {
@@ -113,7 +122,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
                 Err(_) => break,
             };
             let Ok(job) = next else { break };
-            finish.push(job(within()));
+            finish.push(job(within(), company));
         }
         let started = Instant::now();
         let committed = begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new));

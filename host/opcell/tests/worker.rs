@@ -145,7 +145,7 @@ fn a_run_that_cannot_be_taken_up_is_reported_once_and_keeps_nobody_waiting() {
     let store = rusqlite::Connection::open(folder.join("runs.db")).unwrap();
     let id: i64 = store.query_row("SELECT id FROM runs WHERE run = 'broken'", [], |row| row.get(0)).unwrap();
     let changed = store.execute(
-        "UPDATE arrivals SET payload = replace(payload, 'Ends', 'Lies') WHERE record >> 32 = ?1 AND record & 4294967295 = 1",
+        "UPDATE records SET payload = replace(payload, 'Ends', 'Lies') WHERE id >> 32 = ?1 AND id & 4294967295 = 1",
         [id],
     );
     assert_eq!(changed.unwrap(), 1);

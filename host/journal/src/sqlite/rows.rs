@@ -175,34 +175,33 @@ pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), Jour
     Ok(())
 }
 
-/// Adds records that [`fit`].
+/// Adds records that [`fit`], in a transaction that so many are likely to share.
 ///
-/// They stand in `arrivals` first, which runs share, and go to `records` many at a time: there every run has pages of its own, and a
-/// transaction of a hundred runs would change hundreds. What fills a good part of a page has nothing to share.
-pub(super) fn insert(connection: &Connection, rows: &Rows) -> Result<(), JournalError> {
-    let mut arrived = 0;
+/// In `records` every run has pages of its own: small appends of many runs would change hundreds in one transaction. They stand in
+/// `arrivals` first, which they share, and go to `records` many at a time.
+pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Result<(), JournalError> {
+    let bytes: usize = rows.rows.iter().map(|(record, _)| record.payload.len()).sum();
+    let arrives = company >= MANY && bytes <= SMALL;
+    let mut insert = connection
+        .prepare_cached(if arrives {
+            "INSERT INTO arrivals (record, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+        } else {
+            "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+        })
+        .map_err(storage)?;
     for (record, checksum) in &rows.rows {
-        let stays = record.payload.len() > LONG;
         let id = record_id(rows.run, record.seq);
         let row = params![id, record.kind, record.version, record.at, &*record.payload, checksum];
-        connection
-            .prepare_cached(if stays { INSERT_RECORD } else { INSERT_ARRIVAL })
-            .and_then(|mut insert| insert.execute(row))
-            .map_err(storage)?;
-        if !stays {
-            arrived = connection.last_insert_rowid();
-        }
+        insert.execute(row).map_err(storage)?;
     }
-    if arrived < ARRIVALS { Ok(()) } else { settle(connection) }
+    if arrives && connection.last_insert_rowid() >= ARRIVALS { settle(connection) } else { Ok(()) }
 }
 
-const INSERT_RECORD: &str =
-    "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-const INSERT_ARRIVAL: &str =
-    "INSERT INTO arrivals (record, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+/// How many have to share a transaction for pages to be worth sharing.
+const MANY: usize = 8;
 
-/// Bytes of a payload that go to `records` at once.
-const LONG: usize = 2_048;
+/// Bytes of payloads that fill a good part of a run's own pages.
+const SMALL: usize = 4_096;
 
 /// Number of the arrival with which all of them leave: whoever reads a run looks through them, and numbers start again.
 const ARRIVALS: i64 = 4_096;
