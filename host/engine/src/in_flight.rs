@@ -2,8 +2,8 @@
 //!
 //! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the elements of an
 //! `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first: starting one more is putting it
-//! into a lane's set, and no effect pays for a task, for waking a thread or for being joined. A lane changes when an effect runs and
-//! nothing else: each is a future of its own, ends by itself and is stopped by itself.
+//! into a lane's set, and no effect has a task of its own. A lane changes when an effect runs and nothing else: each is a future of its
+//! own, ends by itself and is stopped by itself.
 
 use crate::event::{EffectId, EffectReply};
 use futures_util::{

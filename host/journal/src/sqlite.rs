@@ -47,7 +47,7 @@ impl SqliteJournal {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a run's row, which never changes.
+    /// The number of a run's row. It may be another run's by the time of writing, when this one was removed: [`stand`] looks.
     async fn row_of(&self, run: &RunId) -> Result<i64, JournalError> {
         let known = self.rows().get(run).copied();
         if let Some(row) = known {
@@ -190,7 +190,7 @@ impl Journal for SqliteJournal {
         let done = self
             .writer
             .write_among(move |connection, company| {
-                if !stand(connection, row, fence, before, rows.last(), state.as_ref())? {
+                if !stand(connection, (row, &name), fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);
                 }
                 insert(connection, &rows, company)?;
@@ -345,7 +345,7 @@ impl Journal for SqliteJournal {
 /// at its end needs no owner.
 fn stand(
     connection: &Connection,
-    row: i64,
+    (row, run): (i64, &RunId),
     fence: Fence,
     before: Option<u64>,
     last: Option<(u64, i64)>,
@@ -358,18 +358,21 @@ fn stand(
         None => connection
             .prepare_cached(
                 "UPDATE runs SET records = coalesce(?4, records), updated_at = coalesce(?5, updated_at)
-                 WHERE id = ?1 AND fence = ?2 AND records = coalesce(?3, records)",
+                 WHERE id = ?1 AND fence = ?2 AND records = coalesce(?3, records) AND run = ?6",
             )
-            .and_then(|mut update| update.execute(params![row, fence.0.cast_signed(), before, records, at])),
+            .and_then(|mut update| {
+                update.execute(params![row, fence.0.cast_signed(), before, records, at, run.as_ref()])
+            }),
         Some(state) => connection
             .prepare_cached(
                 "UPDATE runs SET records = coalesce(?4, records), updated_at = coalesce(?5, updated_at), status = ?6, ended = ?7,
                                  due = ?8, owner = CASE WHEN ?7 THEN NULL ELSE owner END
-                 WHERE id = ?1 AND fence = ?2 AND records = coalesce(?3, records)",
+                 WHERE id = ?1 AND fence = ?2 AND records = coalesce(?3, records) AND run = ?9",
             )
             .and_then(|mut update| {
                 let RunState { status, ended, due } = state;
-                update.execute(params![row, fence.0.cast_signed(), before, records, at, status, ended, due])
+                let fence = fence.0.cast_signed();
+                update.execute(params![row, fence, before, records, at, status, ended, due, run.as_ref()])
             }),
     };
     changed.map(|changed| changed > 0).map_err(storage)

@@ -321,6 +321,20 @@ async fn two_processes_never_own_one_run() {
 }
 
 #[tokio::test]
+async fn a_writer_whose_run_is_gone_does_not_write_into_the_run_that_has_its_row_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let journal = SqliteJournal::open(&path).unwrap();
+    let (gone, other): (RunId, RunId) = ("gone".into(), "other".into());
+    let fence = journal.create(NewRun::empty(&gone, "w", 0)).await.unwrap();
+    // Row numbers of what is deleted are given again, and fences begin at 1.
+    edit(&path, "UPDATE runs SET run = 'other'");
+    let error = journal.append(append(&gone, fence, 1..=1)).await.unwrap_err();
+    assert!(matches!(error, JournalError::UnknownRun(_)), "{error}");
+    assert_eq!(journal.read(&other, 0, 9).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_damaged_end_is_cut_and_reported() {
     for (place, (sql, last_good, cut, reason)) in [
         ("UPDATE TABLE SET at = 7 WHERE ID = 4", 3, 1, "record 4 does not have the checksum it was written with"),
