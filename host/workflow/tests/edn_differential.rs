@@ -1,6 +1,8 @@
 //! Our EDN reader against another one, on the EDN that both accept.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::HashSet;
+
 use clojure_reader::edn::{self as other, Edn};
 use opcell_workflow::edn::{Kind, Node, read};
 use proptest::prelude::*;
@@ -60,6 +62,44 @@ fn theirs(value: &Edn<'_>) -> String {
     }
 }
 
+/// A value as Clojure compares it: a list equals the vector of the same elements. The other reader keeps the two apart.
+fn compared(value: &Edn<'_>) -> String {
+    let sorted = |mut items: Vec<String>| {
+        items.sort();
+        items.join(" ")
+    };
+    match value {
+        Edn::List(items) | Edn::Vector(items) => {
+            format!("[{}]", items.iter().map(compared).collect::<Vec<_>>().join(" "))
+        }
+        Edn::Set(items) => format!("#{{{}}}", sorted(items.iter().map(compared).collect())),
+        Edn::Map(entries) => {
+            let entries = entries.iter().map(|(k, v)| format!("{} {}", compared(k), compared(v)));
+            format!("{{{}}}", sorted(entries.collect()))
+        }
+        Edn::Tagged(tag, form) => format!("#{tag} {}", compared(form)),
+        scalar => theirs(scalar),
+    }
+}
+
+/// Whether a set holds an element twice, or a map a key, as Clojure compares them.
+fn says_something_twice(value: &Edn<'_>) -> bool {
+    let twice = |items: Vec<&Edn<'_>>| {
+        let mut seen = HashSet::new();
+        !items.into_iter().all(|item| seen.insert(compared(item)))
+    };
+    match value {
+        Edn::List(items) | Edn::Vector(items) => items.iter().any(says_something_twice),
+        Edn::Set(items) => twice(items.iter().collect()) || items.iter().any(says_something_twice),
+        Edn::Map(entries) => {
+            twice(entries.keys().collect())
+                || entries.iter().any(|(k, v)| says_something_twice(k) || says_something_twice(v))
+        }
+        Edn::Tagged(_, form) => says_something_twice(form),
+        _ => false,
+    }
+}
+
 /// EDN text, made of what both readers know.
 fn edn_text() -> impl Strategy<Value = String> {
     let scalar = prop_oneof![
@@ -95,10 +135,10 @@ proptest! {
     #[test]
     fn both_readers_give_the_same_value_or_both_refuse(text in edn_text()) {
         let ours = read(&text).map(|reading| reading.form.as_ref().map(ours));
-        let theirs = other::read_string(&text).map(|value| theirs(&value));
+        let theirs = other::read_string(&text).ok().filter(|value| !says_something_twice(value)).map(|value| theirs(&value));
         match (ours, theirs) {
-            (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours, Some(theirs), "{}", text),
-            (Err(_), Err(_)) => {}
+            (Ok(ours), Some(theirs)) => prop_assert_eq!(ours, Some(theirs), "{}", text),
+            (Err(_), None) => {}
             (ours, theirs) => prop_assert!(false, "{:?} against {:?}: {}", ours, theirs, text),
         }
     }

@@ -498,7 +498,8 @@ fn refuse_duplicates<'a>(
     Ok(())
 }
 
-/// Writes a text that two nodes share exactly when Clojure's `=` holds between them. Recursion is bounded by [`MAX_DEPTH`].
+/// Writes a text that two nodes share exactly when Clojure's `=` holds between them, but that exact decimals are
+/// compared as written. Recursion is bounded by [`MAX_DEPTH`].
 fn write_identity(node: &Node, out: &mut String) {
     let sorted = |items: Vec<String>, out: &mut String, open: char| {
         let mut items = items;
@@ -529,7 +530,14 @@ fn write_identity(node: &Node, out: &mut String) {
         Kind::Map(entries) => {
             sorted(entries.iter().map(|(k, v)| format!("{} {}", identity(k), identity(v))).collect(), out, '{');
         }
+        Kind::Tagged(tag, form) => {
+            out.push('#');
+            out.push_str(tag.as_str());
+            out.push(' ');
+            write_identity(form, out);
+        }
         Kind::BigInteger(text) => out.push_str(text),
+        Kind::Float(0.0) => out.push_str("0.0"),
         Kind::Char(c) => {
             out.push('\\');
             out.push(*c);

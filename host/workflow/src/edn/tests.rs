@@ -123,6 +123,8 @@ fn duplicates_name_both_places() {
     assert_eq!((error.span.start, error.related.unwrap().0.start), (11, 1));
     assert_eq!(problem("#{1 2 1N}"), Problem::DuplicateElement("1".into()));
     assert_eq!(problem("{[1 2] 1 (1 2) 2}"), Problem::DuplicateKey("(1 2)".into()));
+    assert_eq!(problem("#{#my/tag [] #my/tag ()}"), Problem::DuplicateElement("#my/tag ()".into()));
+    assert_eq!(problem("#{0.0 -0.0}"), Problem::DuplicateElement("-0.0".into()));
     assert_eq!(problem("#{#{1 2} #{2 1}}"), Problem::DuplicateElement("#{2 1}".into()));
     assert_eq!(problem("#{{:a 1 :b 2} {:b 2 :a 1}}"), Problem::DuplicateElement("{:b 2, :a 1}".into()));
     assert_eq!(printed("#{1 1.0 \"1\" \\1 :1}"), "#{1 1.0 \"1\" \\1 :1}");
