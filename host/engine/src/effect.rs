@@ -10,7 +10,7 @@ use crate::{
     state::{Body, Phase, State},
 };
 use opcell_workflow::ir::{Form, Judge, Session, Step};
-use std::{future::Future, sync::Arc};
+use std::{fmt::Write as _, future::Future, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 /// Everything the engine reaches.
@@ -150,11 +150,14 @@ impl State {
         let entry = self.entry_of(frame)?;
         let attempt = self.frames.get(&frame)?.work().map_or(1, |work| work.attempt);
         // An attempt that is repeated because its end is unknown must be recognisable as the same piece of work.
-        let key = match request {
-            Request::Invoke { .. } => format!("{}/{frame}", self.run),
-            Request::Judge { .. } => format!("{}/{frame}/judge", self.run),
-            _ => format!("{}/{frame}/{id}", self.run),
+        let mut key = String::with_capacity(self.run.len() + 48);
+        let run = &self.run;
+        let written = match request {
+            Request::Invoke { .. } => write!(key, "{run}/{frame}"),
+            Request::Judge { .. } => write!(key, "{run}/{frame}/judge"),
+            _ => write!(key, "{run}/{frame}/{id}"),
         };
+        debug_assert!(written.is_ok(), "a text takes what is written");
         Some(EffectContext {
             run: self.run.clone(),
             step: step.name.clone(),

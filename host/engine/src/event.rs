@@ -11,13 +11,17 @@ use crate::{
     wire,
 };
 use indexmap::IndexMap;
+use opcell_journal::ToText;
 use opcell_workflow::{
     Value,
     ir::{RunLimits, Session},
     names::Outcome,
 };
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 /// The version of the event schema that this code writes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -78,7 +82,7 @@ id! {
 }
 
 /// An event, when it happened and where it stands in its run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Recorded {
     /// From 1, without gaps.
     pub seq: u64,
@@ -86,6 +90,28 @@ pub struct Recorded {
     pub at: Timestamp,
     /// What.
     pub event: Event,
+    /// The event as a journal keeps it, made when somebody reads it.
+    text: OnceLock<Box<str>>,
+}
+
+impl Recorded {
+    /// An event that happened.
+    #[must_use]
+    pub fn new(seq: u64, at: Timestamp, event: Event) -> Self {
+        Self { seq, at, event, text: OnceLock::new() }
+    }
+}
+
+impl PartialEq for Recorded {
+    fn eq(&self, other: &Self) -> bool {
+        (self.seq, self.at) == (other.seq, other.at) && self.event == other.event
+    }
+}
+
+impl ToText for Recorded {
+    fn text(&self) -> &str {
+        self.text.get_or_init(|| self.event.to_json().into())
+    }
 }
 
 /// What happened.
@@ -259,7 +285,7 @@ pub enum Event {
         /// Which.
         instance: InstanceId,
         /// How.
-        end: RunEnd,
+        end: Box<RunEnd>,
     },
     /// A step ended.
     StepFinished {
@@ -566,6 +592,12 @@ impl Event {
                 | Self::CancelRequested { .. }
                 | Self::Ticked
         )
+    }
+
+    /// The event as a journal keeps it.
+    pub(crate) fn to_json(&self) -> String {
+        // Events hold strings, numbers and their own types only; none of them can fail to be written.
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// The kind, as the journal's records name it.

@@ -93,17 +93,19 @@ impl InFlight {
     }
 
     /// Starts effects; their numbers grow.
-    pub(crate) fn start(&mut self, effects: Vec<(EffectId, Work)>) {
-        let Some((last, _)) = effects.last() else { return };
-        self.next = EffectId(last.0 + 1);
-        let alone = effects.len() == 1 && self.is_empty();
+    pub(crate) fn start(&mut self, effects: impl IntoIterator<Item = (EffectId, Work)>) {
+        let mut effects = effects.into_iter().map(|(id, work)| Tagged { id, work });
+        let Some(first) = effects.next() else { return };
+        self.next = EffectId(first.id.0 + 1);
+        let second = effects.next();
+        if second.is_none() && self.is_empty() {
+            self.alone = Some(first);
+            return;
+        }
         let mut batches: Vec<Vec<Abortable<Tagged>>> = Vec::new();
-        for (id, work) in effects {
-            let tagged = Tagged { id, work };
-            if alone {
-                self.alone = Some(tagged);
-                return;
-            }
+        for tagged in std::iter::once(first).chain(second).chain(effects) {
+            let id = tagged.id;
+            self.next = EffectId(id.0 + 1);
             let lane = self.least_busy();
             let (stop, registration) = AbortHandle::new_pair();
             let work = Abortable::new(tagged, registration);
@@ -279,7 +281,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn every_effect_ends_once_whatever_lane_it_is_in() {
         let mut in_flight = InFlight::new();
-        in_flight.start((0..100).map(at_once).collect());
+        in_flight.start((0..100).map(at_once));
         assert_eq!((in_flight.len(), in_flight.next()), (100, EffectId(100)));
         let mut ended = HashSet::new();
         for _ in 0..100 {
@@ -311,7 +313,7 @@ mod tests {
     async fn a_run_that_is_let_go_takes_its_effects_with_it() {
         let mut in_flight = InFlight::new();
         let count = Arc::default();
-        in_flight.start((0..20).map(|id| endless(id, &count)).collect());
+        in_flight.start((0..20).map(|id| endless(id, &count)));
         assert!(in_flight.ended().now_or_never().is_none());
         drop(in_flight);
         none_left(&count).await;
@@ -320,7 +322,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn there_is_a_lane_for_every_thread_and_they_share_alike() {
         let mut in_flight = InFlight::new();
-        in_flight.start((0..40).map(at_once).collect());
+        in_flight.start((0..40).map(at_once));
         assert_eq!(in_flight.lanes.iter().map(|lane| lane.load).collect::<Vec<_>>(), [10; 3]);
         assert_eq!(in_flight.here.len(), 10, "the first lane is here");
     }

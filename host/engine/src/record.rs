@@ -5,12 +5,12 @@ use crate::{
     event::{Recorded, SCHEMA_VERSION, Timestamp},
     state::{SNAPSHOT_VERSION, State},
 };
-use opcell_journal::{Payload, Record, RunId, Snapshot, ToText};
+use opcell_journal::{Payload, Record, RunId, Snapshot};
 use std::sync::Arc;
 
 /// An event as the journal keeps it.
 pub(crate) fn to_record(recorded: &Recorded) -> Record {
-    with_payload(recorded, recorded.to_text().into())
+    with_payload(recorded, recorded.event.to_json().into())
 }
 
 /// The same for a journal that may never read the text.
@@ -25,13 +25,6 @@ fn with_payload(recorded: &Recorded, payload: Payload) -> Record {
         version: SCHEMA_VERSION,
         at: recorded.at.0,
         payload,
-    }
-}
-
-impl ToText for Recorded {
-    fn to_text(&self) -> String {
-        // Events hold strings, numbers and their own types only; none of them can fail to be written.
-        serde_json::to_string(&self.event).unwrap_or_default()
     }
 }
 
@@ -61,5 +54,5 @@ pub(crate) fn from_record(run: &RunId, record: &Record) -> Result<Recorded, RunE
         return Err(unreadable(format!("this version reads schemas up to {SCHEMA_VERSION}")));
     }
     let event = serde_json::from_str(&record.payload).map_err(|error| unreadable(error.to_string()))?;
-    Ok(Recorded { seq: record.seq, at: Timestamp(record.at), event })
+    Ok(Recorded::new(record.seq, Timestamp(record.at), event))
 }

@@ -154,12 +154,13 @@ impl Driver {
             if turn % 64 == 0 {
                 tokio::task::yield_now().await;
             }
-            if looked.elapsed() >= LETTERS {
-                looked = Instant::now();
+            let now = Instant::now();
+            if now.duration_since(looked) >= LETTERS {
+                looked = now;
                 self.read_letters(&mut batch).await?;
             }
             let next = self.decide_on(&mut batch)?;
-            if !self.may_lag(&batch, &next) {
+            if !self.may_lag(&batch, &next, now) {
                 self.flush(&mut batch).await?;
             }
             self.stop_abandoned(&mut in_flight);
@@ -195,12 +196,12 @@ impl Driver {
 
     /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for the disk once
     /// per call: nothing is wanted but pure calls, and after a crash making those again is as good as never having made them.
-    fn may_lag(&self, batch: &Batch, next: &Next) -> bool {
+    fn may_lag(&self, batch: &Batch, next: &Next, now: Instant) -> bool {
         let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         matches!(next, Next::Perform)
             && batch.letters.is_none()
             && batch.records.len() < most
-            && batch.since.is_none_or(|since| since.elapsed() < LAG)
+            && batch.since.is_none_or(|since| now.duration_since(since) < LAG)
             && self.state.all_effects().all(|effect| self.state.is_pure_call(effect, &self.ports))
     }
 
@@ -239,7 +240,7 @@ impl Driver {
     }
 
     fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
-        let recorded = Arc::new(Recorded { seq: self.state.seq() + 1, at: self.ports.timer.now(), event });
+        let recorded = Arc::new(Recorded::new(self.state.seq() + 1, self.ports.timer.now(), event));
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
         let reads = self.journal.reads_payloads();
@@ -296,9 +297,7 @@ impl Driver {
     }
 
     fn start_effects(&self, in_flight: &mut InFlight, resumed: bool) {
-        let wanted: Vec<EffectId> = self.state.wanted(in_flight.next()).collect();
-        let effects = wanted.into_iter().filter_map(|id| Some((id, self.work(id, resumed)?)));
-        in_flight.start(effects.collect());
+        in_flight.start(self.state.wanted(in_flight.next()).filter_map(|id| Some((id, self.work(id, resumed)?))));
     }
 
     /// What performs an effect.

@@ -1,12 +1,7 @@
 //! What a journal holds.
 
 use serde::{Deserialize, Serialize};
-use std::{
-    borrow::Cow,
-    fmt,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
 
 /// A run's name in a journal: any non-empty text, unique in its journal.
 pub type RunId = Arc<str>;
@@ -26,10 +21,10 @@ pub struct Record {
     pub payload: Payload,
 }
 
-/// Something whose JSON text can be made when somebody wants it.
+/// Something whose JSON text is made when somebody wants it.
 pub trait ToText: fmt::Debug + Send + Sync {
     /// The text; the same every time.
-    fn to_text(&self) -> String;
+    fn text(&self) -> &str;
 }
 
 /// A JSON text, perhaps not yet made: a journal in memory is seldom read, and making a text costs more than deciding what it says.
@@ -39,19 +34,14 @@ pub struct Payload(Source);
 #[derive(Clone)]
 enum Source {
     Text(Arc<str>),
-    Later(Arc<Later>),
-}
-
-struct Later {
-    of: Arc<dyn ToText>,
-    text: OnceLock<String>,
+    Later(Arc<dyn ToText>),
 }
 
 impl Payload {
     /// The text of something that does not change any more, made when it is first read.
     #[must_use]
     pub fn later(of: Arc<dyn ToText>) -> Self {
-        Self(Source::Later(Arc::new(Later { of, text: OnceLock::new() })))
+        Self(Source::Later(of))
     }
 }
 
@@ -61,7 +51,7 @@ impl Deref for Payload {
     fn deref(&self) -> &str {
         match &self.0 {
             Source::Text(text) => text,
-            Source::Later(later) => later.text.get_or_init(|| later.of.to_text()),
+            Source::Later(of) => of.text(),
         }
     }
 }

@@ -152,7 +152,7 @@ fn of_scope(state: &State, scope: Scope, account: &Account, before: Before<'_>) 
 }
 
 fn end_of(instance: InstanceId, end: RunEnd) -> Event {
-    Event::InstanceFinished { instance, end }
+    Event::InstanceFinished { instance, end: Box::new(end) }
 }
 
 /// The limit that is reached, if one is.

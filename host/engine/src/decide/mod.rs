@@ -56,7 +56,7 @@ pub fn decide(state: &State) -> Next {
     if let Some((limit, used, max)) = state.limit_reached {
         return Next::Record(vec![Event::RunFinished(Box::new(limits::exhausted(state, limit, used, max)))]);
     }
-    if let Some((id, frame)) = state.ready.first().and_then(|id| Some((*id, state.frames.get(id)?))) {
+    if let Some((id, frame)) = state.ready.first().and_then(|id| Some((id, state.frames.get(&id)?))) {
         let events = frame_events(state, id, frame);
         return Next::Record(if events.is_empty() { vec![stuck(state, id)] } else { events });
     }
@@ -133,7 +133,7 @@ impl<'a> At<'a> {
         if self.frame.instance == InstanceId(0) {
             Event::RunFinished(Box::new(end))
         } else {
-            Event::InstanceFinished { instance: self.frame.instance, end }
+            Event::InstanceFinished { instance: self.frame.instance, end: Box::new(end) }
         }
     }
 

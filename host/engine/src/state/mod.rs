@@ -57,7 +57,7 @@ pub struct State {
     pub(crate) instances: BTreeMap<InstanceId, Instance>,
     pub(crate) frames: BTreeMap<FrameId, Frame>,
     /// Frames that have something to decide.
-    pub(crate) ready: BTreeSet<FrameId>,
+    pub(crate) ready: Ready,
     pub(crate) effects: BTreeMap<EffectId, Pending>,
     pub(crate) signals: VecDeque<Signal>,
     pub(crate) next_frame: u64,
@@ -72,6 +72,37 @@ pub struct State {
     #[serde(with = "wire::map")]
     pub(crate) artifacts: Map,
     pub(crate) end: Option<RunEnd>,
+}
+
+/// Frames that have something to decide, oldest first. There are few at a time, they come at the end and go at the beginning.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Ready(VecDeque<FrameId>);
+
+impl Ready {
+    pub(crate) fn first(&self) -> Option<FrameId> {
+        self.0.front().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn insert(&mut self, id: FrameId) {
+        if let Err(at) = self.0.binary_search(&id) {
+            self.0.insert(at, id);
+        }
+    }
+
+    fn remove(&mut self, id: FrameId) {
+        if let Ok(at) = self.0.binary_search(&id) {
+            self.0.remove(at);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// A running workflow: the run's own, or a delegated one.

@@ -343,12 +343,12 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
     let mut state = State::default();
     let mut folded = State::default();
     let mut record = |state: &mut State, event: Event| {
-        let recorded = Recorded { seq: state.seq() + 1, at: ports.timer.now(), event };
+        let recorded = Recorded::new(state.seq() + 1, ports.timer.now(), event);
         state.apply(&recorded).unwrap();
         let text = serde_json::to_string(&recorded.event).unwrap();
         let again: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
         assert_eq!(again, recorded.event, "the event did not survive JSON: {text}");
-        folded.apply(&Recorded { event: again, ..recorded }).unwrap();
+        folded.apply(&Recorded::new(recorded.seq, recorded.at, again)).unwrap();
         assert_eq!(*state, folded, "the fold is not the state");
         let snapshot = serde_json::to_string(state).unwrap();
         let kept: State = serde_json::from_str(&snapshot).unwrap_or_else(|error| panic!("{error} in {snapshot}"));

@@ -134,7 +134,7 @@ fn the_way_of_a_run_is_counted_and_a_callee_is_not_part_of_it() {
         Event::RunFinished(Box::new(end)),
     ];
     let recorded: Vec<Recorded> =
-        events.into_iter().zip(1..).map(|(event, seq)| Recorded { seq, at: Timestamp(0), event }).collect();
+        events.into_iter().zip(1..).map(|(event, seq)| Recorded::new(seq, Timestamp(0), event)).collect();
     let workflow = Workflow::compile("w.edn", LOOP).unwrap();
     let drawing = Drawing::of(workflow.ir(), Some(&Path::of(&recorded)));
     insta::assert_snapshot!(drawing.mermaid());

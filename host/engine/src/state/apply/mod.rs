@@ -238,7 +238,7 @@ impl State {
     }
 
     fn remove(&mut self, id: FrameId) -> Change<Frame> {
-        self.ready.remove(&id);
+        self.ready.remove(id);
         self.frames.remove(&id).map_or_else(|| missing(format!("frame {id}")), Ok)
     }
 
@@ -246,7 +246,7 @@ impl State {
         if self.frames.get(&id).is_some_and(Frame::is_ready) {
             self.ready.insert(id);
         } else {
-            self.ready.remove(&id);
+            self.ready.remove(id);
         }
     }
 

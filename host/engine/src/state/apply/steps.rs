@@ -4,10 +4,13 @@ use super::{Change, missing};
 use crate::decide::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
 use crate::state::{Accepted, Body, Frame, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
-use opcell_workflow::Value;
 use opcell_workflow::ir::{Form, Judge, Step};
+use opcell_workflow::{Value, value::Map};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// The one key of what `$steps.NAME` gives.
+static OUTPUT: LazyLock<Arc<str>> = LazyLock::new(|| "output".into());
 
 impl State {
     pub(super) fn enter_step(&mut self, id: FrameId, parent: FrameId, step: u32, visit: u32) -> Change {
@@ -100,7 +103,9 @@ impl State {
         let instance = self.instance_mut(instance)?;
         let Some(definition) = instance.program.step(step) else { return missing(format!("step {step}")) };
         let output = accepted.expression_output(definition, instance.program.is_sequential());
-        let entry = Value::object([("output", output)]);
+        let mut entry = Map::with_capacity(1);
+        entry.insert(OUTPUT.clone(), output);
+        let entry = Value::Object(Arc::new(entry));
         if let Value::Object(outputs) = &mut instance.outputs {
             Arc::make_mut(outputs).insert(definition.name.clone(), entry);
         }
@@ -213,7 +218,7 @@ impl State {
         while let Some(id) = open.pop() {
             open.extend(self.frames.iter().filter(|(_, frame)| frame.parent == Some(id)).map(|(id, _)| *id));
             self.frames.remove(&id);
-            self.ready.remove(&id);
+            self.ready.remove(id);
             self.effects.retain(|_, effect| effect.frame != id);
             self.instances.retain(|_, instance| instance.parent != Some(id));
         }

@@ -79,7 +79,7 @@ impl State {
                 self.frames.iter().filter(|(_, frame)| frame.instance == id).map(|(id, _)| *id).collect();
             for frame in &gone {
                 self.frames.remove(frame);
-                self.ready.remove(frame);
+                self.ready.remove(*frame);
             }
             self.effects.retain(|_, effect| !gone.contains(&effect.frame));
             open.extend(
