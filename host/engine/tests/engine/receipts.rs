@@ -1,29 +1,39 @@
 //! What is stopped leaves a record that says so: which call, whose, for how long, why. Replaying decides the same.
 
 use crate::support::*;
-use opcell_engine::{
-    Event, Recorded, RunOptions, RunOutcome, Status, Trace, conversation::Message, outcome::Used, ports::Effects,
-};
+use opcell_engine::{Event, Recorded, RunOptions, RunOutcome, Status, Trace, conversation::Message, outcome::Used};
 use opcell_workflow::{Value, ir::RunLimits};
 
-/// One that takes long, and some that do not.
-const CALLS: [(&str, &str); 10] = {
-    let mut calls = [("look", r#"{"secret":"swordfish"}"#); 10];
-    calls[0].0 = "slow-look";
-    calls
-};
+/// Nobody may read this in a receipt.
+const ARGUMENTS: &str = r#"{"secret":"swordfish"}"#;
 
-fn session(rest: &str) -> String {
+fn session(name: &str, rest: &str) -> String {
     format!(
-        r#"{{"name":"s","type":"session","session":{{"tools":["slow-look","look"],"contributions":[{{"type":"template","text":"go","vars":{{}}}}]}}{rest}}}"#
+        r#"{{"name":"{name}","type":"session","session":{{"tools":["slow-look","look"],"contributions":[{{"type":"template","text":"go","vars":{{}}}}]}}{rest}}}"#
     )
 }
 
-fn script(calls: &[(&str, &str)]) -> Script {
+/// Of a step that runs in its group only.
+const GROUPED: &str = r#","grouped":true"#;
+
+/// Two sessions side by side, one of which waits long for its tool while the other calls one after the other.
+fn side_by_side(rest: &str) -> String {
+    let parallel = format!(
+        r#"{{"name":"p","type":"parallel","parallel":{{"branches":[["slow"],["quick"]],"reduce":"barrier","into":"r"}}{rest}}}"#
+    );
+    [parallel, session("slow", GROUPED), session("quick", GROUPED)].join(",")
+}
+
+/// A model that asks for three calls at once, for slow ones in the step `slow` and for one in `quick` and `brief`; it only ends in `brief`.
+fn script() -> Script {
     let script = Script::new().tool("look", r#""seen""#).tool("slow-look", r#""seen late""#);
     script.world().at_once = vec!["look".to_owned(), "slow-look".to_owned()];
-    script.world().script([calling(calls), Message::assistant("done")]);
-    script
+    script.answers(|round| match round.context.step.as_ref() {
+        "slow" => calling(&[("slow-look", ARGUMENTS)]),
+        "brief" if round.messages.len() > 1 => Message::assistant("done"),
+        "quick" | "brief" => calling(&[("look", ARGUMENTS)]),
+        _ => calling(&[("slow-look", ARGUMENTS), ("look", ARGUMENTS), ("look", ARGUMENTS)]),
+    })
 }
 
 async fn run(script: &Script, steps: &str, input: &str, limits: RunLimits) -> (RunOutcome, Vec<Recorded>) {
@@ -59,22 +69,29 @@ fn stopped(history: &[Recorded]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_that_the_runs_budget_stops_under_way_says_so() {
-    let limits = RunLimits { tool_calls: Some(9), ..RunLimits::default() };
-    let (outcome, history) = run(&script(&CALLS), &session(""), "{}", limits).await;
+async fn calls_of_a_round_that_the_budget_forbids_say_that_they_never_began() {
+    let limits = RunLimits { tool_calls: Some(2), ..RunLimits::default() };
+    let script = script();
+    let (outcome, history) = run(&script, &session("s", ""), "{}", limits).await;
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("budget-exhausted")));
-    // The slow one was under way; the ninth was wanted, and nothing began after it was known that there is no tenth.
-    let told = stopped(&history);
-    assert_eq!(told.first().map(String::as_str), Some("slow-look host stopped budget-exhausted"), "{told:?}");
-    assert_eq!(told.last().map(String::as_str), Some("look host not-started budget-exhausted"), "{told:?}");
-    assert_eq!(kinds(&history).last(), Some(&"run-finished"), "nothing comes after the end");
+    assert_eq!(script.called(), [""; 0]);
+    let told = ["slow-look host not-started budget-exhausted", "look host not-started budget-exhausted"];
+    assert_eq!(stopped(&history), told);
+    assert_eq!(kinds(&history)[history.len() - 4..], ["limit-reached", "abandoned", "abandoned", "run-finished"]);
+}
 
-    let answered = history.iter().filter(|recorded| recorded.event.kind() == "replied").count();
-    let asked = history.iter().filter(|recorded| recorded.event.kind() == "requested").count();
-    assert_eq!(asked, answered + told.len(), "every effect has an end: {:?}", kinds(&history));
+#[tokio::test]
+async fn a_call_that_the_runs_budget_stops_under_way_says_so() {
+    let limits = RunLimits { tool_calls: Some(3), ..RunLimits::default() };
+    let (outcome, history) = run(&script(), &side_by_side(""), "{}", limits).await;
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("budget-exhausted")));
+    assert_eq!(stopped(&history), ["slow-look host stopped budget-exhausted"]);
+    let count = |kind: &str| history.iter().filter(|recorded| recorded.event.kind() == kind).count();
+    assert_eq!(count("requested"), count("replied") + count("abandoned"), "every effect has an end");
 
     let trace = Trace::of(&"run".into(), &history).unwrap();
-    let shown = trace.steps[0].receipts.iter().map(Value::to_json).collect::<Vec<_>>().join("\n");
+    let slow = trace.steps.iter().find(|step| step.step.as_ref() == "slow").unwrap();
+    let shown = slow.receipts.iter().map(Value::to_json).collect::<Vec<_>>().join("\n");
     assert!(shown.contains(r#""tool":"slow-look","provider":"host","status":"stopped""#), "{shown}");
     assert!(!shown.contains("swordfish"), "arguments are no part of a receipt: {shown}");
     assert!(shown.contains(r#""bytes-in":22"#), "their size is: {shown}");
@@ -82,50 +99,36 @@ async fn a_call_that_the_runs_budget_stops_under_way_says_so() {
 
 #[tokio::test]
 async fn a_call_that_a_steps_budget_stops_says_so_and_the_run_goes_on() {
-    let steps = [
-        session(r#","limits":{"tool-calls":9},"on-error":"ignore""#),
-        r#"{"name":"t","type":"invoke","invoke":{"operation":"t"},"yields":{"type":"data","data":"data"}}"#.to_owned(),
-    ]
-    .join(",");
-    let script = script(&CALLS).operation("t", |_| Ok(json("1")));
+    let then =
+        r#"{"name":"t","type":"invoke","invoke":{"operation":"t"},"yields":{"type":"data","data":"data"}}"#.to_owned();
+    let steps = [side_by_side(r#","limits":{"tool-calls":3},"on-error":"ignore""#), then].join(",");
+    let script = script().operation("t", |_| Ok(json("1")));
     let (outcome, history) = run(&script, &steps, "{}", RunLimits::default()).await;
-    assert_eq!((outcome.status, outcome.result.clone()), (Status::Completed, json("1")));
-    let told = stopped(&history);
-    assert_eq!(told.first().map(String::as_str), Some("slow-look host stopped budget-exhausted"), "{told:?}");
+    assert_eq!((outcome.status, outcome.result.clone()), (Status::Completed, json("1")), "{outcome:?}");
+    assert_eq!(stopped(&history), ["slow-look host stopped budget-exhausted"]);
     let happened = kinds(&history);
-    let at = |kind: &str| happened.iter().position(|happened| *happened == kind).unwrap();
-    assert!(at("abandoned") < at("step-finished"), "{happened:?}");
-    assert_eq!(outcome.used, Used { visits: 2, cells: 1, host_calls: 2, rounds: 1, tool_calls: 9, ..outcome.used });
+    let at = happened.iter().position(|kind| *kind == "abandoned").unwrap();
+    assert_eq!(happened[at + 1], "step-finished", "{happened:?}");
+    assert_eq!((outcome.used.cells, outcome.used.tool_calls), (1, 3), "what was stopped counts as before");
 }
 
 #[tokio::test]
-async fn a_call_of_another_branch_is_stopped_with_the_reason_that_stopped_it() {
-    let steps = [
-        r#"{"name":"p","type":"parallel","parallel":{"branches":[["s"],["breaks"]],"reduce":"barrier"}}"#.to_owned(),
-        session(""),
-        r#"{"name":"breaks","type":"invoke","invoke":{"operation":"breaks"}}"#.to_owned(),
-    ]
-    .join(",");
-    let script = script(&CALLS[..1]).operation_with("breaks", Effects::Once, |_| Err(failure("broken", "it broke")));
-    let (outcome, history) = run(&script, &steps, "{}", RunLimits::default()).await;
-    assert_eq!(outcome.status, Status::Failed, "{outcome:?}");
-    let abandoned = history.iter().find_map(|recorded| match &recorded.event {
-        Event::Abandoned { reason, .. } => Some(reason.clone()),
-        _ => None,
-    });
-    assert_eq!(abandoned.flatten().as_deref(), Some("broken"), "{:?}", kinds(&history));
+async fn a_call_that_an_exit_in_another_branch_stops_says_so() {
+    let exit = r#",{"name":"x","type":"exit","grouped":true,"exit":{"status":"success","output":{"value":1}}}"#;
+    let steps = side_by_side("").replace("[\"quick\"]", "[\"brief\",\"x\"]") + "," + &session("brief", GROUPED) + exit;
+    let (outcome, history) = run(&script(), &steps, "{}", RunLimits::default()).await;
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    assert_eq!(stopped(&history), ["slow-look host stopped completed"]);
 }
 
 #[tokio::test]
 async fn a_call_whose_step_ran_out_of_time_leaves_a_receipt() {
-    let step = session(r#","timeout-ms":10"#);
-    let (_, history) = run(&script(&CALLS[..1]), &step, "{}", RunLimits::default()).await;
+    let step = session("slow", r#","timeout-ms":10"#);
+    let (_, history) = run(&script(), &step, "{}", RunLimits::default()).await;
     let trace = Trace::of(&"run".into(), &history).unwrap();
     let receipt = trace.steps[0].receipts[0].to_json();
-    assert!(
-        receipt.starts_with(r#"{"tool":"slow-look","provider":"host","status":"stopped","error":"timeout""#),
-        "{receipt}"
-    );
+    let begins = r#"{"tool":"slow-look","provider":"host","status":"stopped","error":"timeout""#;
+    assert!(receipt.starts_with(begins), "{receipt}");
 }
 
 #[tokio::test]
