@@ -186,7 +186,9 @@ pub fn call_line(receipt: &Value) -> String {
     let size = |key: &str| bytes(count(receipt.get(key)));
     let mut line = format!("{called:24} {:>9}", milliseconds(count(receipt.get("duration-us"))));
     let _ = write!(line, "  {:>9} in  {:>9} out", size("bytes-in"), size("bytes-out"));
-    for part in [text("provider"), text("status"), text("error")] {
+    // `denied` once is enough.
+    let error = if text("error") == text("status") { "" } else { text("error") };
+    for part in [text("provider"), text("status"), error] {
         if !part.is_empty() {
             let _ = write!(line, "  {part}");
         }

@@ -263,7 +263,7 @@ async fn every_call_leaves_a_receipt_that_measures_and_does_not_tell() {
         ("grep", json!({"pattern": "fn main"}), 28),
         ("write", json!({"path": "new.txt", "content": "swordfish"}), 24),
         ("edit", json!({"path": "new.txt", "old_text": "swordfish", "new_text": "marlin"}), 26),
-        ("bash", json!({"command": "echo swordfish"}), 46),
+        ("bash", json!({"command": "echo swordfish"}), 45),
     ];
     for (tool, arguments, bytes_out) in calls {
         let bytes_in = arguments.to_string().len();
