@@ -7,9 +7,13 @@ use crate::{
         Call, EffectContext, Effects, Failure, Judges, ModelRound, OpenSession, Operations, Reply, Sessions, TextSink,
         Timer, ToolCall, Verdict,
     },
+    receipt::CallReceipt,
     state::{Body, Phase, State},
 };
-use opcell_workflow::ir::{Form, Judge, Session, Step};
+use opcell_workflow::{
+    Value,
+    ir::{Form, Judge, Session, Step},
+};
 use std::{fmt::Write as _, future::Future, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
@@ -244,12 +248,14 @@ pub async fn perform(ports: &Ports, effect: Effect, sink: Option<&dyn TextSink>)
     let timer = &ports.timer;
     match effect.task {
         Task::Invoke(call) => {
+            let limit = effect.timeout_ms.map(|ms| (ms, call.id.clone(), call.arguments.clone()));
             let reply = within(timer, effect.timeout_ms, ports.operations.invoke(call)).await;
-            EffectReply::Invoke(reply.unwrap_or_else(|late| Reply { result: Err(late), receipt: None }))
+            EffectReply::Invoke(reply.unwrap_or_else(|failure| late(failure, limit, CallReceipt::of_operation)))
         }
         Task::Judge(call) => {
+            let limit = effect.timeout_ms.map(|ms| (ms, call.id.clone(), call.arguments.clone()));
             let reply = within(timer, effect.timeout_ms, judge(ports, call)).await;
-            EffectReply::Judge(reply.unwrap_or_else(|late| Reply { result: Err(late), receipt: None }))
+            EffectReply::Judge(reply.unwrap_or_else(|failure| late(failure, limit, CallReceipt::of_operation)))
         }
         Task::Open(request) => {
             let opened = within(timer, effect.timeout_ms, ports.sessions.open(*request)).await;
@@ -260,8 +266,12 @@ pub async fn perform(ports: &Ports, effect: Effect, sink: Option<&dyn TextSink>)
             EffectReply::Round(answered.unwrap_or_else(Err).map(Box::new))
         }
         Task::Tool(call) => {
+            let request = &call.request;
+            let limit = effect.timeout_ms.map(|ms| (ms, request.name.as_str().into(), request.arguments.clone()));
             let reply = within(timer, effect.timeout_ms, ports.sessions.call_tool(*call)).await;
-            EffectReply::Tool(reply.unwrap_or_else(|late| Reply { result: Err(late), receipt: None }))
+            let receipt =
+                |tool: &str, arguments: &_| CallReceipt::of_tool(tool, ports.sessions.tool_provider(tool), arguments);
+            EffectReply::Tool(reply.unwrap_or_else(|failure| late(failure, limit, receipt)))
         }
         Task::Sleep { ms } => {
             timer.sleep(ms).await;
@@ -273,6 +283,17 @@ pub async fn perform(ports: &Ports, effect: Effect, sink: Option<&dyn TextSink>)
         }
         Task::Find { .. } => EffectReply::Found,
     }
+}
+
+/// The reply of a call that was dropped because its time was over, and could not say anything itself.
+fn late<T>(
+    failure: Failure,
+    limit: Option<(f64, Arc<str>, Value)>,
+    receipt: impl FnOnce(&str, &Value) -> CallReceipt,
+) -> Reply<T> {
+    let receipt =
+        limit.and_then(|(ms, called, arguments)| receipt(&called, &arguments).stopped(ms, &failure.reason).to_value());
+    Reply { result: Err(failure), receipt }
 }
 
 /// The reply that says that a request failed.

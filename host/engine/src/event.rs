@@ -370,10 +370,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// An effect was stopped, or did not end in time after the run was cancelled.
+    /// An effect was stopped: something around it ended, or it did not end in time after the run was cancelled.
     Abandoned {
         /// Which.
         effect: EffectId,
+        /// Why: the reason of whatever ended, or `cancelled`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Arc<str>>,
+        /// Of a call: [`CallReceipt`](crate::receipt::CallReceipt).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<Value>,
     },
     /// A limit does not allow what comes next.
     LimitReached {

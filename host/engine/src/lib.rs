@@ -10,6 +10,7 @@
 
 pub mod conversation;
 pub mod ports;
+pub mod receipt;
 
 pub mod program;
 pub mod runlog;
@@ -34,6 +35,7 @@ mod message;
 mod record;
 
 mod run;
+mod stopped;
 
 pub mod engine;
 

@@ -78,7 +78,7 @@ pub struct RunEnd {
     /// Structured details of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// The receipt of the last cell of the step at which the run ended, if one ran.
+    /// The receipt of the last cell, or of the last tool, that the step called at which the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Value>,
     /// The run was given up while it resolved a guard, an input or an output: nothing it did counts (sequential lifecycle).

@@ -5,6 +5,7 @@
 use crate::{
     conversation::{Message, Messages, ToolCallRequest, ToolSpec, Usage},
     event::{EffectId, Timestamp},
+    receipt::Provider,
 };
 use async_trait::async_trait;
 use opcell_workflow::{Value, WorkflowIr, ir, names::Outcome};
@@ -97,8 +98,8 @@ pub struct Failure {
 }
 
 /// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call, but for this: a
-/// cell's says under `host-calls` how many it made, as a number or by interface, and a tool's holds that of the cell that it ran, if it
-/// ran one, under `receipt`.
+/// cell's says under `host-calls` how many it made, as a number or by interface, and has no `status`; every other one has, and holds
+/// that of the cell that it ran, if it ran one, under `receipt`. See [`CallReceipt`](crate::receipt::CallReceipt).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Reply<T> {
@@ -241,6 +242,11 @@ pub trait Sessions: Send + Sync {
 
     /// What repeating a tool call does.
     fn tool_effects(&self, tool: &str) -> Effects;
+
+    /// Who performs a tool; asked for a call that is stopped, which cannot say it itself. `None`: nobody knows.
+    fn tool_provider(&self, _tool: &str) -> Option<Provider> {
+        None
+    }
 
     /// Calls one tool; a failure is told to the model.
     async fn call_tool(&self, call: ToolCall) -> Reply<Value>;

@@ -4,7 +4,7 @@ use crate::{
     decide::{Next, decide, is_mid_transition},
     effect::{Ports, failed_reply, perform},
     error::RunError,
-    event::{EffectId, EffectReply, Event, Recorded, Request, Signal},
+    event::{EffectId, EffectReply, Event, Recorded, Request, Signal, Timestamp},
     handle::Listeners,
     in_flight::{Done, InFlight, Work},
     message::Message,
@@ -104,7 +104,7 @@ impl Driver {
         }
         while let (true, Next::Record(events)) = (batch.records.len() < BATCH, decide(&self.state)) {
             for event in events {
-                self.record(&mut batch, event)?;
+                self.record_decided(&mut batch, event, EffectId(0))?;
             }
         }
         let state = self.run_state();
@@ -139,6 +139,8 @@ impl Driver {
     async fn go_on(&mut self, mut resumed: bool) -> Result<(), RunError> {
         let mut batch = Batch::default();
         let mut in_flight = InFlight::new();
+        // Whoever drove the run before may have begun these.
+        let taken_over = EffectId(if resumed { self.state.next_effect } else { 0 });
         if resumed {
             self.doubt(&mut batch)?;
             self.read_letters(&mut batch).await?;
@@ -159,7 +161,7 @@ impl Driver {
                 looked = now;
                 self.read_letters(&mut batch).await?;
             }
-            let next = self.decide_on(&mut batch)?;
+            let next = self.decide_on(&mut batch, in_flight.next().max(taken_over))?;
             if !self.may_lag(&batch, &next, now) {
                 self.flush(&mut batch).await?;
             }
@@ -168,7 +170,7 @@ impl Driver {
             match next {
                 Next::Finished(_) => return Ok(()),
                 Next::Stop => {
-                    self.stop_all(&mut in_flight, &mut batch).await?;
+                    self.stop_all(&mut in_flight, &mut batch, taken_over).await?;
                     continue;
                 }
                 Next::Record(_) => {
@@ -219,13 +221,14 @@ impl Driver {
 
     /// Decides until the world is needed.
     ///
-    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append.
-    fn decide_on(&mut self, batch: &mut Batch) -> Result<Next, RunError> {
+    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Effects from `waiting` on have
+    /// not been started.
+    fn decide_on(&mut self, batch: &mut Batch, waiting: EffectId) -> Result<Next, RunError> {
         loop {
             match decide(&self.state) {
                 Next::Record(events) => {
                     for event in events {
-                        self.record(batch, event)?;
+                        self.record_decided(batch, event, waiting)?;
                     }
                     let last = batch.events.last();
                     if batch.records.len() >= BATCH
@@ -239,8 +242,23 @@ impl Driver {
         }
     }
 
+    /// Records what was decided, and before it that it stops the calls which it stops: nothing can be said of them when it has ended
+    /// their step or the run. They are stopped at the moment that it was decided for, so that deciding again decides the same.
+    fn record_decided(&mut self, batch: &mut Batch, event: Event, waiting: EffectId) -> Result<(), RunError> {
+        for (effect, why) in self.state.cut_off(&event) {
+            let at = self.state.now;
+            let stopped = self.state.abandoned(effect, &why, (effect < waiting).then_some(at), &self.ports);
+            self.record_at(batch, stopped, at)?;
+        }
+        self.record(batch, event)
+    }
+
     fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
-        let recorded = Arc::new(Recorded::new(self.state.seq() + 1, self.ports.timer.now(), event));
+        self.record_at(batch, event, self.ports.timer.now())
+    }
+
+    fn record_at(&mut self, batch: &mut Batch, event: Event, at: Timestamp) -> Result<(), RunError> {
+        let recorded = Arc::new(Recorded::new(self.state.seq() + 1, at, event));
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
         let reads = self.journal.reads_payloads();
@@ -420,7 +438,12 @@ impl Driver {
     }
 
     /// Lets effects stop by themselves for a while, then stops them.
-    async fn stop_all(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
+    async fn stop_all(
+        &mut self,
+        in_flight: &mut InFlight,
+        batch: &mut Batch,
+        taken_over: EffectId,
+    ) -> Result<(), RunError> {
         self.cancel.cancel();
         let timer = self.ports.timer.clone();
         let grace = timer.deadline(GRACE_MS);
@@ -437,8 +460,11 @@ impl Driver {
         }
         in_flight.keep(|_| false);
         let left: Vec<EffectId> = self.state.all_effects().collect();
+        let waiting = in_flight.next().max(taken_over);
         for effect in left {
-            self.record(batch, Event::Abandoned { effect })?;
+            let now = self.ports.timer.now();
+            let stopped = self.state.abandoned(effect, "cancelled", (effect < waiting).then_some(now), &self.ports);
+            self.record(batch, stopped)?;
         }
         self.flush(batch).await
     }

@@ -157,7 +157,7 @@ pub struct StepTrace {
     /// Named values when it went on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Value>,
-    /// Of its cells, in the order in which they ended; its judge's are with the judge.
+    /// Of its cells and of its calls of tools, in the order in which they ended; its judge's are with the judge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Value>,
     #[serde(skip)]
@@ -214,7 +214,7 @@ pub struct JudgeTrace {
     /// Why it did not decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// Of its cells.
+    /// Of its cells and of its calls of tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Value>,
 }
@@ -400,6 +400,13 @@ impl Reader {
                     step.replied(&request, reply);
                 }
             }
+            Event::Abandoned { effect, receipt, .. } => {
+                if let Some((frame, request)) = self.effects.remove(effect)
+                    && let Some(step) = self.step(frame, at)
+                {
+                    step.receipts_of(&request).extend(receipt.clone());
+                }
+            }
             Event::Retrying { frame, failure, .. } => {
                 if let Some(step) = self.step(*frame, at) {
                     step.retried.push(failure.clone());
@@ -498,7 +505,6 @@ impl Reader {
             | Event::EventRaised { .. }
             | Event::ArtifactSet { .. }
             | Event::InDoubt { .. }
-            | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::Ticked
             | Event::RunFinished(_) => {}
@@ -568,6 +574,15 @@ impl StepTrace {
         }
     }
 
+    /// Where the receipt of a call belongs: to the step, or to its judge.
+    fn receipts_of(&mut self, request: &Request) -> &mut Vec<Value> {
+        if self.done || matches!(request, Request::Judge { .. }) {
+            &mut self.judging().receipts
+        } else {
+            &mut self.receipts
+        }
+    }
+
     fn replied(&mut self, request: &Request, reply: &EffectReply) {
         match reply {
             EffectReply::Invoke(reply) => {
@@ -603,8 +618,7 @@ impl StepTrace {
                     _ => None,
                 };
                 self.talk().hear(tool_message(call, &reply.result));
-                let receipts = if self.done { &mut self.judging().receipts } else { &mut self.receipts };
-                receipts.extend(reply.receipt.clone());
+                self.receipts_of(request).extend(reply.receipt.clone());
             }
             EffectReply::Slept | EffectReply::Found => {}
         }

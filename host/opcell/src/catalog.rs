@@ -4,11 +4,15 @@ use crate::{report::Rejected, tools::Tools};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
+use opcell_engine::receipt::{self, CallReceipt};
 use opcell_sandbox::{CellError, CellRequest, CellResult, Context, HostServices, Narrowing, Plugin};
 use opcell_session::tools::ToolDescription;
 use opcell_workflow::{Diagnostic, Value, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// A plugin with the services that its cells get.
 pub(crate) struct Loaded {
@@ -218,11 +222,15 @@ impl Operations for Catalog {
                 details: None,
                 retriable: false,
             };
+            let began = Instant::now();
             let result = tokio::select! {
                 result = tool.call(&call) => result,
                 () = call.cancel.cancelled() => Err(cancelled()),
             };
-            return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt: None };
+            let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
+                .ended(began.elapsed(), result.as_ref().map(receipt::bytes), None)
+                .to_value();
+            return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt };
         }
         self.cell(
             &call,
@@ -284,16 +292,10 @@ fn failure(error: CellError) -> Failure {
             details: failure.details.map(Value::from),
             retriable: true,
         },
-        CellError::Denied(denial) => Failure {
-            reason: kind,
-            message,
-            details: Some(Value::object([
-                ("capability", Value::from(denial.capability)),
-                ("rule", Value::from(denial.rule)),
-                ("remedy", Value::from(denial.remedy)),
-            ])),
-            retriable: false,
-        },
+        CellError::Denied(denial) => {
+            let opcell_sandbox::Denial { capability, rule, remedy } = denial;
+            receipt::Denial { capability, rule, remedy }.failure(&kind, message)
+        }
         CellError::Timeout { .. } | CellError::HostError { .. } => {
             Failure { reason: kind, message, details: None, retriable: true }
         }

@@ -56,6 +56,11 @@ impl Server {
         Self { name, config, connection: Mutex::default() }
     }
 
+    /// Its name in the project.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Calls a tool. What the tool reports as its own error may be retried; what the server refuses to do may not.
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> Result<Value, Failure> {
         let arguments = match serde_json::Value::from(arguments) {

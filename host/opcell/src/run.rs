@@ -149,15 +149,18 @@ impl Run {
     }
 }
 
-/// The receipt that an event brings, if a cell ended with it.
+/// The receipt that an event brings, if a cell or a call of a tool ended with it, or was stopped.
 #[must_use]
 pub fn receipt(event: &Event) -> Option<&Value> {
-    let Event::Replied { reply, .. } = event else { return None };
+    let reply = match event {
+        Event::Replied { reply, .. } => reply,
+        Event::Abandoned { receipt, .. } => return receipt.as_ref(),
+        _ => return None,
+    };
     match reply {
         EffectReply::Invoke(reply) => reply.receipt.as_ref(),
         EffectReply::Judge(reply) => reply.receipt.as_ref(),
-        // A tool that is an operation ran in a cell; the others have no more than a duration.
-        EffectReply::Tool(reply) => reply.receipt.as_ref()?.get("receipt"),
+        EffectReply::Tool(reply) => reply.receipt.as_ref(),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) use delegation::ChildRuns;
 use fetch::Fetch;
 use indexmap::IndexMap;
-use opcell_engine::{conversation::ToolSpec, ports::Operations};
+use opcell_engine::{conversation::ToolSpec, ports::Operations, receipt::Provider};
 use opcell_session::{
     HostSessions,
     context::project_context,
@@ -128,6 +128,7 @@ fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
             },
             lambda: None,
             effects,
+            provider: Provider::Plugin(entry.plugin.clone()),
             extension: Some(entry.plugin.as_ref().to_owned()),
             by_declaration: false,
         };

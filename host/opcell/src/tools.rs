@@ -14,6 +14,7 @@ use indexmap::IndexMap;
 use opcell_engine::{
     conversation::{ToolCallRequest, ToolSpec},
     ports::{Call, Effects, Failure, OpenedSession, ToolCall},
+    receipt::{Denial, Provider},
 };
 use opcell_sandbox::host::{Context, ServiceError};
 use opcell_session::tools::{ToolDescription, Toolbox};
@@ -29,6 +30,11 @@ pub(crate) trait OutsideTool: Send + Sync {
     /// What repeating a call does.
     fn effects(&self) -> Effects {
         Effects::Once
+    }
+
+    /// Who performs it.
+    fn provider(&self) -> Provider {
+        Provider::Host
     }
 
     /// Calls it once. May be dropped at any time.
@@ -98,6 +104,7 @@ impl Tools {
                 spec: ToolSpec { name: name.clone(), description, parameters },
                 lambda: None,
                 effects: tool.effects(),
+                provider: tool.provider(),
                 extension: None,
                 by_declaration: true,
             }
@@ -131,11 +138,15 @@ impl OutsideTool for Fetch {
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
         self.http.fetch(&self.rules, &call.arguments).await.map_err(|error| match error {
             FetchError::Denied { capability, rule, grant } => {
-                let remedy = match grant {
-                    Some(_) => format!("; to allow it, add a rule to `tools.{}.http` in opcell.toml", self.name),
-                    None => String::new(),
+                let message = format!("{capability} is denied: {rule}");
+                let (message, remedy) = match grant {
+                    Some(_) => {
+                        let remedy = format!("add a rule to `tools.{}.http` in opcell.toml", self.name);
+                        (format!("{message}; to allow it, {remedy}"), remedy)
+                    }
+                    None => (message, "no setting does".to_owned()),
                 };
-                failed("denied", format!("{capability} is denied: {rule}{remedy}"), false)
+                Denial { capability, rule, remedy }.failure("denied", message)
             }
             FetchError::Invalid(error) => failed("invalid-arguments", error.to_string(), false),
             FetchError::Secret(error) => failed("credential-missing", error.to_string(), false),
@@ -164,7 +175,11 @@ impl OutsideTool for Embedded {
         };
         // No plugin asks: the document does.
         self.0.call("", call.arguments.clone(), &context).await.map_err(|error| match error {
-            ServiceError::Denied(denial) => failed("denied", denial.to_string(), false),
+            ServiceError::Denied(denial) => {
+                let message = denial.to_string();
+                let opcell_sandbox::Denial { capability, rule, remedy } = denial;
+                Denial { capability, rule, remedy }.failure("denied", message)
+            }
             ServiceError::Failed(failure) => Failure {
                 reason: failure.reason.into(),
                 message: failure.message,
@@ -227,6 +242,10 @@ struct Remote {
 impl OutsideTool for Remote {
     fn describe(&self) -> (String, Value) {
         (format!("The tool `{}` of an MCP server.", self.tool), any_object())
+    }
+
+    fn provider(&self) -> Provider {
+        Provider::Mcp(self.server.name().into())
     }
 
     async fn call(&self, call: &Call) -> Result<Value, Failure> {

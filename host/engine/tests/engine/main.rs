@@ -8,6 +8,7 @@ mod dialogue;
 mod flow;
 mod lasting;
 mod psi;
+mod receipts;
 mod routing;
 mod shell;
 mod skill;

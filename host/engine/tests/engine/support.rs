@@ -11,6 +11,7 @@ use opcell_engine::{
         Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
         Sessions, Success, TextSink, Timer, ToolCall, Verdict, Workflows,
     },
+    receipt::Provider,
 };
 use opcell_workflow::{Value, WorkflowIr, names::Outcome};
 use std::{
@@ -34,6 +35,7 @@ pub struct World {
     answer: Option<fn(&ModelRound) -> Message>,
     tools: HashMap<String, Value>,
     tool_seconds: i64,
+    receipt: Option<&'static str>,
     /// Tools that change nothing.
     pub at_once: Vec<String>,
     pub calls: Vec<(String, Value)>,
@@ -152,6 +154,12 @@ impl Script {
         self
     }
 
+    /// What every call of an operation leaves.
+    pub fn leaves(self, receipt: &'static str) -> Self {
+        self.world().receipt = Some(receipt);
+        self
+    }
+
     /// Every tool call takes so long.
     pub fn tools_take(self, seconds: i64) -> Self {
         self.world().tool_seconds = seconds;
@@ -233,7 +241,7 @@ impl Operations for Script {
             Some((_, run)) => run(&call).map(|data| Success { data, summary: None, details: None }),
             None => Err(failure("missing-deterministic-operation", "no such operation")),
         };
-        Reply { result, receipt: Some(json(r#"{"host-calls":{"tools":1,"log":1}}"#)) }
+        Reply { result, receipt: Some(json(world.receipt.unwrap_or(r#"{"host-calls":{"tools":1,"log":1}}"#))) }
     }
 }
 
@@ -295,6 +303,10 @@ impl Sessions for Script {
 
     fn tool_effects(&self, _tool: &str) -> Effects {
         Effects::Pure
+    }
+
+    fn tool_provider(&self, _tool: &str) -> Option<Provider> {
+        Some(Provider::Host)
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {

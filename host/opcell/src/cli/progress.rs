@@ -3,7 +3,10 @@
 use super::Terminal;
 use crate::{report::printable, run::receipt};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use opcell_engine::event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp};
+use opcell_engine::{
+    event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp},
+    receipt::{cell_of, is_of_call},
+};
 use opcell_workflow::{Value, value::Number};
 use std::{
     collections::HashMap,
@@ -21,7 +24,7 @@ pub struct StepProgress {
     names: Vec<Arc<str>>,
     /// Whether the last thing shown is text that its line may go on with.
     mid_line: bool,
-    /// Every cell's, in the order in which they ended.
+    /// Of every cell and every call of a tool, in the order in which they ended.
     pub receipts: Vec<Value>,
 }
 
@@ -131,18 +134,21 @@ impl StepProgress {
         }
     }
 
-    /// One line per cell.
+    /// One line per cell, and one per call of a tool.
     pub fn finish(&mut self) {
         for (_, step) in self.steps.drain() {
             if let Some(bar) = step.bar {
                 bar.finish_and_clear();
             }
         }
-        if !self.receipts.is_empty() {
-            self.line("\ncells:");
+        let cells: Vec<String> = self.receipts.iter().filter_map(cell_of).map(cell_line).collect();
+        let calls: Vec<String> = self.receipts.iter().filter(|receipt| is_of_call(receipt)).map(call_line).collect();
+        for (title, lines) in [("\ncells:", cells), ("\ntools:", calls)] {
+            if !lines.is_empty() {
+                self.line(title);
+            }
+            lines.iter().for_each(|line| self.line(&format!("  {line}")));
         }
-        let lines: Vec<String> = self.receipts.iter().map(|receipt| format!("  {}", cell_line(receipt))).collect();
-        lines.iter().for_each(|line| self.line(line));
     }
 }
 
@@ -153,12 +159,7 @@ fn label(name: &str, visit: u32) -> String {
 
 /// One line of a cell's receipt: what ran, how long, what it used, what it was refused.
 pub fn cell_line(receipt: &Value) -> String {
-    let text = |key: &str| receipt.get(key).and_then(Value::as_str).unwrap_or_default();
-    let count = |value: Option<&Value>| match value {
-        Some(Value::Number(Number::Integer(n))) => u64::try_from(*n).unwrap_or(0),
-        Some(Value::Number(Number::Unsigned(n))) => *n,
-        _ => 0,
-    };
+    let text = |key: &str| text(receipt, key);
     let mut line = format!("{:24} {:>9}", text("operation"), milliseconds(count(receipt.get("duration-us"))));
     let _ = write!(line, "  {:>9} memory", bytes(count(receipt.get("peak-memory"))));
     let host_calls = receipt.get("host-calls").and_then(Value::as_object);
@@ -174,11 +175,48 @@ pub fn cell_line(receipt: &Value) -> String {
     if !text("error").is_empty() {
         let _ = write!(line, "  {}", text("error"));
     }
+    denials(&mut line, receipt);
+    printable(&line).into_owned()
+}
+
+/// One line of the receipt of a call that no cell answers for: what was called, whose it is, how it ended.
+pub fn call_line(receipt: &Value) -> String {
+    let text = |key: &str| text(receipt, key);
+    let called = if text("tool").is_empty() { text("operation") } else { text("tool") };
+    let size = |key: &str| bytes(count(receipt.get(key)));
+    let mut line = format!("{called:24} {:>9}", milliseconds(count(receipt.get("duration-us"))));
+    let _ = write!(line, "  {:>9} in  {:>9} out", size("bytes-in"), size("bytes-out"));
+    // `denied` once is enough.
+    let error = if text("error") == text("status") { "" } else { text("error") };
+    for part in [text("provider"), text("status"), error] {
+        if !part.is_empty() {
+            let _ = write!(line, "  {part}");
+        }
+    }
+    if receipt.get("truncated") == Some(&Value::Bool(true)) {
+        line.push_str("  truncated");
+    }
+    denials(&mut line, receipt);
+    printable(&line).into_owned()
+}
+
+fn denials(line: &mut String, receipt: &Value) {
     for denial in receipt.get("denials").and_then(Value::as_array).unwrap_or_default() {
-        let part = |key: &str| denial.get(key).and_then(Value::as_str).unwrap_or_default();
+        let part = |key: &str| text(denial, key);
         let _ = write!(line, "\n  denied {}: {}; to grant it: {}", part("capability"), part("rule"), part("remedy"));
     }
-    printable(&line).into_owned()
+}
+
+fn text<'a>(of: &'a Value, key: &str) -> &'a str {
+    of.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn count(value: Option<&Value>) -> u64 {
+    match value {
+        Some(Value::Number(Number::Integer(n))) => u64::try_from(*n).unwrap_or(0),
+        Some(Value::Number(Number::Unsigned(n))) => *n,
+        _ => 0,
+    }
 }
 
 fn milliseconds(us: u64) -> String {

@@ -56,7 +56,7 @@ impl Text {
     pub fn observe(&mut self, event: &Event, progress: &mut StepProgress) {
         match event {
             Event::Requested { effect, request: Request::Round { .. }, .. } => self.open.push(*effect),
-            Event::Replied { effect, .. } | Event::Abandoned { effect } if self.open.contains(effect) => {
+            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } if self.open.contains(effect) => {
                 while let Ok(piece) = self.pieces.try_recv() {
                     self.keep(piece);
                 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use opcell_engine::{
     conversation::ToolSpec,
     ports::{Effects, Failure, Reply, ToolCall},
+    receipt::{Denial, Provider},
 };
 use opcell_session::tools::{HostTool, ToolDescription};
 use opcell_workflow::Value;
@@ -28,6 +29,7 @@ impl Fetch {
             },
             lambda: Some("request → response | hosts(allowed by operator)".to_owned()),
             effects: Effects::Once,
+            provider: Provider::Host,
             extension: None,
             by_declaration: false,
         };
@@ -48,16 +50,19 @@ impl HostTool for Fetch {
 }
 
 fn failure(error: FetchError) -> Failure {
-    let (reason, message, details) = match error {
-        FetchError::Denied { capability, rule, .. } => {
+    let (reason, message) = match error {
+        FetchError::Denied { capability, rule, grant } => {
             let message =
                 format!("{capability} is denied: {rule}; [[sessions.http]] in opcell.toml says what is allowed");
-            let details = Value::object([("capability", Value::from(capability)), ("rule", Value::from(rule))]);
-            ("denied", message, Some(details))
+            let remedy = match grant {
+                Some(_) => "add a rule to [[sessions.http]] in opcell.toml",
+                None => "no setting does",
+            };
+            return Denial { capability, rule, remedy: remedy.to_owned() }.failure("denied", message);
         }
-        FetchError::Invalid(error) => ("invalid-arguments", error.to_string(), None),
-        FetchError::Secret(error) => ("credential-missing", error.to_string(), None),
-        FetchError::Failed { reason, message } => (reason, message, None),
+        FetchError::Invalid(error) => ("invalid-arguments", error.to_string()),
+        FetchError::Secret(error) => ("credential-missing", error.to_string()),
+        FetchError::Failed { reason, message } => (reason, message),
     };
-    Failure { reason: reason.into(), message, details, retriable: false }
+    Failure { reason: reason.into(), message, details: None, retriable: false }
 }

@@ -16,6 +16,7 @@ use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     Workflows,
 };
+use opcell_engine::receipt::Provider;
 use opcell_workflow::{Value, ir};
 use std::sync::Arc;
 
@@ -83,6 +84,10 @@ impl Sessions for HostSessions {
 
     fn tool_effects(&self, tool: &str) -> Effects {
         self.tools.find(tool).map_or(Effects::Once, |description| description.effects)
+    }
+
+    fn tool_provider(&self, tool: &str) -> Option<Provider> {
+        self.tools.find(tool).map(|description| description.provider.clone())
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {

@@ -58,6 +58,7 @@ fn echo(name: &str, extension: Option<&str>) -> Arc<dyn HostTool> {
     let parameters = Value::from(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
     Arc::new(Echo(ToolDescription {
         by_declaration: false,
+        provider: Provider::Host,
         spec: ToolSpec { name: name.to_owned(), description: format!("Echoes as {name}."), parameters },
         lambda: None,
         effects: Effects::Pure,

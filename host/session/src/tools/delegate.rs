@@ -1,9 +1,10 @@
 //! `delegate`: a model calls a workflow. Only the session's workflows can be called.
 
-use super::{HostTool, ToolDescription, describe, failure};
+use super::{HostTool, ToolDescription, describe};
 use crate::suggest::did_you_mean;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply, ToolCall};
+use opcell_engine::receipt::Denial;
 use opcell_workflow::Value;
 use serde_json::json;
 use std::sync::Arc;
@@ -58,7 +59,13 @@ impl HostTool for DelegateTool {
             let listed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
             let hint = did_you_mean(workflow, allowed.iter().map(String::as_str));
             let message = format!("this session has no workflow `{workflow}`; it has: {listed}{hint}");
-            return Reply { result: Err(failure("unknown-workflow", message)), receipt: None };
+            let denial = Denial::of_name(
+                "workflow",
+                workflow,
+                "the session does not have the workflow",
+                "declare it among the session's workflows",
+            );
+            return Reply { result: Err(denial.failure("unknown-workflow", message)), receipt: None };
         }
         self.delegation.run(workflow, prompt, call).await
     }

@@ -6,6 +6,7 @@ use crate::confined::{EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
+use opcell_engine::receipt::Denial;
 use opcell_workflow::Value;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -85,21 +86,41 @@ impl HostTool for FileTool {
 
 impl Files {
     pub(super) fn place(&self, path: &str) -> Result<Place<'_>, Failure> {
-        self.roots.place(path).map_err(|message| failure("file-refused", message))
+        self.roots.place(path).map_err(|message| {
+            let rule = format!("the path is in none of the file roots: {}", self.roots.names());
+            Denial {
+                capability: "files".to_owned(),
+                rule,
+                remedy: "add a folder to [sessions.files] in opcell.toml".to_owned(),
+            }
+            .failure("file-refused", message)
+        })
     }
 
     fn writable(&self, path: &str) -> Result<Place<'_>, Failure> {
         let place = self.place(path)?;
         match place.root.writable {
             true => Ok(place),
-            false => Err(failure("file-refused", format!("the file root `{}` is read-only", place.root.name))),
+            false => {
+                let name = &place.root.name;
+                let rule = format!("the file root `{name}` is read-only");
+                let remedy = format!("set `access = \"read-write\"` under [sessions.files.{name}] in opcell.toml");
+                Err(Denial::of_name("write to files", name, rule.as_str(), remedy).failure("file-refused", rule))
+            }
         }
     }
 }
 
 pub(super) fn file_failure(error: &FileError) -> Failure {
     let reason = match error {
-        FileError::Refused { .. } => "file-refused",
+        FileError::Refused { why, .. } => {
+            let denial = Denial {
+                capability: "files".to_owned(),
+                rule: (*why).to_owned(),
+                remedy: "no setting does".to_owned(),
+            };
+            return denial.failure("file-refused", error.to_string());
+        }
         FileError::NotFound(_) => "file-not-found",
         FileError::NotAFile(_) | FileError::NotADirectory(_) => "file-kind",
         FileError::TooLarge { .. } => "file-too-large",
@@ -145,7 +166,14 @@ fn read_skill(files: &Files, ask: &Ask, location: &str) -> Result<String, Failur
     let (name, path) = location.split_once('/').unwrap_or((location, ""));
     if !ask.skills.iter().any(|allowed| allowed == name) {
         let allowed = if ask.skills.is_empty() { "none".to_owned() } else { ask.skills.join(", ") };
-        return Err(failure("skill-refused", format!("this session has no skill `{name}`; it has: {allowed}")));
+        let message = format!("this session has no skill `{name}`; it has: {allowed}");
+        let denial = Denial::of_name(
+            "skill",
+            name,
+            "the session does not have the skill",
+            "declare it among the session's skills",
+        );
+        return Err(denial.failure("skill-refused", message));
     }
     let fail = |error: crate::skills::SkillError| failure("skill-failed", error.to_string());
     let skill = files.skills.find(name).map_err(fail)?;

@@ -21,6 +21,7 @@ use crate::skills::SkillLibrary;
 use async_trait::async_trait;
 use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
+use opcell_engine::receipt::Provider;
 use opcell_workflow::Value;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct ToolDescription {
     pub lambda: Option<String>,
     /// What repeating a call does.
     pub effects: Effects,
+    /// Who performs it.
+    pub provider: Provider,
     /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
     pub extension: Option<String>,
     /// Whether only sessions that declare it have it: another name of a tool that they all may have.
@@ -82,6 +85,7 @@ fn describe(
         },
         lambda: Some(lambda.to_owned()),
         effects,
+        provider: Provider::Host,
         extension: None,
         by_declaration: false,
     }

@@ -108,7 +108,7 @@ impl FileRoots {
         Ok(Place { root, path: path.to_owned(), prefix })
     }
 
-    fn names(&self) -> String {
+    pub(super) fn names(&self) -> String {
         self.roots.iter().map(|root| root.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 }

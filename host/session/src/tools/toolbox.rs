@@ -5,6 +5,7 @@ use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
 use jsonschema::{PatternOptions, Validator};
 use opcell_engine::ports::{Failure, Reply, ToolCall};
+use opcell_engine::receipt::{CallReceipt, Denial};
 use opcell_workflow::{Value, promptpack::arguments::fit};
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,9 +75,13 @@ impl Toolbox {
     }
 
     /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is checked here.
+    /// However it ends, there is a receipt: a [`CallReceipt`].
     pub async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let began = Instant::now();
         let call = &fitted(call);
+        let name = call.request.name.as_str();
+        let provider = self.find(name).map(|description| description.provider.clone());
+        let receipt = CallReceipt::of_tool(name, provider, &call.request.arguments);
         let mut reply = match self.admit(call) {
             Err(refused) => Reply { result: Err(refused), receipt: None },
             Ok(tool) => {
@@ -87,17 +92,11 @@ impl Toolbox {
                 }
             }
         };
-        let mut receipt = vec![
-            ("tool", Value::from(call.request.name.as_str())),
-            ("duration-ms", Value::from(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX))),
-        ];
-        if let Ok(value) = &mut reply.result {
-            let bytes = self.cap(value);
-            receipt.push(("result-bytes", Value::from(i64::try_from(bytes).unwrap_or(i64::MAX))));
-            receipt.push(("truncated", Value::from(bytes > self.result_limit)));
-        }
-        receipt.extend(reply.receipt.take().map(|own| ("receipt", own)));
-        Reply { receipt: Some(Value::object(receipt)), ..reply }
+        let bytes = reply.result.as_mut().map_or(0, |value| self.cap(value));
+        let ended = receipt
+            .ended(began.elapsed(), reply.result.as_ref().map(|_| bytes as u64), reply.receipt.take())
+            .truncated(bytes > self.result_limit);
+        Reply { receipt: ended.to_value(), ..reply }
     }
 
     fn admit(&self, call: &ToolCall) -> Result<&Arc<dyn HostTool>, Failure> {
@@ -110,7 +109,13 @@ impl Toolbox {
             };
             let hint = did_you_mean(name, allowed());
             let message = format!("this session has no tool `{name}`; it has: {listed}{hint}");
-            return Err(failure("unknown-tool", message));
+            let denial = Denial::of_name(
+                "tool",
+                name,
+                "the session does not have the tool",
+                "declare it among the session's tools",
+            );
+            return Err(denial.failure("unknown-tool", message));
         }
         let Some(tool) = self.tools.get(name) else {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));

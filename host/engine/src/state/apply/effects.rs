@@ -6,6 +6,7 @@ use crate::decide::dialogue;
 use crate::effect::failed_reply;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
 use crate::ports::{Failure, Reply, Success};
+use crate::receipt::cell_of;
 use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
 use opcell_workflow::Value;
 use opcell_workflow::ir::Form;
@@ -58,7 +59,7 @@ impl State {
         let frame = pending.frame;
         match reply {
             EffectReply::Invoke(reply) => {
-                self.count_cell(frame, reply.receipt.as_ref());
+                self.count_cell(frame, reply.receipt.as_ref().and_then(cell_of));
                 let work = self.work_mut(frame)?;
                 work.receipt.clone_from(&reply.receipt);
                 work.stage = match &reply.result {
@@ -67,7 +68,7 @@ impl State {
                 };
             }
             EffectReply::Judge(reply) => {
-                self.count_cell(frame, reply.receipt.as_ref());
+                self.count_cell(frame, reply.receipt.as_ref().and_then(cell_of));
                 self.step_mut(frame)?.phase =
                     Phase::Judging(Judging::Called(reply.result.clone(), reply.receipt.clone()));
             }

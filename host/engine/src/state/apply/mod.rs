@@ -178,7 +178,7 @@ impl State {
             }
             Event::InDoubt { effect } => self.pending_mut(*effect)?.in_doubt = true,
             Event::Answered { effect, answer, .. } => return self.answer(*effect, *answer),
-            Event::Abandoned { effect } => {
+            Event::Abandoned { effect, .. } => {
                 self.effects.remove(effect);
             }
             Event::LimitReached { limit, used, max } => self.limit_reached = Some((*limit, *used, *max)),

@@ -1,11 +1,15 @@
 //! `opcell runs show` and `replay`.
 
 use super::{Exit, Failure, Open, Terminal};
-use crate::cli::{follow::ask, progress::cell_line};
+use crate::cli::{
+    follow::ask,
+    progress::{call_line, cell_line},
+};
 use clap::Args;
 use opcell_engine::{
     Recorded, Trace,
     conversation::{Message, Role},
+    receipt::{cell_of, is_of_call},
     trace::{StepTrace, Talk, Told, What},
 };
 use opcell_workflow::Value;
@@ -300,13 +304,14 @@ impl Page {
     }
 
     fn cells(&self, page: &mut String, depth: usize, receipts: &[Value]) {
-        // A tool's receipt holds that of its cell, if it ran one.
-        let cell = |receipt: &'_ Value| match receipt.get("tool") {
-            Some(_) => receipt.get("receipt").cloned(),
-            None => Some(receipt.clone()),
-        };
-        for receipt in receipts.iter().filter_map(cell) {
-            let _ = writeln!(page, "{}cell {}", "  ".repeat(depth), cell_line(&receipt));
+        let pad = "  ".repeat(depth);
+        for receipt in receipts {
+            if is_of_call(receipt) {
+                let _ = writeln!(page, "{pad}call {}", call_line(receipt).replace('\n', &format!("\n{pad}")));
+            }
+            if let Some(cell) = cell_of(receipt) {
+                let _ = writeln!(page, "{pad}cell {}", cell_line(cell));
+            }
         }
     }
 

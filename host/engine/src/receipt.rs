@@ -1,0 +1,232 @@
+//! The receipt of a call that no cell answers for: of a tool of the host or of an MCP server, and of whatever was stopped.
+//!
+//! A cell's receipt is the sandbox's own. Where the two say the same, they say it under the same name: `operation`, `duration-us`,
+//! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
+
+use crate::ports::Failure;
+use opcell_workflow::Value;
+use serde::{Serialize, Serializer};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Characters of a name that somebody outside chose.
+const NAME: usize = 100;
+
+/// Who performs a tool. Written `host`, `mcp:SERVER` or `plugin:NAME`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Provider {
+    /// The host itself, or the program that it is part of.
+    Host,
+    /// An MCP server of the project.
+    Mcp(Arc<str>),
+    /// A plugin, in a cell.
+    Plugin(Arc<str>),
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Mcp(server) => write!(f, "mcp:{server}"),
+            Self::Plugin(plugin) => write!(f, "plugin:{plugin}"),
+        }
+    }
+}
+
+impl Serialize for Provider {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A refusal: what was asked for, the rule that refused it, and what would allow it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    /// Such as `http GET https://example.com`.
+    pub capability: String,
+    /// The rule that refused it.
+    pub rule: String,
+    /// The setting that would allow it.
+    pub remedy: String,
+}
+
+impl Denial {
+    /// Of something that is asked for by its name, such as `skill` and the skill's.
+    #[must_use]
+    pub fn of_name(kind: &str, name: &str, rule: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let name: String = name.chars().take(NAME).collect();
+        Self { capability: format!("{kind} {name}"), rule: rule.into(), remedy: remedy.into() }
+    }
+
+    /// The failure that says so; the refusal is in its details.
+    #[must_use]
+    pub fn failure(self, reason: &str, message: impl Into<String>) -> Failure {
+        let details = Value::object([
+            ("capability", Value::from(self.capability)),
+            ("rule", Value::from(self.rule)),
+            ("remedy", Value::from(self.remedy)),
+        ]);
+        Failure { reason: reason.into(), message: message.into(), details: Some(details), retriable: false }
+    }
+
+    /// The refusal that a failure of the host's own says.
+    fn in_details(failure: &Failure) -> Option<Self> {
+        let text = |key| Some(failure.details.as_ref()?.get(key)?.as_str()?.to_owned());
+        Some(Self { capability: text("capability")?, rule: text("rule")?, remedy: text("remedy")? })
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// With a result.
+    Completed,
+    /// With a failure of its own.
+    Failed,
+    /// A rule refused it.
+    Denied,
+    /// It had begun, and was not let go on: what it did is not known.
+    Stopped,
+    /// It was wanted, and stopped before it began.
+    NotStarted,
+}
+
+/// What one call was, used and came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CallReceipt {
+    /// The tool, by the name that it was called by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<Arc<str>>,
+    /// The operation or judge that a step called; only where the call was stopped, for otherwise its cell or its tool is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<Arc<str>>,
+    /// Who performs the tool, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<Provider>,
+    status: Ending,
+    /// The failure's kind, or why the call was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Arc<str>>,
+    /// Wall time from asking for it to its end.
+    duration_us: u64,
+    /// Of the arguments, as JSON.
+    bytes_in: u64,
+    /// Of the whole result, as text.
+    bytes_out: u64,
+    /// Whether less than the whole result was told.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    denials: Vec<Denial>,
+    /// Of the cell that performed the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<Value>,
+}
+
+impl CallReceipt {
+    /// Of a tool that is about to be called.
+    #[must_use]
+    pub fn of_tool(tool: &str, provider: Option<Provider>, arguments: &Value) -> Self {
+        Self { tool: Some(name(tool)), provider, ..Self::new(arguments) }
+    }
+
+    /// Of an operation or a judge that a step calls.
+    #[must_use]
+    pub fn of_operation(operation: &str, arguments: &Value) -> Self {
+        Self { operation: Some(name(operation)), ..Self::new(arguments) }
+    }
+
+    fn new(arguments: &Value) -> Self {
+        Self {
+            tool: None,
+            operation: None,
+            provider: None,
+            status: Ending::NotStarted,
+            error: None,
+            duration_us: 0,
+            bytes_in: bytes(arguments),
+            bytes_out: 0,
+            truncated: false,
+            denials: Vec::new(),
+            receipt: None,
+        }
+    }
+
+    /// It ended: with a result of so many bytes, or with a failure. `own`: what whoever performed it says.
+    #[must_use]
+    pub fn ended(mut self, took: Duration, result: Result<u64, &Failure>, own: Option<Value>) -> Self {
+        self.duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.receipt = own.filter(|own| cell_of(own).is_some());
+        match result {
+            Ok(bytes) => (self.status, self.bytes_out) = (Ending::Completed, bytes),
+            Err(failure) => {
+                // What a plugin says of its own failure is not the host's word; its cell's receipt is.
+                let kind = match &self.receipt {
+                    Some(cell) => cell.get("error").and_then(Value::as_str).unwrap_or("failed").into(),
+                    None => {
+                        self.denials.extend(Denial::in_details(failure));
+                        failure.reason.clone()
+                    }
+                };
+                self.status = match kind.as_ref() {
+                    _ if !self.denials.is_empty() => Ending::Denied,
+                    "denied" => Ending::Denied,
+                    "cancelled" => Ending::Stopped,
+                    _ => Ending::Failed,
+                };
+                self.error = Some(kind);
+            }
+        }
+        self
+    }
+
+    /// It was stopped, some milliseconds after it began.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn stopped(self, after_ms: f64, why: &str) -> Self {
+        let duration_us = (after_ms.max(0.0) * 1000.0) as u64;
+        Self { status: Ending::Stopped, error: Some(why.into()), duration_us, ..self }
+    }
+
+    /// It was stopped before it began.
+    #[must_use]
+    pub fn not_started(self, why: &str) -> Self {
+        Self { status: Ending::NotStarted, error: Some(why.into()), ..self }
+    }
+
+    /// Whether less than the whole result was told.
+    #[must_use]
+    pub fn truncated(self, truncated: bool) -> Self {
+        Self { truncated, ..self }
+    }
+
+    /// As replies and journals hold it.
+    #[must_use]
+    pub fn to_value(&self) -> Option<Value> {
+        Value::of(self).ok()
+    }
+}
+
+/// Bytes of a value that is handed over: a text as it is, everything else as JSON.
+#[must_use]
+pub fn bytes(value: &Value) -> u64 {
+    value.as_str().map_or_else(|| value.to_json().len(), str::len) as u64
+}
+
+/// Whether a receipt is of a call rather than of a cell.
+#[must_use]
+pub fn is_of_call(receipt: &Value) -> bool {
+    // Tools' receipts in older stores have no status.
+    receipt.get("status").or_else(|| receipt.get("tool")).is_some()
+}
+
+/// The cell's receipt in a receipt, if a cell ran: itself, or what a tool's holds under `receipt`.
+#[must_use]
+pub fn cell_of(receipt: &Value) -> Option<&Value> {
+    if is_of_call(receipt) { receipt.get("receipt") } else { Some(receipt) }
+}
+
+fn name(name: &str) -> Arc<str> {
+    name.chars().take(NAME).collect::<String>().into()
+}

@@ -1,0 +1,115 @@
+//! Calls that do not end by themselves: which ones an event stops, and what is recorded of them.
+
+use crate::{
+    effect::Ports,
+    event::{EffectId, Event, FrameId, InstanceId, Request, Settled, Timestamp},
+    outcome::{RunEnd, Status},
+    receipt::CallReceipt,
+    state::{Body, Phase, State},
+};
+use opcell_workflow::ir::{Form, Judge};
+use std::sync::Arc;
+
+/// Whose calls are stopped.
+enum Under {
+    Run,
+    Instance(InstanceId),
+    Frame(FrameId),
+}
+
+impl State {
+    /// The calls that an event stops, and why. Timers just end.
+    pub(crate) fn cut_off(&self, event: &Event) -> Vec<(EffectId, Arc<str>)> {
+        if self.effects.is_empty() {
+            return Vec::new();
+        }
+        let Some((under, why)) = self.stops(event) else { return Vec::new() };
+        let is_call = |request: &Request| match request {
+            Request::Invoke { .. } | Request::Judge { .. } | Request::Tool { .. } => true,
+            Request::Open { .. } | Request::Round { .. } => true,
+            Request::Sleep { .. } | Request::Timeout { .. } | Request::Find { .. } => false,
+        };
+        let cut = self
+            .effects
+            .iter()
+            .filter(|(_, effect)| !effect.in_doubt && is_call(&effect.request) && self.is_under(effect.frame, &under));
+        cut.map(|(id, _)| (*id, why.clone())).collect()
+    }
+
+    /// What an event takes away before it has ended itself.
+    fn stops(&self, event: &Event) -> Option<(Under, Arc<str>)> {
+        let reason = |end: &RunEnd| end.reason.clone().unwrap_or_else(|| end.status.as_str().into());
+        let of = |settled: &Settled| match settled {
+            Settled::Failed(failure) => failure.reason.clone(),
+            Settled::Ok(_) => Status::Completed.as_str().into(),
+        };
+        match event {
+            Event::RunFinished(end) => Some((Under::Run, reason(end))),
+            Event::InstanceFinished { instance, end } if end.status != Status::Completed => {
+                Some((Under::Instance(*instance), reason(end)))
+            }
+            Event::GroupFinished { frame, result, halted } if *halted || matches!(result, Settled::Failed(_)) => {
+                Some((Under::Frame(*frame), of(result)))
+            }
+            Event::StepFinished { frame, result } => {
+                let halted = || match &self.frames.get(frame)?.body {
+                    Body::Step(step) => match &step.phase {
+                        Phase::Groups(groups) => groups.results.get(groups.halted? as usize)?.as_ref().map(of),
+                        _ => None,
+                    },
+                    _ => None,
+                };
+                let why = result.failure.as_ref().map(|failure| failure.reason.clone()).or_else(halted)?;
+                Some((Under::Frame(*frame), why))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_under(&self, frame: FrameId, under: &Under) -> bool {
+        let mut next = Some(frame);
+        while let Some((id, frame)) = next.and_then(|id| Some((id, self.frames.get(&id)?))) {
+            let found = match under {
+                Under::Run => true,
+                Under::Instance(instance) => frame.instance == *instance,
+                Under::Frame(root) => id == *root,
+            };
+            if found {
+                return true;
+            }
+            next = frame.parent;
+        }
+        false
+    }
+
+    /// The event that an effect was stopped. `until`: when, if it had begun.
+    pub(crate) fn abandoned(&self, effect: EffectId, why: &str, until: Option<Timestamp>, ports: &Ports) -> Event {
+        let receipt = self.call_under_way(effect, ports).and_then(|(call, since)| match until {
+            Some(until) => call.stopped(until.ms_since(since), why).to_value(),
+            None => call.not_started(why).to_value(),
+        });
+        Event::Abandoned { effect, reason: Some(why.into()), receipt }
+    }
+
+    /// What is called, and since when.
+    fn call_under_way(&self, effect: EffectId, ports: &Ports) -> Option<(CallReceipt, Timestamp)> {
+        let pending = self.effects.get(&effect).filter(|effect| !effect.in_doubt)?;
+        let (_, step) = self.step_of(pending.frame)?;
+        let call = match &pending.request {
+            Request::Invoke { arguments } => match &step.form {
+                Form::Invoke { invoke } => CallReceipt::of_operation(&invoke.operation, arguments),
+                _ => return None,
+            },
+            Request::Judge { arguments } => match &step.judge {
+                Some(Judge::Invoke { invoke }) => CallReceipt::of_operation(&invoke.operation, arguments),
+                _ => return None,
+            },
+            Request::Tool { call } => {
+                let request = self.conversation(pending.frame)?.call(call)?;
+                CallReceipt::of_tool(&request.name, ports.sessions.tool_provider(&request.name), &request.arguments)
+            }
+            _ => return None,
+        };
+        Some((call, pending.at))
+    }
+}
