@@ -45,7 +45,10 @@ async fn host_in(folder: &Path, project: String) -> Host {
 async fn run(host: &Host, workflow: &Workflow, input: Value) -> (RunOutcome, Vec<Value>) {
     let run = host.start(workflow, input).await.unwrap();
     let events = run.events().await.unwrap();
-    let receipts = events.filter_map(async |recorded| receipt(&recorded.event).cloned()).collect().await;
+    let receipts = events
+        .filter_map(async |recorded| receipt(&recorded.event).map(|receipt| Value::clone(receipt)))
+        .collect()
+        .await;
     (run.outcome().await.unwrap(), receipts)
 }
 

@@ -291,8 +291,8 @@ fn late<T>(
     limit: Option<(f64, Arc<str>, Value)>,
     receipt: impl FnOnce(&str, &Value) -> CallReceipt,
 ) -> Reply<T> {
-    let receipt =
-        limit.and_then(|(ms, called, arguments)| receipt(&called, &arguments).stopped(ms, &failure.reason).to_value());
+    let receipt = limit
+        .and_then(|(ms, called, arguments)| receipt(&called, &arguments).stopped(ms, &failure.reason).to_receipt());
     Reply { result: Err(failure), receipt }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     outcome::{LimitKind, RunEnd},
     ports::{Failure, ModelReply, OpenedSession, Reply, Success, Verdict},
     program::Program,
+    receipt::Receipt,
     wire,
 };
 use indexmap::IndexMap;
@@ -379,7 +380,7 @@ pub enum Event {
         reason: Option<Arc<str>>,
         /// Of a call: [`CallReceipt`](crate::receipt::CallReceipt).
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        receipt: Option<Value>,
+        receipt: Option<Receipt>,
     },
     /// A limit does not allow what comes next.
     LimitReached {

@@ -1,6 +1,6 @@
 //! How runs stand and how they end.
 
-use crate::wire;
+use crate::{receipt::Receipt, wire};
 use opcell_workflow::Value;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -80,7 +80,7 @@ pub struct RunEnd {
     pub details: Option<Value>,
     /// The receipt of the last cell, or of the last tool, that the step called at which the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Value>,
+    pub receipt: Option<Receipt>,
     /// The run was given up while it resolved a guard, an input or an output: nothing it did counts (sequential lifecycle).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
@@ -164,7 +164,7 @@ pub struct RunOutcome {
     /// See [`RunEnd::details`].
     pub details: Option<Value>,
     /// See [`RunEnd::receipt`].
-    pub receipt: Option<Value>,
+    pub receipt: Option<Receipt>,
     /// See [`RunEnd::aborted`].
     pub aborted: bool,
     /// Named values, as they were last set.

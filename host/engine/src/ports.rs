@@ -5,7 +5,7 @@
 use crate::{
     conversation::{Message, Messages, ToolCallRequest, ToolSpec, Usage},
     event::{EffectId, Timestamp},
-    receipt::Provider,
+    receipt::{Provider, Receipt},
 };
 use async_trait::async_trait;
 use opcell_workflow::{Value, WorkflowIr, ir, names::Outcome};
@@ -107,7 +107,7 @@ pub struct Reply<T> {
     pub result: Result<T, Failure>,
     /// What it used and touched, if anything ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Value>,
+    pub receipt: Option<Receipt>,
 }
 
 /// Deterministic operations.

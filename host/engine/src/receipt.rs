@@ -1,15 +1,131 @@
-//! The receipt of a call that no cell answers for: of a tool of the host or of an MCP server, and of whatever was stopped.
+//! Receipts: what calls used and touched, and how they ended.
+//!
+//! A [`Receipt`] is whatever the one who performed the call says. A [`CallReceipt`] is that of a call that no cell answers for: of a
+//! tool of the host or of an MCP server, and of whatever was stopped.
 //!
 //! A cell's receipt is the sandbox's own. Where the two say the same, they say it under the same name: `operation`, `duration-us`,
 //! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
 
 use crate::ports::Failure;
 use opcell_workflow::Value;
-use serde::{Serialize, Serializer};
-use std::{fmt, sync::Arc, time::Duration};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// Characters of a name that somebody outside chose.
 const NAME: usize = 100;
+
+/// What a receipt says, when somebody wants to read it: most are only kept.
+pub trait ToReceipt: fmt::Debug + Send + Sync {
+    /// The receipt as a value; the same every time.
+    fn to_value(&self) -> Value;
+
+    /// How many functions of the host a cell called; nothing where no cell ran.
+    fn host_calls(&self) -> Option<u64>;
+}
+
+/// What a call used and touched. Reads as a value.
+#[derive(Clone)]
+pub struct Receipt(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    Value(Arc<Value>),
+    Later(Arc<Later<dyn ToReceipt>>),
+}
+
+struct Later<T: ?Sized> {
+    value: OnceLock<Value>,
+    of: T,
+}
+
+impl Receipt {
+    /// One that is made into a value when somebody reads it.
+    #[must_use]
+    pub fn later(of: impl ToReceipt + 'static) -> Self {
+        Self(Kept::Later(Arc::new(Later { value: OnceLock::new(), of })))
+    }
+
+    /// How many functions of the host the cell called that it tells of; nothing where no cell ran.
+    #[must_use]
+    pub fn host_calls(&self) -> Option<u64> {
+        match &self.0 {
+            Kept::Value(receipt) => cell_of(receipt).map(|cell| match cell.get("host-calls") {
+                Some(Value::Object(calls)) => calls.values().map(count).sum(),
+                Some(calls) => count(calls),
+                None => 0,
+            }),
+            Kept::Later(later) => later.of.host_calls(),
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn count(value: &Value) -> u64 {
+    match value {
+        Value::Number(number) => number.as_f64().max(0.0) as u64,
+        _ => 0,
+    }
+}
+
+impl Deref for Receipt {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        match &self.0 {
+            Kept::Value(value) => value,
+            Kept::Later(later) => later.value.get_or_init(|| later.of.to_value()),
+        }
+    }
+}
+
+impl From<Value> for Receipt {
+    fn from(value: Value) -> Self {
+        Self(Kept::Value(Arc::new(value)))
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl PartialEq for Receipt {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Serialize for Receipt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Receipt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// A receipt that may be there, as snapshots hold it: `[]` or `[receipt]`.
+pub(crate) mod maybe {
+    use super::Receipt;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(receipt: &Option<Receipt>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(receipt)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Receipt>, D::Error> {
+        Ok(Vec::<Receipt>::deserialize(deserializer)?.pop())
+    }
+}
 
 /// Who performs a tool. Written `host`, `mcp:SERVER` or `plugin:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +237,7 @@ pub struct CallReceipt {
     denials: Vec<Denial>,
     /// Of the cell that performed the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    receipt: Option<Value>,
+    receipt: Option<Receipt>,
 }
 
 impl CallReceipt {
@@ -155,9 +271,9 @@ impl CallReceipt {
 
     /// It ended: with a result of so many bytes, or with a failure. `own`: what whoever performed it says.
     #[must_use]
-    pub fn ended(mut self, took: Duration, result: Result<u64, &Failure>, own: Option<Value>) -> Self {
+    pub fn ended(mut self, took: Duration, result: Result<u64, &Failure>, own: Option<Receipt>) -> Self {
         self.duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.receipt = own.filter(|own| cell_of(own).is_some());
+        self.receipt = own.filter(|own| own.host_calls().is_some());
         match result {
             Ok(bytes) => (self.status, self.bytes_out) = (Ending::Completed, bytes),
             Err(failure) => {
@@ -203,8 +319,8 @@ impl CallReceipt {
 
     /// As replies and journals hold it.
     #[must_use]
-    pub fn to_value(&self) -> Option<Value> {
-        Value::of(self).ok()
+    pub fn to_receipt(&self) -> Option<Receipt> {
+        Value::of(self).ok().map(Receipt::from)
     }
 }
 

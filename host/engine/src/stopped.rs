@@ -85,8 +85,8 @@ impl State {
     /// The event that an effect was stopped. `until`: when, if it had begun.
     pub(crate) fn abandoned(&self, effect: EffectId, why: &str, until: Option<Timestamp>, ports: &Ports) -> Event {
         let receipt = self.call_under_way(effect, ports).and_then(|(call, since)| match until {
-            Some(until) => call.stopped(until.ms_since(since), why).to_value(),
-            None => call.not_started(why).to_value(),
+            Some(until) => call.stopped(until.ms_since(since), why).to_receipt(),
+            None => call.not_started(why).to_receipt(),
         });
         Event::Abandoned { effect, reason: Some(why.into()), receipt }
     }

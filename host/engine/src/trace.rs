@@ -11,6 +11,7 @@ use crate::{
     past::fold,
     ports::Failure,
     program::Program,
+    receipt::Receipt,
     state::{State, tool_message},
 };
 use indexmap::IndexMap;
@@ -159,7 +160,7 @@ pub struct StepTrace {
     pub artifacts: Option<Value>,
     /// Of its cells and of its calls of tools, in the order in which they ended; its judge's are with the judge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub receipts: Vec<Value>,
+    pub receipts: Vec<Receipt>,
     #[serde(skip)]
     done: bool,
 }
@@ -216,7 +217,7 @@ pub struct JudgeTrace {
     pub failure: Option<Failure>,
     /// Of its cells and of its calls of tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub receipts: Vec<Value>,
+    pub receipts: Vec<Receipt>,
 }
 
 /// A way that the run went.
@@ -575,7 +576,7 @@ impl StepTrace {
     }
 
     /// Where the receipt of a call belongs: to the step, or to its judge.
-    fn receipts_of(&mut self, request: &Request) -> &mut Vec<Value> {
+    fn receipts_of(&mut self, request: &Request) -> &mut Vec<Receipt> {
         if self.done || matches!(request, Request::Judge { .. }) {
             &mut self.judging().receipts
         } else {

@@ -4,7 +4,7 @@ use crate::{report::Rejected, tools::Tools};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
-use opcell_engine::receipt::{self, CallReceipt};
+use opcell_engine::receipt::{self, CallReceipt, Receipt, ToReceipt};
 use opcell_sandbox::{CellError, CellRequest, CellResult, Context, HostServices, Narrowing, Plugin};
 use opcell_session::tools::ToolDescription;
 use opcell_workflow::{Diagnostic, Value, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
@@ -18,6 +18,21 @@ use std::{
 pub(crate) struct Loaded {
     pub plugin: Arc<Plugin>,
     pub services: Arc<dyn HostServices>,
+}
+
+/// What a cell left.
+#[derive(Debug)]
+struct OfCell(opcell_sandbox::Receipt);
+
+impl ToReceipt for OfCell {
+    fn to_value(&self) -> Value {
+        // A receipt is made of texts and numbers under names; none of them is refused.
+        Value::of(&self.0).unwrap_or_default()
+    }
+
+    fn host_calls(&self) -> Option<u64> {
+        Some(self.0.host_calls.total())
+    }
 }
 
 /// What one id stands for.
@@ -197,8 +212,7 @@ impl Catalog {
             host: loaded.services.clone(),
         };
         let CellResult { result, receipt } = run(&loaded.plugin, request).await;
-        let receipt = Value::of(&receipt).ok();
-        Reply { result: result.map(turn).map_err(failure), receipt }
+        Reply { result: result.map(turn).map_err(failure), receipt: Some(Receipt::later(OfCell(receipt))) }
     }
 }
 
@@ -229,7 +243,7 @@ impl Operations for Catalog {
             };
             let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
                 .ended(began.elapsed(), result.as_ref().map(receipt::bytes), None)
-                .to_value();
+                .to_receipt();
             return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt };
         }
         self.cell(

@@ -5,7 +5,7 @@ use crate::{
     report::Rejected,
 };
 use futures_util::Stream;
-use opcell_engine::{Event, Recorded, RunError, RunHandle, RunOutcome, event::EffectReply};
+use opcell_engine::{Event, Recorded, RunError, RunHandle, RunOutcome, event::EffectReply, receipt::Receipt};
 use opcell_journal::Damage;
 use opcell_workflow::{Diagnostic, Value, WorkflowIr};
 use std::{path::Path, sync::Arc};
@@ -151,7 +151,7 @@ impl Run {
 
 /// The receipt that an event brings, if a cell or a call of a tool ended with it, or was stopped.
 #[must_use]
-pub fn receipt(event: &Event) -> Option<&Value> {
+pub fn receipt(event: &Event) -> Option<&Receipt> {
     let reply = match event {
         Event::Replied { reply, .. } => reply,
         Event::Abandoned { receipt, .. } => return receipt.as_ref(),

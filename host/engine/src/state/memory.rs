@@ -4,6 +4,7 @@ use crate::{
     conversation::{Message, Messages},
     outcome::{RunEnd, Used},
     ports::Success,
+    receipt::{self, Receipt},
     wire,
 };
 use opcell_workflow::{
@@ -40,8 +41,8 @@ pub(crate) struct Accepted {
     #[serde(with = "wire::maybe")]
     pub mapped: Option<Value>,
     /// What its last cell used.
-    #[serde(with = "wire::maybe")]
-    pub receipt: Option<Value>,
+    #[serde(with = "receipt::maybe")]
+    pub receipt: Option<Receipt>,
 }
 
 /// What a form produced.

@@ -5,6 +5,7 @@ use crate::{
     conversation::{Message, Role, ToolCallRequest},
     event::{EffectId, InstanceId, Settled, Timestamp},
     ports::{Failure, OpenedSession, Verdict},
+    receipt::{self, Receipt},
     wire,
 };
 use opcell_workflow::Value;
@@ -20,8 +21,8 @@ pub(crate) struct Work {
     pub since: Timestamp,
     pub stage: Stage,
     /// What the last cell used.
-    #[serde(with = "wire::maybe")]
-    pub receipt: Option<Value>,
+    #[serde(with = "receipt::maybe")]
+    pub receipt: Option<Receipt>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -133,7 +134,7 @@ pub(crate) enum Judging {
     /// A call is in flight.
     Calling(EffectId),
     /// A call ended with this.
-    Called(Result<Verdict, Failure>, #[serde(with = "wire::maybe")] Option<Value>),
+    Called(Result<Verdict, Failure>, #[serde(with = "receipt::maybe")] Option<Receipt>),
     /// A model decides.
     Llm(Box<Conversation>),
     /// An event from outside is awaited. `came`: one is there.

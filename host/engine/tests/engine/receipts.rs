@@ -91,7 +91,7 @@ async fn a_call_that_the_runs_budget_stops_under_way_says_so() {
 
     let trace = Trace::of(&"run".into(), &history).unwrap();
     let slow = trace.steps.iter().find(|step| step.step.as_ref() == "slow").unwrap();
-    let shown = slow.receipts.iter().map(Value::to_json).collect::<Vec<_>>().join("\n");
+    let shown = slow.receipts.iter().map(|receipt| receipt.to_json()).collect::<Vec<_>>().join("\n");
     assert!(shown.contains(r#""tool":"slow-look","provider":"host","status":"stopped""#), "{shown}");
     assert!(!shown.contains("swordfish"), "arguments are no part of a receipt: {shown}");
     assert!(shown.contains(r#""bytes-in":22"#), "their size is: {shown}");

@@ -104,7 +104,7 @@ async fn a_failed_operation_ends_the_run_with_its_reason_step_and_receipt() {
     assert_eq!(outcome.reason.as_deref(), Some("no-matching-issue"));
     assert_eq!(outcome.message.as_deref(), Some("none found"));
     assert_eq!(outcome.step.as_deref(), Some("a"));
-    assert_eq!(outcome.receipt, Some(json(r#"{"host-calls":{"tools":1,"log":1}}"#)));
+    assert_eq!(outcome.receipt, Some(json(r#"{"host-calls":{"tools":1,"log":1}}"#).into()));
     assert_eq!(script.called(), ["op/a {}"]);
 }
 

@@ -241,7 +241,7 @@ impl Operations for Script {
             Some((_, run)) => run(&call).map(|data| Success { data, summary: None, details: None }),
             None => Err(failure("missing-deterministic-operation", "no such operation")),
         };
-        Reply { result, receipt: Some(json(world.receipt.unwrap_or(r#"{"host-calls":{"tools":1,"log":1}}"#))) }
+        Reply { result, receipt: Some(json(world.receipt.unwrap_or(r#"{"host-calls":{"tools":1,"log":1}}"#)).into()) }
     }
 }
 

