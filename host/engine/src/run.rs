@@ -242,8 +242,8 @@ impl Driver {
         }
     }
 
-    /// Records what was decided, and before it that it stops the calls which it stops: nothing can be said of them when it has ended
-    /// their step or the run. They are stopped at the moment that it was decided for, so that deciding again decides the same.
+    /// Records what was decided. Calls that it puts an end to are recorded as stopped before it, for afterwards their step or the run
+    /// is over, and at the moment for which it was decided, so that deciding again decides the same.
     fn record_decided(&mut self, batch: &mut Batch, event: Event, waiting: EffectId) -> Result<(), RunError> {
         for (effect, why) in self.state.cut_off(&event) {
             let at = self.state.now;

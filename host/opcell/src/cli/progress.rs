@@ -185,7 +185,10 @@ pub fn call_line(receipt: &Value) -> String {
     let text = |key: &str| text(receipt, key);
     let called = if text("tool").is_empty() { text("operation") } else { text("tool") };
     let size = |key: &str| bytes(count(receipt.get(key)));
-    let mut line = format!("{called:24} {:>9}", milliseconds(count(receipt.get("duration-us"))));
+    // Older stores have milliseconds.
+    let took =
+        receipt.get("duration-us").map_or_else(|| count(receipt.get("duration-ms")) * 1000, |us| count(Some(us)));
+    let mut line = format!("{called:24} {:>9}", milliseconds(took));
     let _ = write!(line, "  {:>9} in  {:>9} out", size("bytes-in"), size("bytes-out"));
     // `denied` once is enough.
     let error = if text("error") == text("status") { "" } else { text("error") };
