@@ -44,6 +44,12 @@ pub struct WorkflowIr {
     /// The typed interface: what a run returns. Empty: the yielded value of the step that reached the end.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<Arc<str>, OutputSpec>,
+    /// JSON Schema that what a run takes must pass before its first step is entered (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// JSON Schema that what a run returns must pass; a run whose result does not has failed (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     /// The step whose yielded value is the run's result; absent: the step that reached the end (PromptPack RFC 0010).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<StepName>,

@@ -7,6 +7,7 @@ use opcell_workflow::promptpack::context::{ContextError, MAX_HISTORY_LENGTH};
 use opcell_workflow::promptpack::template::{self, TemplateError, Variables, render, render_nested};
 use opcell_workflow::promptpack::tools::{ToolSet, TransitionExecutor};
 use opcell_workflow::promptpack::{self, Context, Spec, StateMachine, TransitionError};
+use opcell_workflow::psi::Companions;
 use opcell_workflow::{Severity, SourceFile, Value};
 use serde_json::{Value as Json, json};
 
@@ -338,6 +339,96 @@ mod packs {
         assert_eq!(work.step("one").unwrap().retry.unwrap().max, 2, "attempts in all, the first one included");
         let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
         assert_eq!(again, *ir, "the execution model survives JSON");
+    }
+
+    /// Files beside a pack, by path; whatever else is asked for lies outside.
+    struct Files(&'static [(&'static str, &'static str)]);
+
+    impl Companions for Files {
+        fn text(&self, path: &str) -> Option<Result<String, String>> {
+            if path.starts_with('/') || path.contains("..") {
+                return Some(Err("it is outside of the workflow's folder".to_owned()));
+            }
+            self.0.iter().find(|(name, _)| *name == path).map(|(_, text)| Ok((*text).to_owned()))
+        }
+    }
+
+    /// A pack with a composition that names these schemas: of its input, its output, and a step within its parallel step.
+    fn with_schemas(input: &str, output: &str, answer: &str) -> Json {
+        let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
+            "a": {"orchestration": "composition", "composition": "work", "terminal": true},
+        }}));
+        pack["compositions"] = json!({"work": {"version": 1, "input_schema": input, "output_schema": output, "steps": [
+            {"id": "both", "kind": "parallel", "reduce": {"strategy": "barrier", "into": "x"}, "branches": [
+                {"id": "one", "kind": "prompt", "prompt_task": "p", "output_schema": answer},
+                {"id": "two", "kind": "prompt", "prompt_task": "p"},
+            ]},
+        ]}});
+        pack
+    }
+
+    fn compile_beside(pack: &Json, files: &'static [(&'static str, &'static str)]) -> opcell_workflow::Compiled {
+        promptpack::compile_with(&SourceFile::new("a.pack.json", pack.to_string()), &Files(files))
+    }
+
+    #[test]
+    fn schemas_of_compositions_are_files_beside_the_pack_or_parts_of_it() {
+        let pack = with_schemas("schemas/letter.json", "schemas/all.json#/$defs/topic", "#/metadata/answer");
+        let mut pack = pack;
+        pack["metadata"] = json!({"answer": {"type": "string"}});
+        let ir = compile_beside(
+            &pack,
+            &[
+                ("schemas/letter.json", r#"{"type": "object"}"#),
+                ("schemas/all.json", r##"{"$defs": {"topic": {"$ref": "#/$defs/word"}, "word": {"type": "string"}}}"##),
+            ],
+        )
+        .ir
+        .unwrap();
+        let work = &ir.workflows[0];
+        assert_eq!(work.input_schema, Some(Value::from(json!({"type": "object"}))));
+        let topic = work.output_schema.as_ref().unwrap();
+        assert!(topic.get("$defs").unwrap().get("word").is_some(), "a part has what is defined beside it: {topic:?}");
+        let one = work.step("one").unwrap().outputs["output"].structured.as_ref().unwrap();
+        assert_eq!(one.json_schema, Some(Value::from(json!({"type": "string"}))));
+        assert!(work.step("two").unwrap().outputs["output"].structured.is_none());
+        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        assert_eq!(again, *ir, "the execution model survives JSON");
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_used_is_an_error_where_it_is_named() {
+        let many = || {
+            let patterns: Vec<_> = (0..2_000).map(|at| json!({"pattern": format!("[0-9a-f]{{30}}x{at}")})).collect();
+            let text = json!({"$defs": {"unused": {"anyOf": patterns}}}).to_string();
+            let files: &'static [(&str, &str)] = Box::leak(Box::new([("s.json", &*text.leak())]));
+            files
+        };
+        for (files, problem) in [
+            (&[][..], "there is no file `s.json` in the pack's own folder"),
+            (&[("s.json", "{")], "`s.json` is not JSON"),
+            (&[("s.json", r#"{"type": 5}"#)], "not a JSON Schema"),
+            (&[("s.json", r#"{"$ref": "other.json"}"#)], "leads out of the schema"),
+            (&[("s.json", r#"{"pattern": "(a)\\1"}"#)], "cannot be used"),
+            (many(), "its patterns need more than"),
+        ] {
+            for (schemas, pointer) in [
+                (with_schemas("s.json", "", ""), "/compositions/work/input_schema"),
+                (with_schemas("", "s.json", ""), "/compositions/work/output_schema"),
+                (with_schemas("", "", "s.json"), "/compositions/work/steps/0/branches/0/output_schema"),
+            ] {
+                let compiled = compile_beside(&schemas, files);
+                let errors: Vec<_> =
+                    compiled.diagnostics.iter().filter(|found| found.severity == Severity::Error).collect();
+                let [error] = errors.as_slice() else { panic!("{problem}: {errors:?}") };
+                assert_eq!((error.code, error.path.as_deref()), ("composition-schema", Some(pointer)));
+                assert!(error.message.contains(problem) && error.span.is_some(), "{}", error.message);
+            }
+        }
+        for reference in ["../s.json", "/etc/s.json", "#/tools/none", "s.json#x"] {
+            let pack = with_schemas(reference, "", "");
+            assert!(compile_beside(&pack, &[("s.json", "{}")]).ir.is_none(), "{reference}");
+        }
     }
 
     #[test]

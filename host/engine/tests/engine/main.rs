@@ -4,6 +4,7 @@
 
 mod at_once;
 mod budgets;
+mod contracts;
 mod dialogue;
 mod flow;
 mod lasting;

@@ -3,6 +3,7 @@
 use super::checks::{check_prompts, checks};
 use super::compose::{self, compile_composition};
 use super::composition::{Available, validate_all};
+use super::contracts::Contracts;
 use super::document::{Document, pointer_part};
 use super::pack::Pack;
 use super::schema::{Edition, check_pack};
@@ -95,7 +96,11 @@ impl Compiler<'_> {
             let pointer = format!("/skills/{}", unread.index);
             self.report(Diagnostic::warning("skills-unread", unread.problem), &pointer);
         }
-        Some(self.workflow(&pack, &states, &skills))
+        let (contracts, unusable) = Contracts::read(&pack, &self.document.json, self.beside);
+        for finding in unusable {
+            self.report(finding.diagnostic, &finding.pointer);
+        }
+        Some(self.workflow(&pack, &states, &skills, &contracts))
     }
 
     fn validate(&mut self, pack: &Pack) {
@@ -121,7 +126,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn workflow(&mut self, pack: &Pack, states: &States, skills: &Skills) -> WorkflowIr {
+    fn workflow(&mut self, pack: &Pack, states: &States, skills: &Skills, contracts: &Contracts) -> WorkflowIr {
         let mut ir = WorkflowIr {
             version: Version::V1,
             name: pack.id.as_str().into(),
@@ -134,6 +139,8 @@ impl Compiler<'_> {
                     .map(|(_, prompt)| prompt),
             ),
             outputs: IndexMap::new(),
+            input_schema: None,
+            output_schema: None,
             entry: Some(states.entry.as_str().into()),
             steps: Vec::new(),
             result: None,
@@ -151,7 +158,7 @@ impl Compiler<'_> {
             let step = match composition {
                 Some((composition, definition)) => {
                     let workflow = format!("{}/{composition}", pack.id);
-                    let workflow = compile_composition(&workflow, definition, pack);
+                    let workflow = compile_composition(&workflow, definition, pack, contracts);
                     let step = compose::state(name, state, &workflow);
                     if ir.workflows.iter().all(|known| known.name != workflow.name) {
                         ir.workflows.push(Arc::new(workflow));
