@@ -643,6 +643,9 @@ pub struct Session {
     /// What the document says about tools that the host binds, by name: models are told this instead of what the host says.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub tool_shapes: IndexMap<String, ToolShape>,
+    /// Agents of the document that the model may call, by the name of the tool that stands for each (PromptPack RFC 0007).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub agents: IndexMap<String, AgentTool>,
     /// Skills that the document brings along, by name (PromptPack).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub own_skills: IndexMap<String, OwnSkill>,
@@ -665,6 +668,16 @@ pub struct ToolShape {
     pub description: String,
     /// JSON Schema of its arguments; a call that does not pass it is refused.
     pub parameters: Value,
+}
+
+/// An agent of a document as a tool of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AgentTool {
+    /// What it is asked for; a model decides by it.
+    pub description: String,
+    /// The workflow that the document brings along for it.
+    pub workflow: Arc<str>,
 }
 
 /// A skill that a document brings along.

@@ -1,11 +1,14 @@
 //! All tools of a host: what they are, whether a call's arguments fit, and how much of a result is told.
 
-use super::{HostTool, ToolDescription, failure};
+use super::{DELEGATE_TOOL, HostTool, ToolDescription, failure};
 use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
 use jsonschema::{PatternOptions, Validator};
 use opcell_engine::ports::{Failure, Reply, ToolCall};
-use opcell_workflow::{Value, promptpack::arguments::fit};
+use opcell_workflow::{
+    Value,
+    promptpack::{agents, arguments::fit},
+};
 use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;
@@ -112,11 +115,17 @@ impl Toolbox {
             let message = format!("this session has no tool `{name}`; it has: {listed}{hint}");
             return Err(failure("unknown-tool", message));
         }
-        let Some(tool) = self.tools.get(name) else {
+        let is_agent = call.session.settings.agents.contains_key(name);
+        let Some(tool) = self.tools.get(if is_agent { DELEGATE_TOOL } else { name }) else {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));
         };
         let arguments = serde_json::Value::from(&call.request.arguments);
-        let mut problems = problems(&tool.arguments, &arguments);
+        let mut problems = match is_agent {
+            true => {
+                problems(&compiled(&agents::parameters()).map_err(|error| failure("invalid-shape", error))?, &arguments)
+            }
+            false => problems(&tool.arguments, &arguments),
+        };
         if let Some(shape) = call.session.settings.tool_shapes.get(name).filter(|_| problems.is_empty()) {
             let schema = compiled(&shape.parameters).map_err(|error| failure("invalid-shape", error))?;
             problems = self::problems(&schema, &arguments);
