@@ -1,6 +1,6 @@
 //! PromptPack where Opcell does better than the reference, and where its own surface must stay as it is.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
 use opcell_workflow::ir::{ArtifactMode, Control, Form, Goto, Judge, Orchestration};
 use opcell_workflow::promptpack::context::{ContextError, MAX_HISTORY_LENGTH};
