@@ -234,8 +234,16 @@ impl State {
                 if ports.judges.knows(&invoke.operation) { Effects::Idempotent } else { operation(&invoke.operation) }
             }
             (Request::Tool { call }, _) => {
-                let request = self.conversation(pending.frame).and_then(|talk| talk.call(call));
-                request.map_or(Effects::Once, |request| ports.sessions.tool_effects(&request.name))
+                let talk = self.conversation(pending.frame);
+                let opened = talk.and_then(|talk| talk.opened.as_ref());
+                match talk.and_then(|talk| talk.call(call)) {
+                    // The call of an agent finds the run that it started.
+                    Some(request) if opened.is_some_and(|it| it.settings.agents.contains_key(&request.name)) => {
+                        Effects::Idempotent
+                    }
+                    Some(request) => ports.sessions.tool_effects(&request.name),
+                    None => Effects::Once,
+                }
             }
             (Request::Invoke { .. } | Request::Judge { .. }, _) => Effects::Once,
             _ => Effects::Pure,

@@ -1,6 +1,13 @@
-//! Structured answers: JSON in a model's words, checked against the schema that was asked for.
+//! Values that must pass a schema: JSON in a model's words, what a workflow takes and what it returns.
 
+use opcell_schema::Schema;
 use opcell_workflow::{Value, ir::StructuredOutput};
+
+/// Steps that one check may take: some hundredths of a second, in which other runs may have to wait.
+const MAX_STEPS: u64 = 5_000_000;
+
+/// Misfits that are told at once.
+const MISFITS: usize = 5;
 
 /// Why an answer is not what was asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,18 +25,25 @@ pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Inva
     };
     let json: serde_json::Value = serde_json::from_str(unfenced(answer))
         .map_err(|error| Invalid::Answer(format!("The answer is not JSON: {error}")))?;
-    let schema = serde_json::Value::from(schema);
-    let validator = jsonschema::validator_for(&schema)
+    let compiled = Schema::compile(&serde_json::Value::from(schema))
         .map_err(|error| Invalid::Schema(format!("The :json-schema is not a schema: {error}")))?;
-    let problems: Vec<String> = validator
-        .iter_errors(&json)
-        .take(5)
-        .map(|error| match error.instance_path().as_str() {
-            "" => error.to_string(),
-            path => format!("{error} (at {path})"),
-        })
-        .collect();
-    if problems.is_empty() { Ok(Value::from(json)) } else { Err(Invalid::Answer(problems.join("; "))) }
+    match misfits(&compiled, &json) {
+        None => Ok(Value::from(json)),
+        Some(misfits) => Err(Invalid::Answer(format!("The answer does not fit its schema: {misfits}"))),
+    }
+}
+
+/// Checks what a workflow takes or returns; the error says what is wrong with it.
+pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
+    let compiled = Schema::compile(&serde_json::Value::from(schema))?;
+    misfits(&compiled, &serde_json::Value::from(value)).map_or(Ok(()), Err)
+}
+
+fn misfits(schema: &Schema, value: &serde_json::Value) -> Option<String> {
+    if let Err(too_large) = schema.affords(value, MAX_STEPS) {
+        return Some(too_large);
+    }
+    Some(schema.misfits(value, MISFITS)).filter(|found| !found.is_empty()).map(|found| found.join("; "))
 }
 
 fn unfenced(answer: &str) -> &str {

@@ -153,13 +153,14 @@ fn ending(file: &Path) -> Option<&std::ffi::OsStr> {
     file.extension()
 }
 
-/// Whether the document brings in Markdown files beside it.
+/// Whether the document may bring in files beside it: Markdown of psi, schemas and skills of a pack.
 fn has_companions(read: &Read) -> bool {
     let source = match read {
         Ok(workflow) => workflow.document().map(|document| &document.source),
         Err(rejected) => rejected.source.as_ref(),
     };
-    source.is_none_or(|source| source.text().contains(":prompt-workflow"))
+    let names = [":prompt-workflow", "_schema\"", "\"skills\""];
+    source.is_none_or(|source| names.iter().any(|name| source.text().contains(name)))
 }
 
 fn is_psi(file: &Path) -> bool {

@@ -103,9 +103,9 @@ pub(crate) fn operations(
     for operation in described {
         let of = |which: &str, error: String| format!("{which} of `{}`: {error}", operation.id);
         let (arguments_schema, arguments) =
-            Schema::compile(&operation.arguments_schema).map_err(|error| of("arguments schema", error))?;
-        let (data_schema, data) = Schema::compile(&operation.data_schema).map_err(|error| of("data schema", error))?;
-        schemas.push(OperationSchemas { arguments, data });
+            Schema::parse(&operation.arguments_schema).map_err(|error| of("arguments schema", error))?;
+        let (data_schema, data) = Schema::parse(&operation.data_schema).map_err(|error| of("data schema", error))?;
+        schemas.push(OperationSchemas { arguments: Arc::new(arguments), data: Arc::new(data) });
         Schema::check_patterns(schemas.iter().flat_map(|both| [&*both.arguments, &*both.data]))?;
         descriptions.push(OperationDescription {
             id: operation.id.into(),
@@ -131,14 +131,14 @@ pub(crate) fn judges(
     let mut descriptions = Vec::with_capacity(described.len());
     let mut schemas = Vec::with_capacity(described.len());
     for judge in described {
-        let (arguments_schema, arguments) = Schema::compile(&judge.arguments_schema)
+        let (arguments_schema, arguments) = Schema::parse(&judge.arguments_schema)
             .map_err(|error| format!("arguments schema of `{}`: {error}", judge.id))?;
         let outcomes: Vec<Outcome> = judge.outcomes.into_iter().map(Outcome::from).collect();
         let mut seen = HashSet::new();
         if let Some(twice) = outcomes.iter().find(|outcome| !seen.insert(*outcome)) {
             return Err(format!("judge `{}` lists the outcome {} twice", judge.id, printable(&twice.to_string(), 100)));
         }
-        schemas.push(arguments);
+        schemas.push(Arc::new(arguments));
         Schema::check_patterns(schemas.iter().map(|schema| &**schema))?;
         descriptions.push(JudgeDescription {
             id: judge.id.into(),

@@ -16,7 +16,7 @@ use crate::{
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits, nearest},
     manifest::Manifest,
     receipt::{CellResult, Receipt},
-    schema::Schema,
+    schema::{self, Schema},
     state::CellState,
     text::printable,
 };
@@ -330,7 +330,7 @@ impl Plugin {
                 format!("{} bytes of arguments, more than {limit} (limit `argument-bytes`)", request.arguments.len());
             return Err(CellError::TransferLimit { message });
         }
-        match schema.parse(request.arguments).await {
+        match schema::parse(schema, request.arguments).await {
             Ok(_) => Ok(()),
             Err(message) => Err(CellError::InvalidArguments { id: request.id.to_owned(), message }),
         }
@@ -342,7 +342,9 @@ impl Plugin {
         schema: &Arc<Schema>,
     ) -> Result<OperationSuccess, CellError> {
         let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
-        let data = schema.parse(&success.data).await.map_err(|message| malformed(format!("of its data, {message}")))?;
+        let data = schema::parse(schema, &success.data)
+            .await
+            .map_err(|message| malformed(format!("of its data, {message}")))?;
         let details = success.details.map(|text| serde_json::from_str(&text)).transpose();
         let details = details.map_err(|error| malformed(format!("of its details, it is not JSON: {error}")))?;
         Ok(OperationSuccess { data, summary: success.summary, details })

@@ -44,6 +44,12 @@ pub struct WorkflowIr {
     /// The typed interface: what a run returns. Empty: the yielded value of the step that reached the end.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<Arc<str>, OutputSpec>,
+    /// JSON Schema that what a run takes must pass before its first step is entered (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// JSON Schema that what a run returns must pass; a run whose result does not has failed (PromptPack RFC 0010).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     /// The step whose yielded value is the run's result; absent: the step that reached the end (PromptPack RFC 0010).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<StepName>,
@@ -637,6 +643,9 @@ pub struct Session {
     /// What the document says about tools that the host binds, by name: models are told this instead of what the host says.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub tool_shapes: IndexMap<String, ToolShape>,
+    /// Agents of the document that the model may call, by the name of the tool that stands for each (PromptPack RFC 0007).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub agents: IndexMap<String, AgentTool>,
     /// Skills that the document brings along, by name (PromptPack).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub own_skills: IndexMap<String, OwnSkill>,
@@ -659,6 +668,16 @@ pub struct ToolShape {
     pub description: String,
     /// JSON Schema of its arguments; a call that does not pass it is refused.
     pub parameters: Value,
+}
+
+/// An agent of a document as a tool of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AgentTool {
+    /// What it is asked for; a model decides by it.
+    pub description: String,
+    /// The workflow that the document brings along for it.
+    pub workflow: Arc<str>,
 }
 
 /// A skill that a document brings along.

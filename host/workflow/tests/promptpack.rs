@@ -1,12 +1,13 @@
 //! PromptPack where Opcell does better than the reference, and where its own surface must stay as it is.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
 use opcell_workflow::ir::{ArtifactMode, Control, Form, Goto, Judge, Orchestration};
 use opcell_workflow::promptpack::context::{ContextError, MAX_HISTORY_LENGTH};
 use opcell_workflow::promptpack::template::{self, TemplateError, Variables, render, render_nested};
 use opcell_workflow::promptpack::tools::{ToolSet, TransitionExecutor};
 use opcell_workflow::promptpack::{self, Context, Spec, StateMachine, TransitionError};
+use opcell_workflow::psi::Companions;
 use opcell_workflow::{Severity, SourceFile, Value};
 use serde_json::{Value as Json, json};
 
@@ -340,6 +341,96 @@ mod packs {
         assert_eq!(again, *ir, "the execution model survives JSON");
     }
 
+    /// Files beside a pack, by path; whatever else is asked for lies outside.
+    struct Files(&'static [(&'static str, &'static str)]);
+
+    impl Companions for Files {
+        fn text(&self, path: &str) -> Option<Result<String, String>> {
+            if path.starts_with('/') || path.contains("..") {
+                return Some(Err("it is outside of the workflow's folder".to_owned()));
+            }
+            self.0.iter().find(|(name, _)| *name == path).map(|(_, text)| Ok((*text).to_owned()))
+        }
+    }
+
+    /// A pack with a composition that names these schemas: of its input, its output, and a step within its parallel step.
+    fn with_schemas(input: &str, output: &str, answer: &str) -> Json {
+        let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
+            "a": {"orchestration": "composition", "composition": "work", "terminal": true},
+        }}));
+        pack["compositions"] = json!({"work": {"version": 1, "input_schema": input, "output_schema": output, "steps": [
+            {"id": "both", "kind": "parallel", "reduce": {"strategy": "barrier", "into": "x"}, "branches": [
+                {"id": "one", "kind": "prompt", "prompt_task": "p", "output_schema": answer},
+                {"id": "two", "kind": "prompt", "prompt_task": "p"},
+            ]},
+        ]}});
+        pack
+    }
+
+    fn compile_beside(pack: &Json, files: &'static [(&'static str, &'static str)]) -> opcell_workflow::Compiled {
+        promptpack::compile_with(&SourceFile::new("a.pack.json", pack.to_string()), &Files(files))
+    }
+
+    #[test]
+    fn schemas_of_compositions_are_files_beside_the_pack_or_parts_of_it() {
+        let pack = with_schemas("schemas/letter.json", "schemas/all.json#/$defs/topic", "#/metadata/answer");
+        let mut pack = pack;
+        pack["metadata"] = json!({"answer": {"type": "string"}});
+        let ir = compile_beside(
+            &pack,
+            &[
+                ("schemas/letter.json", r#"{"type": "object"}"#),
+                ("schemas/all.json", r##"{"$defs": {"topic": {"$ref": "#/$defs/word"}, "word": {"type": "string"}}}"##),
+            ],
+        )
+        .ir
+        .unwrap();
+        let work = &ir.workflows[0];
+        assert_eq!(work.input_schema, Some(Value::from(json!({"type": "object"}))));
+        let topic = work.output_schema.as_ref().unwrap();
+        assert!(topic.get("$defs").unwrap().get("word").is_some(), "a part has what is defined beside it: {topic:?}");
+        let one = work.step("one").unwrap().outputs["output"].structured.as_ref().unwrap();
+        assert_eq!(one.json_schema, Some(Value::from(json!({"type": "string"}))));
+        assert!(work.step("two").unwrap().outputs["output"].structured.is_none());
+        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        assert_eq!(again, *ir, "the execution model survives JSON");
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_used_is_an_error_where_it_is_named() {
+        let many = || {
+            let patterns: Vec<_> = (0..2_000).map(|at| json!({"pattern": format!("[0-9a-f]{{30}}x{at}")})).collect();
+            let text = json!({"$defs": {"unused": {"anyOf": patterns}}}).to_string();
+            let files: &'static [(&str, &str)] = Box::leak(Box::new([("s.json", &*text.leak())]));
+            files
+        };
+        for (files, problem) in [
+            (&[][..], "there is no file `s.json` in the pack's own folder"),
+            (&[("s.json", "{")], "`s.json` is not JSON"),
+            (&[("s.json", r#"{"type": 5}"#)], "not a JSON Schema"),
+            (&[("s.json", r#"{"$ref": "other.json"}"#)], "leads out of the schema"),
+            (&[("s.json", r#"{"pattern": "(a)\\1"}"#)], "cannot be used"),
+            (many(), "its patterns need more than"),
+        ] {
+            for (schemas, pointer) in [
+                (with_schemas("s.json", "", ""), "/compositions/work/input_schema"),
+                (with_schemas("", "s.json", ""), "/compositions/work/output_schema"),
+                (with_schemas("", "", "s.json"), "/compositions/work/steps/0/branches/0/output_schema"),
+            ] {
+                let compiled = compile_beside(&schemas, files);
+                let errors: Vec<_> =
+                    compiled.diagnostics.iter().filter(|found| found.severity == Severity::Error).collect();
+                let [error] = errors.as_slice() else { panic!("{problem}: {errors:?}") };
+                assert_eq!((error.code, error.path.as_deref()), ("composition-schema", Some(pointer)));
+                assert!(error.message.contains(problem) && error.span.is_some(), "{}", error.message);
+            }
+        }
+        for reference in ["../s.json", "/etc/s.json", "#/tools/none", "s.json#x"] {
+            let pack = with_schemas(reference, "", "");
+            assert!(compile_beside(&pack, &[("s.json", "{}")]).ir.is_none(), "{reference}");
+        }
+    }
+
     #[test]
     fn skills_of_the_pack_are_in_its_states_unless_a_state_filters_them() {
         let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
@@ -374,6 +465,108 @@ mod packs {
         assert_eq!(found.message, r#"workflow.states["a"].prompt_task "nope" does not reference a valid prompt"#);
         let span = found.span.unwrap();
         assert_eq!(&text[span.start..span.end], "\"nope\"");
+    }
+}
+
+mod agents {
+    use super::*;
+    use opcell_workflow::promptpack::agents::{input, parameters};
+
+    /// `boss` calls `clerk`, who calls `boss` and `cook`; `maid` is called by nobody.
+    fn house() -> Json {
+        let prompt = |id: &str, tools: Json| json!({"id": id, "name": id.to_uppercase(), "version": "1.0.0", "system_template": "Be brief.", "tools": tools});
+        json!({
+            "id": "house", "name": "House", "version": "1.0.0",
+            "template_engine": {"version": "v1", "syntax": "{{variable}}"},
+            "prompts": {
+                "boss": prompt("boss", json!(["bell", "clerk"])),
+                "clerk": prompt("clerk", json!(["boss", "cook"])),
+                "cook": prompt("cook", json!([])),
+                "maid": prompt("maid", json!([])),
+            },
+            "tools": {"bell": {"name": "bell", "description": "Rings."}},
+            "agents": {"entry": "boss", "members": {
+                "boss": {}, "clerk": {"description": "Keeps the books."}, "cook": {}, "maid": {},
+            }},
+        })
+    }
+
+    #[test]
+    fn members_among_a_prompt_s_tools_are_called_and_come_along_with_the_pack() {
+        let ir = compile(&house()).ir.unwrap();
+        let Form::Session { session } = &ir.steps[0].form else { panic!("a session") };
+        assert_eq!(session.tools.as_deref(), Some(&["bell".to_owned()][..]), "an agent is no tool of the host");
+        let clerk = &session.agents["clerk"];
+        assert_eq!((clerk.description.as_str(), clerk.workflow.as_ref()), ("Keeps the books.", "house/agents/clerk"));
+        let mut along: Vec<&str> = ir.workflows.iter().map(|own| own.name.as_ref()).collect();
+        along.sort_unstable();
+        assert_eq!(along, ["house/agents/boss", "house/agents/clerk", "house/agents/cook"], "each once, nobody else");
+        let clerk = ir.workflows.iter().find(|own| own.name.ends_with("clerk")).unwrap();
+        let Form::Session { session } = &clerk.steps[0].form else { panic!("a session") };
+        assert_eq!(session.tools.as_deref(), Some(&[][..]), "none of its caller's");
+        assert_eq!(session.agents["cook"].description, "COOK", "its name, where nothing else describes it");
+        assert!(clerk.steps[0].terminal && clerk.workflows.is_empty());
+        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        assert_eq!(again, *ir, "the execution model survives JSON");
+    }
+
+    #[test]
+    fn what_a_policy_blocks_is_not_called_either() {
+        let mut pack = house();
+        pack["prompts"]["boss"]["tool_policy"] = json!({"blocklist": ["clerk"]});
+        let ir = compile(&pack).ir.unwrap();
+        let Form::Session { session } = &ir.steps[0].form else { panic!("a session") };
+        assert!(session.agents.is_empty());
+    }
+
+    #[test]
+    fn a_member_with_a_state_is_the_workflow_from_there_and_nobody_speaks_in_between() {
+        let mut pack = house();
+        pack["agents"]["members"]["clerk"] = json!({"state": "books"});
+        pack["workflow"] = json!({"version": 2, "entry": "door", "engine": {"budget": {"max_total_visits": 9}}, "states": {
+            "door": {"prompt_task": "boss", "on_event": {"In": "books"}},
+            "books": {"prompt_task": "clerk", "on_event": {"Out": "door", "Shut": "end"}},
+            "end": {"prompt_task": "cook", "terminal": true},
+        }});
+        let ir = compile(&pack).ir.unwrap();
+        let clerk = ir.workflows.iter().find(|own| own.name.ends_with("clerk")).unwrap();
+        assert_eq!((clerk.entry.as_deref(), clerk.steps.len(), clerk.limits.total_visits), (Some("books"), 3, Some(9)));
+        let controls = |ir: &opcell_workflow::WorkflowIr| {
+            let all: Vec<_> = ir.steps.iter().map(|step| step.judge.clone()).collect();
+            all.into_iter()
+                .map(|judge| match judge {
+                    Some(Judge::Event { control, .. }) => control,
+                    other => panic!("{other:?}"),
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(controls(clerk), [Control::Agent; 3]);
+        assert_eq!(controls(&ir), [Control::User; 3]);
+    }
+
+    #[test]
+    fn an_agent_is_given_what_its_caller_was_given_and_the_query() {
+        let given = Value::from(json!({"company": "Acme", "input": "hello"}));
+        assert_eq!(input(&given, "why"), Value::from(json!({"company": "Acme", "input": "why"})));
+        assert_eq!(input(&Value::from("hello"), "why"), Value::from("why"));
+        assert_eq!(parameters().get("required"), Some(&Value::from(json!(["query"]))));
+    }
+
+    #[test]
+    fn a_misused_agent_is_told() {
+        let mut pack = house();
+        pack["prompts"]["boss"]["tools"] = json!(["boss", "clerk", "cook", "guest", "bell"]);
+        pack["prompts"]["guest"] = pack["prompts"]["maid"].clone();
+        pack["tools"]["clerk"] = json!({"name": "clerk", "description": "Another."});
+        pack["agents"]["members"]["cook"] = json!({"input_modes": ["image/*"]});
+        let expected = ["agent-of-itself", "agent-or-tool", "agent-without-text", "undeclared-tool"];
+        let mut told = codes(&pack, Severity::Warning);
+        told.dedup();
+        assert_eq!(told, expected, "{:?}", compile(&pack).diagnostics);
+        let ir = compile(&pack).ir.unwrap();
+        let Form::Session { session } = &ir.steps[0].form else { panic!("a session") };
+        assert_eq!(session.agents.keys().collect::<Vec<_>>(), ["clerk", "cook"]);
+        assert_eq!(session.tools.as_deref(), Some(&["guest".to_owned(), "bell".to_owned()][..]));
     }
 }
 
@@ -490,6 +683,16 @@ mod checks {
             ["pack-schema"]
         );
         assert!(Spec::from_config(&Value::from(json!({"version": 1, "entry": "a", "states": {"a": null}}))).is_err());
+    }
+
+    #[test]
+    fn validators_are_told_to_be_kept_and_a_field_that_means_nothing_any_more_to_be_left_out() {
+        let mut pack = with_states(json!({"a": {"prompt_task": "p", "terminal": true}}));
+        pack["prompts"]["p"]["validators"] = json!([{"type": "max_length"}, {"type": "x", "fail_on_violation": false}]);
+        assert_eq!(codes(&pack, Severity::Warning), ["deprecated-field", "not-acted-upon"]);
+        let found = compile(&pack).diagnostics;
+        let deprecated = found.iter().find(|found| found.code == "deprecated-field").unwrap();
+        assert_eq!(deprecated.path.as_deref(), Some("/prompts/p/validators/1/fail_on_violation"));
     }
 
     #[test]

@@ -6,9 +6,10 @@ use crate::{
     outcome::{RunEnd, Status},
     ports::Failure,
     state::{Accepted, Line, LineAt, Raw},
+    structured,
 };
 use opcell_workflow::{
-    Value, handoff,
+    Value, WorkflowIr, handoff,
     ir::{Exit, ExitStatus, Form, OutputSpec, Step, Yields},
     js,
     value::Map,
@@ -18,7 +19,10 @@ use std::sync::Arc;
 pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
     match (&line.at, line.group) {
         (LineAt::Before(place), None) => match at.instance.program.step(*place) {
-            Some(_) => enter(at, *place),
+            Some(_) => match refused(at, *place) {
+                Some(end) => vec![end],
+                None => enter(at, *place),
+            },
             None => vec![end_of_main(at, at.instance.last)],
         },
         (LineAt::Before(place), Some(group)) => {
@@ -43,6 +47,25 @@ pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
         (LineAt::Exited(_), None) => vec![routed_exit(at)],
         (LineAt::In(_), _) => Vec::new(),
     }
+}
+
+/// The end of a workflow that was given what it does not take: none of its steps is entered.
+fn refused(at: &At<'_>, place: u32) -> Option<Event> {
+    let schema = at.instance.program.ir().input_schema.as_ref()?;
+    if place != at.instance.program.entry() || at.instance.memory.iter().any(|memory| memory.visits > 0) {
+        return None;
+    }
+    let misfits = structured::check(schema, &at.instance.input).err()?;
+    let message = format!("The input does not fit the input schema of `{}`: {misfits}", at.instance.program.name());
+    Some(at.end(ended(Status::Failed, "invalid-input", message)))
+}
+
+/// The end of a workflow as it counts: one that returns what it must not has failed.
+pub(super) fn returned(ir: &WorkflowIr, end: RunEnd) -> RunEnd {
+    let Some(schema) = ir.output_schema.as_ref().filter(|_| end.status == Status::Completed) else { return end };
+    let Err(misfits) = structured::check(schema, &end.result) else { return end };
+    let message = format!("The output does not fit the output schema of `{}`: {misfits}", ir.name);
+    RunEnd { step: end.step, ..ended(Status::Failed, "invalid-output", message) }
 }
 
 fn leave(at: &At<'_>, result: Settled, halted: bool) -> Event {

@@ -130,6 +130,7 @@ impl<'a> At<'a> {
 
     /// The end of the workflow that this belongs to.
     fn end(&self, end: RunEnd) -> Event {
+        let end = line::returned(self.instance.program.ir(), end);
         if self.frame.instance == InstanceId(0) {
             Event::RunFinished(Box::new(end))
         } else {

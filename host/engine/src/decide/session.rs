@@ -184,7 +184,10 @@ pub(super) fn decide(
                         let message = Message::user(structured::feedback(&problem));
                         vec![Event::Interjected { frame: at.id, message, retry: true }]
                     }
-                    Err(structured::Invalid::Answer(problem)) => fail(failure("invalid-structured-output", problem)),
+                    // Another attempt may be answered otherwise.
+                    Err(structured::Invalid::Answer(problem)) => {
+                        fail(Failure { retriable: true, ..failure("invalid-structured-output", problem) })
+                    }
                 }
             }
         },

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod agents;
 mod at_once;
 mod budgets;
+mod contracts;
 mod dialogue;
 mod flow;
 mod lasting;

@@ -70,6 +70,24 @@ fn a_broken_document_does_not_bring_back_the_one_it_replaces_and_comes_back_when
 }
 
 #[test]
+fn a_pack_is_read_again_when_only_a_schema_beside_it_has_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pack = r#"{"id":"p","name":"P","version":"1.0.0","template_engine":{"version":"v1","syntax":"{{variable}}"},
+        "prompts":{"q":{"id":"q","name":"Q","version":"1.0.0","system_template":"Ask."}},
+        "compositions":{"c":{"version":1,"input_schema":"s.schema","steps":[{"id":"ask","kind":"prompt","prompt_task":"q"}]}},
+        "workflow":{"version":1,"entry":"a","states":{"a":{"orchestration":"composition","composition":"c","terminal":true}}}}"#;
+    fs::write(folder.path().join("p.json"), pack).unwrap();
+    let library = Library::read(&[folder.path().into()]);
+    assert!(library.find("p").is_none(), "the schema is not there");
+    for kind in ["object", "string"] {
+        fs::write(folder.path().join("s.schema"), format!(r#"{{"type":"{kind}"}}"#)).unwrap();
+        library.refresh();
+        let schema = library.find("p").unwrap().workflows[0].input_schema.clone().unwrap();
+        assert_eq!(schema.get("type"), Some(&Value::from(kind)));
+    }
+}
+
+#[test]
 fn one_name_in_a_markdown_and_an_edn_file_of_a_folder_counts_for_neither() {
     let folder = tempfile::tempdir().unwrap();
     says(folder.path(), "a.edn", "edn");

@@ -4,12 +4,14 @@
 use crate::{catalog::Catalog, library::Library, pins};
 use async_trait::async_trait;
 use opcell_engine::{
-    Engine, Event, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, Status,
+    Engine, Event, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, RunOutcome, Status,
+    decide::MESSAGE_SIGNAL,
+    outcome::Question,
     ports::{Failure, Reply, ToolCall, Workflows},
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
-use opcell_workflow::Value;
+use opcell_workflow::{Value, WorkflowIr, ir::AgentTool, promptpack::agents};
 use std::{
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -40,9 +42,31 @@ impl ChildRuns {
         let _ = self.catalog.set(catalog.clone());
     }
 
-    async fn start(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Result<Value, Failure> {
-        let gone = || failed("host-gone", "the host that ran workflows is gone".to_owned());
-        let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(gone)?;
+    fn engine(&self) -> Result<Arc<Engine>, Failure> {
+        self.engine.get().and_then(Weak::upgrade).ok_or_else(gone)
+    }
+
+    /// An agent that the document of the caller's run brings along. Its run has the whole document's workflows, as its caller's has.
+    async fn agent<'a>(&self, agent: &'a AgentTool, query: &str, call: &ToolCall) -> Result<Wanted<'a>, Failure> {
+        let past =
+            self.engine()?.history_up_to(&call.context.run, Some(1)).await.map_err(|error| not_started(&error))?;
+        let found = past.first().and_then(|first| match &first.event {
+            Event::RunStarted(caller) => {
+                let own = caller.program.own().iter().find(|own| *own.name() == agent.workflow)?;
+                let workflows = caller.program.ir().workflows.clone();
+                let ir = WorkflowIr { workflows, ..own.ir().as_ref().clone() };
+                Some((Arc::new(ir), agents::input(&caller.input, query)))
+            }
+            _ => None,
+        });
+        let (definition, input) =
+            found.ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{}`", agent.workflow)))?;
+        Ok(Wanted { workflow: &agent.workflow, input, definition: Some(definition) })
+    }
+
+    async fn start(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Result<Value, Failure> {
+        let Wanted { workflow, input, definition } = wanted;
+        let engine = self.engine()?;
         let library = self.library.get().and_then(Weak::upgrade).ok_or_else(gone)?;
         let catalog = self.catalog.get().ok_or_else(gone)?;
         let parent = &call.context.run;
@@ -54,24 +78,40 @@ impl ChildRuns {
         let of_call = key.strip_prefix(parent.as_ref()).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key);
         let run: Arc<str> = format!("{parent}{CALLED_BY}{}", of_call.replace('/', ".")).into();
         let handle = match engine.history_up_to(&run, Some(1)).await {
-            Ok(past) => take_up(&engine, catalog, &run, &past, (workflow, prompt), call).await?,
+            Ok(past) => take_up(&engine, catalog, &run, &past, wanted, call).await?,
             Err(RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
-                let definition = library
-                    .find(workflow)
+                let definition = definition.clone().or_else(|| library.find(workflow));
+                let definition = definition
                     .ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{workflow}`")))?;
                 let program =
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
                 let pins = pins::of(catalog, &library, program.ir());
-                let options = RunOptions { run: Some(run), pins, ..RunOptions::default() };
-                let started = engine.start(program, Value::from(prompt), options).await;
+                let options =
+                    RunOptions { run: Some(run.clone()), pins, detach: wanted.is_agent(), ..RunOptions::default() };
+                let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
             }
             Err(error) => return Err(not_started(&error)),
         };
-        let _stop = CancelOnDrop(handle.clone());
-        let outcome = handle.finished().await.map_err(|error| failed("run-lost", error.to_string()))?;
+        let mut stop = CancelOnDrop(handle);
+        let lost = |error: RunError| failed("run-lost", error.to_string());
+        let mut outcome = stop.0.finished().await.map_err(lost)?;
+        // What became of an effect is for somebody to say, and not for a caller to do without.
+        while outcome.status == Status::Suspended && !waits_for_a_word(&outcome) {
+            pause(&run, call).await?;
+            let past = engine.history_up_to(&run, Some(1)).await.map_err(lost)?;
+            stop = CancelOnDrop(take_up(&engine, catalog, &run, &past, wanted, call).await?);
+            outcome = stop.0.finished().await.map_err(lost)?;
+        }
         match outcome.status {
             Status::Completed => Ok(outcome.result),
+            // An agent is asked once: what it said before it waits to be spoken to is its answer.
+            Status::Suspended if wanted.is_agent() && waits_for_a_word(&outcome) => {
+                last_words(&engine.history(&run).await.map_err(lost)?).ok_or_else(|| {
+                    let message = format!("`{workflow}` waits for somebody and has said nothing");
+                    failed("delegated-run-waits", message)
+                })
+            }
             status => {
                 let because = outcome.message.or(outcome.reason.map(|reason| reason.as_ref().to_owned()));
                 let because = because.map(|because| format!(": {because}")).unwrap_or_default();
@@ -81,18 +121,46 @@ impl ChildRuns {
     }
 }
 
+/// What a call starts.
+struct Wanted<'a> {
+    workflow: &'a str,
+    input: Value,
+    /// Absent: the library's.
+    definition: Option<Arc<WorkflowIr>>,
+}
+
+impl Wanted<'_> {
+    fn is_agent(&self) -> bool {
+        self.definition.is_some()
+    }
+}
+
+fn waits_for_a_word(outcome: &RunOutcome) -> bool {
+    let is_message =
+        |question: &Question| matches!(question, Question::Signal { name, .. } if name.as_ref() == MESSAGE_SIGNAL);
+    outcome.questions.iter().any(is_message)
+}
+
+/// What was said last.
+fn last_words(history: &[Recorded]) -> Option<Value> {
+    history.iter().rev().find_map(|recorded| match &recorded.event {
+        Event::TurnFinished { text, .. } => Some(Value::String(text.clone())),
+        _ => None,
+    })
+}
+
 /// The run that this call started before. Whoever else drives it is waited for.
 async fn take_up(
     engine: &Engine,
     catalog: &Catalog,
     run: &Arc<str>,
     past: &[Recorded],
-    (workflow, prompt): (&str, &str),
+    wanted: &Wanted<'_>,
     call: &ToolCall,
 ) -> Result<RunHandle, Failure> {
     let is_ours = past.first().is_some_and(|first| match &first.event {
         Event::RunStarted(started) => {
-            started.program.name().as_ref() == workflow && started.input == Value::from(prompt)
+            started.program.name().as_ref() == wanted.workflow && started.input == wanted.input
         }
         _ => false,
     });
@@ -101,17 +169,26 @@ async fn take_up(
         return Err(failed("run-not-started", message));
     }
     loop {
-        let options = ResumeOptions { pins: pins::all(catalog), ..ResumeOptions::default() };
+        let options = ResumeOptions { pins: pins::all(catalog), detach: wanted.is_agent(), ..ResumeOptions::default() };
         match engine.resume(run, options).await {
             Ok(handle) => return Ok(handle),
             Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => {}
             Err(error) => return Err(not_started(&error)),
         }
-        tokio::select! {
-            () = tokio::time::sleep(POLL) => {}
-            () = call.cancel.cancelled() => return Err(failed("cancelled", format!("nobody waits for run `{run}` any more"))),
-        }
+        pause(run, call).await?;
     }
+}
+
+/// Lets some time pass, unless the caller is gone.
+async fn pause(run: &str, call: &ToolCall) -> Result<(), Failure> {
+    tokio::select! {
+        () = tokio::time::sleep(POLL) => Ok(()),
+        () = call.cancel.cancelled() => Err(failed("cancelled", format!("nobody waits for run `{run}` any more"))),
+    }
+}
+
+fn gone() -> Failure {
+    failed("host-gone", "the host that ran workflows is gone".to_owned())
 }
 
 fn not_started(error: &RunError) -> Failure {
@@ -121,7 +198,16 @@ fn not_started(error: &RunError) -> Failure {
 #[async_trait]
 impl Delegation for ChildRuns {
     async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value> {
-        Reply { result: self.start(workflow, prompt, call).await, receipt: None }
+        let wanted = Wanted { workflow, input: Value::from(prompt), definition: None };
+        Reply { result: self.start(&wanted, call).await, receipt: None }
+    }
+
+    async fn ask(&self, agent: &AgentTool, query: &str, call: &ToolCall) -> Reply<Value> {
+        let said = match self.agent(agent, query, call).await {
+            Ok(wanted) => self.start(&wanted, call).await,
+            Err(unknown) => Err(unknown),
+        };
+        Reply { result: said.map(|said| Value::object([(agents::RESPONSE, said)])), receipt: None }
     }
 }
 

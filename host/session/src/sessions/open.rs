@@ -10,6 +10,7 @@ use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_workflow::Value;
 use opcell_workflow::ir::Session;
+use opcell_workflow::promptpack::agents;
 use std::collections::HashSet;
 
 /// A session but for its models.
@@ -117,13 +118,17 @@ impl HostSessions {
             extension.as_ref().is_none_or(|name| extensions.iter().any(|allowed| allowed.name == *name))
         };
         let is_engine_tool = |name: &str| engine_tools.iter().any(|tool| tool.name == name);
+        let is_agent = |name: &str| settings.agents.contains_key(name);
         let offered: Vec<_> = self.tools.descriptions().filter(|tool| belongs(&tool.extension)).collect();
         let (mut allowed, mut unavailable) = (Vec::new(), Vec::new());
         match &settings.tools {
-            None => allowed.extend(offered.iter().filter(|tool| !tool.by_declaration)),
+            None => {
+                let own = offered.iter().filter(|tool| !tool.by_declaration && !is_agent(&tool.spec.name));
+                allowed.extend(own);
+            }
             Some(declared) => {
                 let known: Vec<_> = offered.iter().map(|tool| tool.spec.name.as_str()).collect();
-                for name in unique(declared).filter(|name| !is_engine_tool(name)) {
+                for name in unique(declared).filter(|name| !is_engine_tool(name) && !is_agent(name)) {
                     match offered.iter().find(|tool| tool.spec.name == *name) {
                         Some(tool) => allowed.push(*tool),
                         None if self.missing_tools == MissingTools::Withhold => unavailable.push(name.clone()),
@@ -132,6 +137,13 @@ impl HostSessions {
                     }
                 }
             }
+        }
+        if !settings.agents.is_empty() && self.tools.find(DELEGATE_TOOL).is_none() {
+            return Err(missing_tool(DELEGATE_TOOL, &[]));
+        }
+        if let Some(clash) = settings.agents.keys().find(|name| is_engine_tool(name)) {
+            let message = format!("the agent `{clash}` has the name of a tool of the workflow");
+            return Err(failure("tool-clash", message));
         }
         if let Some(clash) = allowed.iter().find(|tool| is_engine_tool(&tool.spec.name)) {
             let message = format!("the host's tool `{}` has the name of a tool of the workflow", clash.spec.name);
@@ -145,8 +157,13 @@ impl HostSessions {
             }
             None => Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() },
         });
+        let agents = settings.agents.iter().map(|(name, agent)| {
+            let description = agent.description.clone();
+            let spec = ToolSpec { name: name.clone(), description, parameters: agents::parameters() };
+            Allowed { spec, lambda: None }
+        });
         let engine = engine_tools.iter().map(|spec| Allowed { spec: spec.clone(), lambda: None });
-        Ok((host.chain(engine).collect(), unavailable))
+        Ok((host.chain(agents).chain(engine).collect(), unavailable))
     }
 
     /// What a person is told about a tool that is declared and not there.

@@ -31,9 +31,10 @@ pub(super) fn effective(
     for layer in layers {
         fill(&mut settings, layer);
     }
-    // What the document says of its own tools and skills is no setting that a profile could have.
+    // What the document says of its own tools, skills and agents is no setting that a profile could have.
     settings.tool_shapes.clone_from(&request.session.tool_shapes);
     settings.own_skills.clone_from(&request.session.own_skills);
+    settings.agents.clone_from(&request.session.agents);
     if request.judge {
         // A judge routes. Unless it declares otherwise it has nothing to call and nothing to mull over, as in psi.
         settings.tools = request.session.tools.clone().or(Some(Vec::new()));

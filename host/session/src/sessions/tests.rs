@@ -8,7 +8,7 @@ use crate::tools::{
 };
 use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
 use opcell_workflow::WorkflowIr;
-use opcell_workflow::ir::{ModelSelection, PromptMode, Session, ThinkingLevel};
+use opcell_workflow::ir::{AgentTool, ModelSelection, PromptMode, Session, ThinkingLevel};
 use serde_json::json;
 use std::fs;
 use tempfile::TempDir;
@@ -51,6 +51,10 @@ struct Runs;
 impl Delegation for Runs {
     async fn run(&self, workflow: &str, prompt: &str, _: &ToolCall) -> Reply<Value> {
         Reply { result: Ok(Value::from(format!("{workflow} did {prompt}"))), receipt: None }
+    }
+
+    async fn ask(&self, agent: &AgentTool, query: &str, _: &ToolCall) -> Reply<Value> {
+        Reply { result: Ok(Value::from(format!("{} said {query}", agent.workflow))), receipt: None }
     }
 }
 
@@ -207,6 +211,26 @@ async fn leaving_an_extension_out_takes_its_tools_and_its_text_away() {
     let refused =
         open(&sessions, Session { extensions: names(&[]), tools: names(&["ledger/add"]), ..Session::default() }).await;
     assert_eq!(refused.unwrap_err().reason.as_ref(), "unknown-tool");
+}
+
+#[tokio::test]
+async fn agents_of_the_document_are_tools_under_their_own_names_and_the_only_way_to_delegate() {
+    let world = world();
+    let sessions = world.builder.build().unwrap();
+    let agent = AgentTool { description: "Finds out.".to_owned(), workflow: "pack/agents/researcher".into() };
+    let agents = [("researcher".to_owned(), agent)].into_iter().collect();
+    let declared = Session { tools: names(&["read"]), agents, ..Session::default() };
+    let opened = open(&sessions, declared.clone()).await.unwrap();
+    assert_eq!(tool_names(&opened), ["read", "researcher"]);
+    assert_eq!(opened.tools[1].description, "Finds out.");
+    let said = call(&sessions, &opened, "researcher", json!({"query": "why"})).await.unwrap();
+    assert_eq!(said, Value::from("pack/agents/researcher said why"));
+    let refused = call(&sessions, &opened, "researcher", json!({"question": "why"})).await.unwrap_err();
+    assert_eq!(refused.reason.as_ref(), "invalid-arguments");
+    let refused = call(&sessions, &opened, "delegate", json!({"workflow": "ship", "prompt": "it"})).await.unwrap_err();
+    assert_eq!(refused.reason.as_ref(), "unknown-tool");
+    let refused = call(&sessions, &opened, "analyst", json!({"query": "why"})).await.unwrap_err();
+    assert_eq!(refused.reason.as_ref(), "unknown-tool");
 }
 
 #[tokio::test]

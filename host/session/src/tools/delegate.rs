@@ -1,11 +1,12 @@
-//! `delegate`: a model calls a workflow. Only the session's workflows can be called.
+//! `delegate`: a model calls a workflow. Only the session's workflows can be called. The agents of a pack are called through it too,
+//! each under its own name.
 
 use super::{HostTool, ToolDescription, describe};
 use crate::suggest::did_you_mean;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply, ToolCall};
 use opcell_engine::receipt::Denial;
-use opcell_workflow::Value;
+use opcell_workflow::{Value, ir::AgentTool, promptpack::agents};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ pub const DELEGATE_TOOL: &str = "delegate";
 pub trait Delegation: Send + Sync {
     /// Runs the workflow to its end and gives what it yields. A call with the same idempotency key does not start another run.
     async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value>;
+
+    /// Runs an agent of the document that the call's run came from, and gives what it says. As to a repeated call, as [`Self::run`].
+    async fn ask(&self, agent: &AgentTool, query: &str, call: &ToolCall) -> Reply<Value>;
 }
 
 /// The tool over a [`Delegation`].
@@ -53,6 +57,9 @@ impl HostTool for DelegateTool {
 
     async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let text = |key| call.request.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+        if let Some(agent) = call.session.settings.agents.get(&call.request.name) {
+            return self.delegation.ask(agent, text(agents::QUERY), call).await;
+        }
         let (workflow, prompt) = (text("workflow"), text("prompt"));
         let allowed = call.session.settings.workflows.as_deref().unwrap_or_default();
         if !allowed.iter().any(|name| name == workflow) {

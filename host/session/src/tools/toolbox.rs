@@ -1,12 +1,15 @@
 //! All tools of a host: what they are, whether a call's arguments fit, and how much of a result is told.
 
-use super::{HostTool, ToolDescription, failure};
+use super::{DELEGATE_TOOL, HostTool, ToolDescription, failure};
 use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
 use jsonschema::{PatternOptions, Validator};
 use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::{CallReceipt, Denial};
-use opcell_workflow::{Value, promptpack::arguments::fit};
+use opcell_workflow::{
+    Value,
+    promptpack::{agents, arguments::fit},
+};
 use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;
@@ -80,7 +83,7 @@ impl Toolbox {
         let began = Instant::now();
         let call = &fitted(call);
         let name = call.request.name.as_str();
-        let provider = self.find(name).map(|description| description.provider.clone());
+        let provider = self.find(performer(call)).map(|description| description.provider.clone());
         let receipt = CallReceipt::of_tool(name, provider, &call.request.arguments);
         let mut reply = match self.admit(call) {
             Err(refused) => Reply { result: Err(refused), receipt: None },
@@ -117,11 +120,16 @@ impl Toolbox {
             );
             return Err(denial.failure("unknown-tool", message));
         }
-        let Some(tool) = self.tools.get(name) else {
+        let Some(tool) = self.tools.get(performer(call)) else {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));
         };
         let arguments = serde_json::Value::from(&call.request.arguments);
-        let mut problems = problems(&tool.arguments, &arguments);
+        let mut problems = match is_agent(call) {
+            true => {
+                problems(&compiled(&agents::parameters()).map_err(|error| failure("invalid-shape", error))?, &arguments)
+            }
+            false => problems(&tool.arguments, &arguments),
+        };
         if let Some(shape) = call.session.settings.tool_shapes.get(name).filter(|_| problems.is_empty()) {
             let schema = compiled(&shape.parameters).map_err(|error| failure("invalid-shape", error))?;
             problems = self::problems(&schema, &arguments);
@@ -148,6 +156,16 @@ impl Toolbox {
         }
         bytes
     }
+}
+
+/// Whether the model calls an agent of its pack.
+fn is_agent(call: &ToolCall) -> bool {
+    call.session.settings.agents.contains_key(&call.request.name)
+}
+
+/// The tool that performs a call.
+fn performer(call: &ToolCall) -> &str {
+    if is_agent(call) { DELEGATE_TOOL } else { &call.request.name }
 }
 
 /// A schema that somebody else wrote: its patterns must not be able to backtrack.

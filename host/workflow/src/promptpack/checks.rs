@@ -107,16 +107,54 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             let message = format!("prompts[\"{key}\"].{field} is kept and not acted upon");
             found.warning("not-acted-upon", format!("{pointer}/{field}"), message, "");
         }
+        let validators = prompt.rest.get("validators").and_then(Value::as_array).into_iter().flatten();
+        for (index, _) in validators.enumerate().filter(|(_, it)| it.get("fail_on_violation").is_some()) {
+            let message = format!("prompts[\"{key}\"].validators[{index}].fail_on_violation means nothing since 1.7");
+            let pointer = format!("{pointer}/validators/{index}/fail_on_violation");
+            let help = "leave it out; a rule that only observes is an eval, one that does nothing has `enabled: false`";
+            found.warning("deprecated-field", pointer, message, help);
+        }
+        check_agent_tools(pack, key, prompt, &pointer, &mut found);
         // The reference finds out when the model calls one.
-        for (index, tool) in prompt.tools.iter().enumerate().filter(|(_, tool)| !pack.tools.contains_key(*tool)) {
-            let meant = did_you_mean(tool, pack.tools.keys().map(String::as_str));
-            let help =
-                meant.map_or("declare its shape under `tools`".to_owned(), |meant| format!("did you mean {meant}?"));
+        let is_known = |tool: &str| {
+            pack.tools.contains_key(tool) || pack.agent_tool(key, tool).is_some() || pack.is_itself(key, tool)
+        };
+        for (index, tool) in prompt.tools.iter().enumerate().filter(|(_, tool)| !is_known(tool)) {
+            let members = pack.agents.iter().flat_map(|agents| agents.members.keys());
+            let meant = did_you_mean(tool, pack.tools.keys().chain(members).map(String::as_str));
+            let help = match meant {
+                _ if pack.agents.is_some() && pack.prompts.contains_key(tool) => {
+                    "list it under `agents.members` to call it as an agent".to_owned()
+                }
+                Some(meant) => format!("did you mean {meant}?"),
+                None => "declare its shape under `tools`".to_owned(),
+            };
             let message = format!("prompts[\"{key}\"].tools names {tool:?}, which the pack does not declare");
             found.warning("undeclared-tool", format!("{pointer}/tools/{index}"), message, &help);
         }
     }
     found.0
+}
+
+/// What is remarkable about the agents that a prompt calls (RFC 0007).
+fn check_agent_tools(pack: &Pack, key: &str, prompt: &Prompt, pointer: &str, found: &mut Findings) {
+    for (index, tool) in prompt.tools.iter().enumerate() {
+        let mut told = |code, what: &str, help: &str| {
+            let message = format!("prompts[{}].tools names {}, {what}", quote(key), quote(tool));
+            found.warning(code, format!("{pointer}/tools/{index}"), message, help);
+        };
+        if pack.is_itself(key, tool) {
+            told("agent-of-itself", "the agent itself, which is no tool of its own", "leave it out");
+        }
+        let Some(agent) = pack.agent_tool(key, tool) else { continue };
+        if pack.tools.contains_key(tool) {
+            told("agent-or-tool", "an agent and a tool; the agent is called", "give one of them another key");
+        }
+        let takes_text = |mode: &String| mode.starts_with("text/") || mode == "*/*";
+        if !agent.input_modes.is_empty() && !agent.input_modes.iter().any(takes_text) {
+            told("agent-without-text", "an agent that takes no text, and nothing else can be handed to it", "");
+        }
+    }
 }
 
 fn state_pointer(name: &str) -> String {

@@ -1,8 +1,10 @@
 //! From a pack to the execution model: each state of the workflow becomes a step.
 
+use super::agents;
 use super::checks::{check_prompts, checks};
 use super::compose::{self, compile_composition};
 use super::composition::{Available, validate_all};
+use super::contracts::Contracts;
 use super::document::{Document, pointer_part};
 use super::pack::Pack;
 use super::schema::{Edition, check_pack};
@@ -87,7 +89,13 @@ impl Compiler<'_> {
             self.report(Diagnostic::error("no-workflow", message).help("add `workflow`, or `agents.entry`"), "");
             None
         })?;
-        for finding in check_prompts(&pack, &speaker::spoken(&pack, states.states.iter().map(|(_, state)| state))) {
+        let mut asked = speaker::spoken(&pack, states.states.iter().map(|(_, state)| state));
+        let called = agents::reached(&pack, asked.iter().map(|(key, _)| *key));
+        let called = called.into_iter().filter_map(|key| pack.prompts.get_key_value(key));
+        asked.extend(called.map(|(key, prompt)| (key.as_str(), prompt)));
+        asked.sort_by_key(|(key, _)| pack.prompts.get_index_of(*key));
+        asked.dedup_by_key(|(key, _)| *key);
+        for finding in check_prompts(&pack, &asked) {
             self.report(finding.diagnostic, &finding.pointer);
         }
         let (skills, unread) = Skills::read(&pack, self.beside);
@@ -95,7 +103,11 @@ impl Compiler<'_> {
             let pointer = format!("/skills/{}", unread.index);
             self.report(Diagnostic::warning("skills-unread", unread.problem), &pointer);
         }
-        Some(self.workflow(&pack, &states, &skills))
+        let (contracts, unusable) = Contracts::read(&pack, &self.document.json, self.beside);
+        for finding in unusable {
+            self.report(finding.diagnostic, &finding.pointer);
+        }
+        Some(self.workflow(&pack, &states, &skills, &contracts))
     }
 
     fn validate(&mut self, pack: &Pack) {
@@ -121,7 +133,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn workflow(&mut self, pack: &Pack, states: &States, skills: &Skills) -> WorkflowIr {
+    fn workflow(&mut self, pack: &Pack, states: &States, skills: &Skills, contracts: &Contracts) -> WorkflowIr {
         let mut ir = WorkflowIr {
             version: Version::V1,
             name: pack.id.as_str().into(),
@@ -134,12 +146,14 @@ impl Compiler<'_> {
                     .map(|(_, prompt)| prompt),
             ),
             outputs: IndexMap::new(),
+            input_schema: None,
+            output_schema: None,
             entry: Some(states.entry.as_str().into()),
             steps: Vec::new(),
             result: None,
             terminal_contract: None,
             limits: pack.workflow.as_ref().map(super::Spec::limits).unwrap_or_default(),
-            artifacts: artifacts(pack),
+            artifacts: artifact_slots(pack.workflow.iter().flat_map(|spec| spec.states.values())),
             workflows: Vec::new(),
         };
         for (name, state) in &states.states {
@@ -151,7 +165,7 @@ impl Compiler<'_> {
             let step = match composition {
                 Some((composition, definition)) => {
                     let workflow = format!("{}/{composition}", pack.id);
-                    let workflow = compile_composition(&workflow, definition, pack);
+                    let workflow = compile_composition(&workflow, definition, pack, contracts);
                     let step = compose::state(name, state, &workflow);
                     if ir.workflows.iter().all(|known| known.name != workflow.name) {
                         ir.workflows.push(Arc::new(workflow));
@@ -162,12 +176,19 @@ impl Compiler<'_> {
             };
             ir.steps.push(step);
         }
+        let asked = speaker::spoken(pack, states.states.iter().map(|(_, state)| state));
+        let called = agents::reached(pack, asked.into_iter().map(|(key, _)| key));
+        let called: Vec<_> = called.into_iter().map(|key| agents::workflow(pack, key, &ir, skills)).collect();
+        ir.workflows.extend(called.into_iter().map(Arc::new));
         ir
     }
 }
 
-fn state_step(pack: &Pack, name: &str, state: &State, skills: &Skills) -> Step {
-    let tools = pack.prompts.get(&state.prompt_task).map(|prompt| prompt.tools.as_slice()).unwrap_or_default();
+/// A state that speaks: with its prompt's tools, of which some may be agents.
+pub(super) fn state_step(pack: &Pack, name: &str, state: &State, skills: &Skills) -> Step {
+    let task = &state.prompt_task;
+    let tools = pack.prompts.get(task).map(|prompt| prompt.tools.as_slice()).unwrap_or_default();
+    let tools = tools.iter().filter(|tool| pack.agent_tool(task, tool).is_none() && !pack.is_itself(task, tool));
     let own = skills.filtered(&state.skills);
     let mut session = Session {
         skills: host_skills(&state.skills, own.is_empty()),
@@ -176,7 +197,8 @@ fn state_step(pack: &Pack, name: &str, state: &State, skills: &Skills) -> Step {
             path: Some(vec![PathSegment::Key(MESSAGE.into())]),
             projection: None,
         })],
-        ..speaker::session(pack, &state.prompt_task, tools)
+        agents: agents::tools_of(pack, task),
+        ..speaker::session(pack, task, tools)
     };
     speaker::teach(&mut session, own);
     let mut step = Step::new(name, Form::Session { session: Box::new(session) });
@@ -250,9 +272,10 @@ fn pointer_of(message: &str) -> Option<String> {
     Some(pointer)
 }
 
-fn artifacts(pack: &Pack) -> IndexMap<Arc<str>, Artifact> {
+/// The artifacts of these states.
+pub(super) fn artifact_slots<'s>(states: impl IntoIterator<Item = &'s State>) -> IndexMap<Arc<str>, Artifact> {
     let mut artifacts = IndexMap::new();
-    for state in pack.workflow.iter().flat_map(|spec| spec.states.values()) {
+    for state in states {
         for (name, def) in &state.artifacts {
             artifacts.entry(name.as_str().into()).or_insert_with(|| Artifact {
                 kind: def.kind.clone(),

@@ -2,6 +2,7 @@
 
 use super::compile::route;
 use super::composition::{Composition, Predicate, Reducer, Step as Node};
+use super::contracts::Contracts;
 use super::pack::Pack;
 use super::speaker;
 use super::spec::State;
@@ -9,7 +10,7 @@ use crate::interpolate::Interpolation;
 use crate::ir::{
     Branch, Condition, Contribution, Delegate, DelegateTarget, Dialect, Form, Invoke, Lifecycle, OutputSpec, Parallel,
     Predicate as IrPredicate, Printing, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
-    ValueSpec, Version, WorkflowIr, Yields,
+    StructuredOutput, ValueSpec, Version, WorkflowIr, Yields,
 };
 use crate::value::Value;
 use indexmap::IndexMap;
@@ -18,9 +19,9 @@ use std::sync::Arc;
 /// The output under which a step's answer stands: `${step.output.x}` is a path into it.
 pub const OUTPUT: &str = "output";
 
-/// A composition as a workflow of its own. It must have passed validation.
+/// A composition as a workflow of its own, held to the schemas that it names. It must have passed validation.
 #[must_use]
-pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack) -> WorkflowIr {
+pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack, contracts: &Contracts) -> WorkflowIr {
     WorkflowIr {
         version: Version::V1,
         name: name.into(),
@@ -29,8 +30,10 @@ pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack) -
         dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
         inputs: speaker::inputs(speaker::asked(composition).into_iter().filter_map(|key| pack.prompts.get(key))),
         outputs: IndexMap::new(),
+        input_schema: contracts.get(&composition.input_schema).cloned(),
+        output_schema: contracts.get(&composition.output_schema).cloned(),
         entry: None,
-        steps: steps(composition, pack),
+        steps: steps(composition, pack, contracts),
         result: Some(composition.output.as_str().into()).filter(|name: &Arc<str>| !name.is_empty()),
         terminal_contract: None,
         limits: RunLimits::default(),
@@ -56,12 +59,12 @@ pub(super) fn state(name: &str, state: &State, workflow: &WorkflowIr) -> Step {
 }
 
 /// The steps of a composition, each followed by the branches that it runs at once.
-fn steps(composition: &Composition, pack: &Pack) -> Vec<Step> {
+fn steps(composition: &Composition, pack: &Pack, contracts: &Contracts) -> Vec<Step> {
     let mut steps = Vec::new();
     for node in &composition.steps {
-        steps.push(step(node, pack));
+        steps.push(step(node, pack, contracts));
         for branch in &node.branches {
-            let mut branch = step(branch, pack);
+            let mut branch = step(branch, pack, contracts);
             branch.grouped = true;
             steps.push(branch);
         }
@@ -69,7 +72,7 @@ fn steps(composition: &Composition, pack: &Pack) -> Vec<Step> {
     steps
 }
 
-fn step(node: &Node, pack: &Pack) -> Step {
+fn step(node: &Node, pack: &Pack, contracts: &Contracts) -> Step {
     let named = |id: &String| -> Arc<str> { id.as_str().into() };
     let form = match node.kind.as_str() {
         "tool" => Form::Invoke {
@@ -99,6 +102,7 @@ fn step(node: &Node, pack: &Pack) -> Step {
     };
     let source = match form {
         Form::Invoke { .. } => Some("invoke/data"),
+        Form::Session { .. } if !node.output_schema.is_empty() => Some("session/structured-output"),
         Form::Session { .. } => Some("session/json-or-text"),
         _ => None,
     };
@@ -107,10 +111,26 @@ fn step(node: &Node, pack: &Pack) -> Step {
     step.depends_on = node.depends_on.iter().map(named).collect();
     step.retry = retry(node);
     if let Some(source) = source {
-        step.outputs.insert(OUTPUT.into(), OutputSpec { source: Some(source.into()), ..OutputSpec::default() });
+        let structured = answer(&node.output_schema, contracts);
+        let output = OutputSpec { source: Some(source.into()), structured, ..OutputSpec::default() };
+        step.outputs.insert(OUTPUT.into(), output);
         step.yields = Some(Yields::Data { data: OUTPUT.into() });
     }
     step
+}
+
+/// What the answer of a step must be. The provider is asked for it; an answer that is not fails the attempt.
+fn answer(reference: &str, contracts: &Contracts) -> Option<StructuredOutput> {
+    (!reference.is_empty()).then(|| StructuredOutput {
+        schema_id: Some(reference.to_owned()),
+        schema_version: None,
+        json_schema: contracts.get(reference).cloned(),
+        malli_schema: None,
+        strategy_preference: None,
+        fallback: None,
+        require_provider_native: false,
+        max_attempts: 1,
+    })
 }
 
 /// All attempts at once, without pauses: `max_attempts` counts the first one too.

@@ -1,7 +1,8 @@
-//! PromptPack: packs of prompts whose workflow is an event-driven state machine (RFC 0005, 0009, 0010).
+//! PromptPack: packs of prompts whose workflow is an event-driven state machine (RFC 0005, 0007, 0009, 0010).
 //!
 //! A pack is read ([`document`], [`mod@pack`]), checked against the published schema ([`schema`]) and by the reference's own rules
-//! ([`mod@validate`], [`composition`]) and ours ([`mod@checks`]), and compiled to the execution model ([`mod@compile`], [`compose`]).
+//! ([`mod@validate`], [`composition`]) and ours ([`mod@checks`]), and compiled to the execution model ([`mod@compile`], [`compose`], with
+//! the schemas of [`contracts`] and the [`agents`] that call one another).
 //! Beside it stands the reference's library in Rust: the state machine ([`machine`], [`context`]) with its two tools ([`tools`]) and
 //! templates ([`template`]). Where the reference is unsafe or loses information, the engine's path does better and the type says so.
 //!
@@ -37,12 +38,14 @@
 //! | `NewArtifactExecutor`, `Execute` | [`tools::ArtifactExecutor`] |
 //! | `tools.Registry.Execute`: coercion and schema check | [`tools::ToolSet::admit`], [`arguments`] |
 
+pub mod agents;
 pub mod arguments;
 pub mod checks;
 pub mod compile;
 pub mod compose;
 pub mod composition;
 pub mod context;
+pub mod contracts;
 pub mod decode;
 pub mod document;
 pub mod go;
@@ -59,6 +62,7 @@ pub mod validate;
 pub use compile::{compile, compile_with};
 pub use compose::compile_composition;
 pub use context::Context;
+pub use contracts::Contracts;
 pub use machine::{StateMachine, TransitionError, TransitionResult};
 pub use pack::Pack;
 pub use spec::{Spec, State};

@@ -119,6 +119,14 @@ pub struct ToolPolicy {
     pub blocklist: Vec<String>,
 }
 
+impl ToolPolicy {
+    /// Whether a tool must not be called under this name.
+    #[must_use]
+    pub fn is_blocked(&self, tool: &str) -> bool {
+        self.tool_choice.as_deref() == Some("none") || self.blocklist.iter().any(|blocked| blocked == tool)
+    }
+}
+
 /// How a model generates.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct Parameters {
@@ -185,6 +193,12 @@ pub struct Agent {
     /// Asking this agent starts the workflow in this state (RFC 0011).
     #[serde(default)]
     pub state: Option<String>,
+    /// What other agents are told of it; absent: what the prompt says.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// MIME types that it takes; empty: `text/plain`.
+    #[serde(default)]
+    pub input_modes: Vec<String>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Map,
@@ -259,6 +273,18 @@ impl Pack {
         let listed = self.rest.get("requires").and_then(|requires| requires.get("providers"));
         let entries = listed.and_then(Value::as_array).into_iter().flatten();
         entries.filter_map(|entry| entry.as_str().or_else(|| entry.get("key").and_then(Value::as_str)))
+    }
+
+    /// The agent that a prompt calls under this name: a member, and not the prompt itself (RFC 0007).
+    #[must_use]
+    pub fn agent_tool(&self, prompt: &str, tool: &str) -> Option<&Agent> {
+        self.agents.as_ref()?.members.get(tool).filter(|_| tool != prompt && self.prompts.contains_key(tool))
+    }
+
+    /// Whether a prompt that is an agent lists itself among its tools: it is none of them.
+    #[must_use]
+    pub fn is_itself(&self, prompt: &str, tool: &str) -> bool {
+        prompt == tool && self.agents.as_ref().is_some_and(|agents| agents.members.contains_key(tool))
     }
 
     /// The ids of all evals, the prompts' included.

@@ -26,9 +26,8 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
     let template = expand_fragments(pack, prompt).unwrap_or_else(|_| prompt.system_template.clone());
     let policy = &prompt.tool_policy;
     let choice = policy.tool_choice.as_deref();
-    let is_blocked = |tool: &str| choice == Some("none") || policy.blocklist.iter().any(|blocked| blocked == tool);
-    let tools: Vec<&String> =
-        tools.into_iter().filter(|key| !is_blocked(key) && !is_blocked(tool_name(pack, key))).collect();
+    let is_blocked = |key: &str| policy.is_blocked(key) || policy.is_blocked(tool_name(pack, key));
+    let tools: Vec<&String> = tools.into_iter().filter(|key| !is_blocked(key)).collect();
     let parameters = &prompt.parameters;
     Session {
         variables: variables(prompt, &template),

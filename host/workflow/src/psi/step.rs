@@ -72,6 +72,8 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
         dialect: Dialect::default(),
         inputs: own.inputs,
         outputs: Outputs::new(),
+        input_schema: None,
+        output_schema: None,
         entry: None,
         steps,
         terminal_contract: transpose(contract)?.flatten(),

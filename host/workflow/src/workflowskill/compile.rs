@@ -40,6 +40,8 @@ pub(super) fn compile(definition: &Definition, info: &SkillInfo) -> (ir::Workflo
         dialect: ir::Dialect { printing: ir::Printing::Javascript, lifecycle: ir::Lifecycle::Sequential },
         inputs: definition.inputs.iter().map(|field| (field.name.text.clone(), input(field))).collect(),
         outputs: outputs(&definition.outputs),
+        input_schema: None,
+        output_schema: None,
         entry: None,
         steps,
         result: None,

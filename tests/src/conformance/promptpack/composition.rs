@@ -13,7 +13,7 @@ use opcell_engine::{Engine, Program, RunOptions, Status};
 use opcell_workflow::Value as Data;
 use opcell_workflow::ir::Form;
 use opcell_workflow::promptpack::composition::Composition;
-use opcell_workflow::promptpack::{Pack, compile_composition, go};
+use opcell_workflow::promptpack::{Contracts, Pack, compile_composition, go};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +106,7 @@ pub(super) fn run(case: &Json) -> Result<(), Failure> {
 async fn observe(case: &Json) -> Result<Json, Failure> {
     let composition = Composition::from_value(&Data::from(case["spec"].clone())).map_err(broken)?;
     let kinds = composition.all_steps().iter().map(|step| (step.id.clone(), step.kind.clone())).collect();
-    let ir = Arc::new(compile_composition("c", &composition, &Pack::default()));
+    let ir = Arc::new(compile_composition("c", &composition, &Pack::default(), &Contracts::default()));
     let script = Arc::new(Script {
         kinds,
         outputs: case["step_outputs"].clone(),

@@ -1,10 +1,10 @@
-//! How much work a plugin's schema can make for the host, known before any value is checked.
+//! How much work somebody's schema can make for the host, known before any value is checked.
 //!
 //! Schemas branch in place (`allOf`, `anyOf`, `$ref`, …) and call themselves on parts of a value. A few hundred bytes can therefore ask
 //! for more steps than there are atoms, or recurse without ever looking at a part. This module finds an upper bound: how many steps are
 //! spent on any one part of a value that is nested so and so deep.
 
-use super::{PART_BYTES, patterns::Patterns};
+use crate::{PART_BYTES, patterns::Patterns};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ const MAX_CHAIN: usize = 100;
 
 /// The bound, by depth of the value.
 #[derive(Debug)]
-pub(super) struct Effort(Vec<u64>);
+pub(crate) struct Effort(Vec<u64>);
 
 /// One schema and those that it applies.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Node {
 
 impl Effort {
     /// The bound for a schema with these patterns.
-    pub(super) fn of(schema: &Value, patterns: &Patterns<'_>) -> Result<Self, String> {
+    pub(crate) fn of(schema: &Value, patterns: &Patterns<'_>) -> Result<Self, String> {
         let nodes = Graph::build(schema, patterns)?;
         let order = inner_first(&nodes)?;
         let mut here = vec![0_u64; nodes.len()];
@@ -65,12 +65,12 @@ impl Effort {
     }
 
     /// Steps per part of a value of this depth, at most.
-    pub(super) fn at(&self, depth: usize) -> u64 {
+    pub(crate) fn at(&self, depth: usize) -> u64 {
         self.0.get(depth).or(self.0.last()).copied().unwrap_or(u64::MAX)
     }
 
     /// Steps per part of any value.
-    pub(super) fn worst(&self) -> u64 {
+    pub(crate) fn worst(&self) -> u64 {
         self.at(MAX_DEPTH)
     }
 }
@@ -221,7 +221,7 @@ impl<'a> Graph<'a> {
     }
 
     fn resolve(&self, reference: &str) -> Result<&'a Value, String> {
-        let shown = || crate::text::printable(reference, 200);
+        let shown = || crate::printable(reference, 200);
         let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         let Some(pointer) = pointer.filter(|pointer| pointer.is_empty() || pointer.starts_with('/')) else {
             return Err(format!("`{}` leads out of the schema; use `$ref` with `#/$defs/…`", shown()));

@@ -1,4 +1,4 @@
-//! The patterns of a schema, weighed: each becomes an automaton that takes memory for as long as the plugin is loaded, and that may
+//! The patterns of a schema, weighed: each becomes an automaton that takes memory for as long as it is kept, and that may
 //! have to look at every one of its states for every byte of a text.
 
 use regex_automata::nfa::thompson::{Compiler, Config};
@@ -6,21 +6,21 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Largest automaton of one pattern, in bytes.
-pub(super) const MAX_PATTERN_BYTES: usize = 1 << 20;
+pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// States of all automata of one schema, or of all schemas of one plugin: some hundred bytes each, at worst two thousand.
-pub(super) const MAX_STATES: u64 = 100_000;
+/// States of all automata of one schema, or of all schemas of one plugin or document: some hundred bytes each, at worst two thousand.
+pub(crate) const MAX_STATES: u64 = 100_000;
 
 /// What even the simplest pattern takes, as states.
 const FEWEST_STATES: u64 = 100;
 
 /// The states of every pattern in a schema, wherever it stands and whether or not anything refers to it.
 #[derive(Debug, Default)]
-pub(super) struct Patterns<'a>(HashMap<&'a str, u64>);
+pub(crate) struct Patterns<'a>(HashMap<&'a str, u64>);
 
 impl<'a> Patterns<'a> {
     /// Finds and weighs them, without recursion; the second is their weight together.
-    pub(super) fn of(schema: &'a Value) -> Result<(Self, u64), String> {
+    pub(crate) fn of(schema: &'a Value) -> Result<(Self, u64), String> {
         let mut patterns = Self::default();
         let mut total = 0;
         let mut left = vec![schema];
@@ -45,7 +45,7 @@ impl<'a> Patterns<'a> {
     }
 
     /// The states of a pattern of this schema.
-    pub(super) fn states(&self, pattern: &str) -> u64 {
+    pub(crate) fn states(&self, pattern: &str) -> u64 {
         self.0.get(pattern).copied().unwrap_or(0)
     }
 
@@ -54,7 +54,7 @@ impl<'a> Patterns<'a> {
             return Ok(*states);
         }
         let refused = |why: String| {
-            let shown = crate::text::printable(pattern, 200);
+            let shown = crate::printable(pattern, 200);
             format!("the pattern `{shown}` cannot be used: {why}")
         };
         let translated = jsonschema_regex::to_rust_regex(pattern)
@@ -62,7 +62,7 @@ impl<'a> Patterns<'a> {
         let nfa = Compiler::new()
             .configure(Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)))
             .build(&translated)
-            .map_err(|error| refused(crate::text::printable(&error.to_string(), 200)))?;
+            .map_err(|error| refused(crate::printable(&error.to_string(), 200)))?;
         let states = nfa.states().len() as u64;
         self.0.insert(pattern, states);
         Ok(states)
@@ -70,7 +70,7 @@ impl<'a> Patterns<'a> {
 }
 
 /// Whether so many states may be kept.
-pub(super) fn check_total(states: u64) -> Result<(), String> {
+pub(crate) fn check_total(states: u64) -> Result<(), String> {
     if states > MAX_STATES {
         return Err(format!("its patterns need more than {MAX_STATES} states together; use fewer or simpler ones"));
     }

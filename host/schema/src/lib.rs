@@ -1,0 +1,266 @@
+//! JSON Schemas that others bring: plugins for their arguments and results, packs for what their compositions take and give.
+//!
+//! A schema is a program: its patterns become automata, its references branch and recurse, and a few hundred bytes can ask for more
+//! memory and time than there is. Here it is weighed before it is used. Its patterns match in linear time and are counted, its
+//! references stay inside of it, and the steps that a check of a value may take are known before the check begins.
+//!
+//! It is not a place for schemas of this project's own making; nothing has to be weighed there.
+
+mod effort;
+mod patterns;
+mod text;
+
+use effort::Effort;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use patterns::{MAX_PATTERN_BYTES, Patterns};
+use serde_json::Value;
+pub use text::printable;
+
+/// Longest schema text.
+pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
+
+/// Steps that one check may take at most, away from threads on which others wait: some tenths of a second.
+pub const MAX_STEPS: u64 = 50_000_000;
+
+/// Steps that a check may take on the runtime's own threads: well below a millisecond.
+const QUICK_STEPS: u64 = 50_000;
+
+/// Bytes of text that count as one part of a value: looking through them is about as much work as looking at one.
+const PART_BYTES: usize = 8;
+
+/// Longest text of a misfit.
+const MISFIT_BYTES: usize = 500;
+
+/// The most of a value that a misfit shows.
+const SHOWN_BYTES: usize = 120;
+
+/// A compiled schema.
+#[derive(Debug)]
+pub struct Schema {
+    validator: Validator,
+    effort: Effort,
+    /// States of its patterns, which count against a limit over all schemas of a plugin or a document.
+    states: u64,
+}
+
+impl Schema {
+    /// Compiles a schema of draft 2020-12 from its text; the value is the schema as JSON.
+    ///
+    /// # Errors
+    /// When the text is too long or no JSON; else as [`Schema::compile`].
+    pub fn parse(text: &str) -> Result<(Value, Self), String> {
+        if text.len() > MAX_SCHEMA_BYTES {
+            return Err(format!("the schema has {} bytes, more than {MAX_SCHEMA_BYTES}", text.len()));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("the schema is not JSON: {error}"))?;
+        let schema = Self::compile(&value)?;
+        Ok((value, schema))
+    }
+
+    /// Compiles a schema of draft 2020-12.
+    ///
+    /// # Errors
+    /// When it is no schema, refers to anything outside of itself, or asks for more memory or time than a schema may.
+    pub fn compile(value: &Value) -> Result<Self, String> {
+        let unusable = |error| format!("the schema cannot be used: {error}");
+        let (patterns, states) = Patterns::of(value).map_err(unusable)?;
+        let effort = Effort::of(value, &patterns).map_err(unusable)?;
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .should_validate_formats(false)
+            // Linear in the length of the text, whatever the pattern.
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(1 << 20))
+            .build(value)
+            .map_err(|error| format!("not a JSON Schema: {}", printable(&error.to_string(), MISFIT_BYTES)))?;
+        Ok(Self { validator, effort, states })
+    }
+
+    /// Whether the patterns of these schemas may be kept together.
+    ///
+    /// # Errors
+    /// When they may not.
+    pub fn check_patterns<'a>(schemas: impl Iterator<Item = &'a Self>) -> Result<(), String> {
+        patterns::check_total(schemas.map(|schema| schema.states).sum())
+    }
+
+    /// Whether a value that is written in so many bytes can be checked where others wait.
+    #[must_use]
+    pub fn is_quick(&self, bytes: usize) -> bool {
+        // Of two bytes, one is a comma, a colon, a bracket or a quote, except in long texts, where a part has more of them.
+        self.effort.worst().saturating_mul(bytes as u64 / 2 + 1) <= QUICK_STEPS
+    }
+
+    /// Whether a value can be checked in so many steps.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn affords(&self, value: &Value, steps: u64) -> Result<(), String> {
+        let (parts, depth) = measure(value, 0);
+        if self.effort.at(depth).saturating_mul(parts) > steps {
+            return Err(format!(
+                "it is too large for its schema: {parts} parts, nested {depth} deep, would take too long to check"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that a value fits. [`Schema::affords`] says whether that ends soon.
+    ///
+    /// # Errors
+    /// The first misfit, with its place, what was expected and what is there.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        self.validator.validate(value).map_err(|error| told(&error))
+    }
+
+    /// The first misfits of a value, no more than so many.
+    #[must_use]
+    pub fn misfits(&self, value: &Value, most: usize) -> Vec<String> {
+        self.validator.iter_errors(value).take(most).map(|error| told(&error)).collect()
+    }
+}
+
+/// A misfit with its place. A long value is cut, so that what was expected of it is still told.
+fn told(error: &ValidationError<'_>) -> String {
+    let place = match error.instance_path().as_str() {
+        "" => "the value itself".to_owned(),
+        path => format!("`{path}`"),
+    };
+    let shown = error.instance().to_string();
+    let told = if shown.len() > SHOWN_BYTES {
+        error.masked_with(printable(&shown, SHOWN_BYTES)).to_string()
+    } else {
+        error.to_string()
+    };
+    printable(&format!("at {place}: {told}"), MISFIT_BYTES)
+}
+
+/// How many parts a value has, long texts counting as several, and how deep it is nested. The parser allows 128 levels, so this recursion ends.
+fn measure(value: &Value, depth: usize) -> (u64, usize) {
+    let fold = |(parts, deepest): (u64, usize), inner: &Value| {
+        let (more, deeper) = measure(inner, depth + 1);
+        (parts + more, deepest.max(deeper))
+    };
+    match value {
+        Value::Array(list) => list.iter().fold((1, depth), fold),
+        Value::Object(map) => {
+            let names: u64 = map.keys().map(|name| length(name)).sum();
+            map.values().fold((1 + names, depth), fold)
+        }
+        Value::String(text) => (1 + length(text), depth),
+        _ => (1, depth),
+    }
+}
+
+/// The parts that a text counts as beside the value that it belongs to.
+fn length(text: &str) -> u64 {
+    (text.len() / PART_BYTES) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::{Duration, Instant};
+
+    fn fit(schema: &Schema, text: &str) -> Result<Value, String> {
+        let value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        schema.affords(&value, MAX_STEPS)?;
+        schema.check(&value).map(|()| value)
+    }
+
+    #[test]
+    fn a_misfit_is_named_with_its_place() {
+        let (_, schema) =
+            Schema::parse(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#).unwrap();
+        assert_eq!(fit(&schema, r#"{"n": 1}"#), Ok(json!({"n": 1})));
+        let error = fit(&schema, r#"{"n": "one"}"#).unwrap_err();
+        assert!(error.starts_with("at `/n`:"), "{error}");
+        let error = fit(&schema, "{}").unwrap_err();
+        assert!(error.starts_with("at the value itself:") && error.contains('n'), "{error}");
+        assert!(fit(&schema, "{").unwrap_err().starts_with("it is not JSON"));
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        for text in [
+            "",
+            "nonsense",
+            "5",
+            r#"{"type": 5}"#,
+            r#"{"$ref": "https://example.com/schema.json"}"#,
+            r#"{"pattern": "("}"#,
+        ] {
+            assert!(Schema::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_would_recurse_for_ever_is_refused() {
+        assert!(Schema::parse(r##"{"$ref": "#"}"##).unwrap_err().contains("refers to itself"));
+    }
+
+    #[test]
+    fn a_check_that_would_take_for_ever_is_refused_and_a_shallow_value_still_passes() {
+        let (_, schema) =
+            Schema::parse(r##"{"allOf":[{"properties":{"a":{"$ref":"#"}}},{"additionalProperties":{"$ref":"#"}}]}"##)
+                .unwrap();
+        assert!(fit(&schema, r#"{"a":{"a":1}}"#).is_ok());
+        let started = Instant::now();
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(100), "}".repeat(100));
+        let error = fit(&schema, &deep).unwrap_err();
+        assert!(error.contains("nested 100 deep"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn automata_are_counted_over_the_whole_schema_used_or_not() {
+        let many = |keyword: &dyn Fn(usize) -> String| {
+            let schemas: Vec<String> = (0..5_000).map(keyword).collect();
+            format!(r#"{{"$defs":{{"unused":{{"anyOf":[{}]}}}}}}"#, schemas.join(","))
+        };
+        let started = Instant::now();
+        for text in [
+            many(&|at| format!(r#"{{"pattern":"[0-9a-f]{{30}}x{at}"}}"#)),
+            many(&|at| format!(r#"{{"patternProperties":{{"^x{at}":true}}}}"#)),
+            many(&|_| r#"{"pattern":"^same$"}"#.to_owned()),
+        ] {
+            let error = Schema::parse(&text).unwrap_err();
+            assert!(error.contains("its patterns need more than"), "{error}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        let few = r#"{"properties":{"id":{"pattern":"^[a-z0-9-]{1,63}$"},"day":{"pattern":"^\\d{4}-\\d{2}-\\d{2}$"}}}"#;
+        assert!(Schema::parse(few).is_ok());
+    }
+
+    #[test]
+    fn a_text_that_would_take_for_ever_to_match_is_refused_and_a_short_one_still_passes() {
+        // Its automaton cannot be made deterministic, so that thousands of states are looked at for every byte.
+        let (_, heavy) = Schema::parse(r#"{"pattern": "^[01]*1[01]{3000}[^a]*[01]$"}"#).unwrap();
+        let started = Instant::now();
+        let error = fit(&heavy, &format!("\"{}\"", "01".repeat(1 << 20))).unwrap_err();
+        assert!(error.contains("too large for its schema"), "{error}");
+        assert!(fit(&heavy, &format!("\"{}\"", "1".repeat(3_010))).is_ok());
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+
+        let (_, light) = Schema::parse(r#"{"pattern": "\\S"}"#).unwrap();
+        assert!(fit(&light, &format!("\"{}\"", " x".repeat(1 << 20))).is_ok());
+    }
+
+    #[test]
+    fn a_long_value_is_cut_and_what_was_expected_of_it_is_told() {
+        let (_, schema) = Schema::parse(r#"{"properties": {"n": {"type": "integer"}}, "required": ["m"]}"#).unwrap();
+        let long = json!({"n": "x".repeat(5_000)});
+        let told = schema.misfits(&long, 5);
+        let [of_m, of_n] = told.as_slice() else { panic!("{told:?}") };
+        assert!(of_n.starts_with("at `/n`: \"xxx") && of_n.ends_with("… is not of type \"integer\""), "{of_n}");
+        assert_eq!(of_m, "at the value itself: \"m\" is a required property");
+    }
+
+    #[test]
+    fn a_pattern_cannot_backtrack() {
+        let (_, schema) = Schema::parse(r#"{"pattern": "^(a+)+$"}"#).unwrap();
+        let started = Instant::now();
+        assert!(fit(&schema, &format!("\"{}!\"", "a".repeat(5_000))).is_err());
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    }
+}
