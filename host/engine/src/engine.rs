@@ -3,7 +3,7 @@
 use crate::{
     effect::Ports,
     error::RunError,
-    event::{Event, RunStarted},
+    event::{EffectId, Event, RunStarted},
     handle::{Listeners, RunHandle},
     message::Message,
     nothing::Nothing,
@@ -337,6 +337,7 @@ impl Engine {
             park: drive.park,
             let_go: drive.let_go,
             state: drive.state,
+            pure: EffectId(0),
             stands: None,
             unsaved: drive.unsaved,
             saved: 0,

@@ -61,6 +61,8 @@ pub(crate) struct Driver {
     pub park: Option<Duration>,
     /// Cancelled when the run shall be let go of.
     pub let_go: CancellationToken,
+    /// Effects before this one are calls of pure operations, as far as they have not ended.
+    pub pure: EffectId,
     /// How the run stood when the journal was last told.
     pub stands: Option<RunState>,
     /// Bytes of events since the last snapshot.
@@ -198,13 +200,24 @@ impl Driver {
 
     /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for the disk once
     /// per call: nothing is wanted but pure calls, and after a crash making those again is as good as never having made them.
-    fn may_lag(&self, batch: &Batch, next: &Next, now: Instant) -> bool {
+    fn may_lag(&mut self, batch: &Batch, next: &Next, now: Instant) -> bool {
         let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         matches!(next, Next::Perform)
             && batch.letters.is_none()
             && batch.records.len() < most
             && batch.since.is_none_or(|since| now.duration_since(since) < LAG)
-            && self.state.all_effects().all(|effect| self.state.is_pure_call(effect, &self.ports))
+            && self.only_pure_calls()
+    }
+
+    /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at once.
+    fn only_pure_calls(&mut self) -> bool {
+        while let Some(effect) = self.state.first_effect(self.pure) {
+            if !self.state.is_pure_call(effect, &self.ports) {
+                return false;
+            }
+            self.pure = EffectId(effect.0 + 1);
+        }
+        true
     }
 
     /// Whether the run waits for nothing but time, and for too long to be kept at hand.

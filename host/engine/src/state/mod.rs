@@ -634,6 +634,11 @@ impl State {
         self.effects.keys().copied()
     }
 
+    /// The first effect from `from` on that has not ended.
+    pub(crate) fn first_effect(&self, from: EffectId) -> Option<EffectId> {
+        self.effects.range(from..).next().map(|(id, _)| *id)
+    }
+
     pub(crate) fn doubts(&self) -> impl Iterator<Item = EffectId> + '_ {
         self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, _)| *id)
     }
