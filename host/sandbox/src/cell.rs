@@ -96,7 +96,9 @@ pub(crate) async fn run<E: Export>(
             () = cancel.cancelled() => Err(End::Cancelled),
         }
     };
-    let fuel = store.get_fuel().ok().map(|left| limits.fuel.saturating_sub(left));
+    let counts_fuel = linked.metering == Metering::Deterministic;
+    let left = counts_fuel.then(|| store.get_fuel().ok()).flatten();
+    let fuel = left.map(|left| limits.fuel.saturating_sub(left));
     let mut state = store.into_data();
     drop(held);
     drain_output(&mut state);

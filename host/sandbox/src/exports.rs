@@ -6,7 +6,7 @@
 use crate::{
     bindings::{
         exports::opcell::plugin::{judges, operations},
-        opcell::plugin::types::{Context, Failure},
+        opcell::plugin::types::Failure,
     },
     cell::Export,
     error::LoadError,
@@ -17,7 +17,7 @@ use crate::{
 use std::marker::PhantomData;
 use wasmtime::{
     Store,
-    component::{Component, ComponentExportIndex, Instance, Lift},
+    component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower},
 };
 
 /// Operations or judges.
@@ -105,7 +105,19 @@ fn exported<I: Interface>(linked: &Linked) -> wasmtime::Result<&Exported> {
     I::of(linked).ok_or_else(|| wasmtime::Error::msg(format!("no {} are exported", I::NAME)))
 }
 
-type Question<'a> = (&'a str, &'a str, Context);
+/// `types.context`, of texts that the caller has: nothing is copied but into the guest.
+#[derive(ComponentType, Lower)]
+#[component(record)]
+pub(crate) struct Context<'a> {
+    pub(crate) run: &'a str,
+    pub(crate) step: &'a str,
+    pub(crate) visit: u32,
+    pub(crate) attempt: u32,
+    #[component(name = "idempotency-key")]
+    pub(crate) idempotency_key: &'a str,
+}
+
+type Question<'a> = (&'a str, &'a str, Context<'a>);
 type Reply<I> = Result<<I as Interface>::Answer, Failure>;
 
 /// `describe`.
@@ -139,12 +151,12 @@ impl<I: Interface> Export for Describe<I> {
 pub(crate) struct Ask<'a, I> {
     id: &'a str,
     arguments: &'a str,
-    context: Context,
+    context: Context<'a>,
     interface: PhantomData<I>,
 }
 
 impl<'a, I> Ask<'a, I> {
-    pub(crate) fn new(id: &'a str, arguments: &'a str, context: Context) -> Self {
+    pub(crate) fn new(id: &'a str, arguments: &'a str, context: Context<'a>) -> Self {
         Self { id, arguments, context, interface: PhantomData }
     }
 }

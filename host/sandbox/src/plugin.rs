@@ -9,7 +9,7 @@ use crate::{
     describe::{self, Effects, JudgeDescription, OperationDescription, OperationSchemas, Outcome},
     engine::{CellEngine, Metering},
     error::{CellError, Failure, LoadError},
-    exports::{Ask, Describe, Exported, Interface, Judges, Operations},
+    exports::{self, Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
     host::{Context, HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
@@ -295,7 +295,7 @@ impl Plugin {
         sealed(result, receipt)
     }
 
-    fn call<'a>(&self, request: &'a CellRequest<'_>, id: &Arc<str>) -> (Call<'a>, types::Context) {
+    fn call<'a>(&self, request: &'a CellRequest<'_>, id: &Arc<str>) -> (Call<'a>, exports::Context<'a>) {
         let limits = match request.timeout {
             None => Arc::clone(&self.shared_limits),
             Some(timeout) => {
@@ -305,12 +305,12 @@ impl Plugin {
             }
         };
         let context = &request.context;
-        let for_guest = types::Context {
-            run: context.run.to_string(),
-            step: context.step.to_string(),
+        let for_guest = exports::Context {
+            run: &context.run,
+            step: &context.step,
             visit: context.visit,
             attempt: context.attempt,
-            idempotency_key: context.idempotency_key.to_string(),
+            idempotency_key: &context.idempotency_key,
         };
         let call = Call {
             operation: Arc::clone(id),
