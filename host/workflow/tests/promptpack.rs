@@ -326,9 +326,9 @@ mod packs {
     #[test]
     fn a_composition_is_a_workflow_that_the_pack_brings_along() {
         let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
-            "a": {"orchestration": "composition", "composition": "work", "terminal": true},
+            "a": {"orchestration": "composition", "composition": "sorting", "terminal": true},
         }}));
-        pack["compositions"] = json!({"work": {"version": 1, "output": "one", "steps": [
+        pack["compositions"] = json!({"sorting": {"version": 1, "output": "one", "steps": [
             {"id": "one", "kind": "prompt", "prompt_task": "p", "input": "${input.text}", "modifiers": {"retry": {"max_attempts": 3}}},
             {"id": "two", "kind": "prompt", "prompt_task": "p"},
         ]}});
@@ -356,9 +356,9 @@ mod packs {
     /// A pack with a composition that names these schemas: of its input, its output, and a step within its parallel step.
     fn with_schemas(input: &str, output: &str, answer: &str) -> Json {
         let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
-            "a": {"orchestration": "composition", "composition": "work", "terminal": true},
+            "a": {"orchestration": "composition", "composition": "sorting", "terminal": true},
         }}));
-        pack["compositions"] = json!({"work": {"version": 1, "input_schema": input, "output_schema": output, "steps": [
+        pack["compositions"] = json!({"sorting": {"version": 1, "input_schema": input, "output_schema": output, "steps": [
             {"id": "both", "kind": "parallel", "reduce": {"strategy": "barrier", "into": "x"}, "branches": [
                 {"id": "one", "kind": "prompt", "prompt_task": "p", "output_schema": answer},
                 {"id": "two", "kind": "prompt", "prompt_task": "p"},
@@ -413,9 +413,9 @@ mod packs {
             (many(), "its patterns need more than"),
         ] {
             for (schemas, pointer) in [
-                (with_schemas("s.json", "", ""), "/compositions/work/input_schema"),
-                (with_schemas("", "s.json", ""), "/compositions/work/output_schema"),
-                (with_schemas("", "", "s.json"), "/compositions/work/steps/0/branches/0/output_schema"),
+                (with_schemas("s.json", "", ""), "/compositions/sorting/input_schema"),
+                (with_schemas("", "s.json", ""), "/compositions/sorting/output_schema"),
+                (with_schemas("", "", "s.json"), "/compositions/sorting/steps/0/branches/0/output_schema"),
             ] {
                 let compiled = compile_beside(&schemas, files);
                 let errors: Vec<_> =

@@ -1,0 +1,213 @@
+//! Conversations with models: what they say, with whom, and what they may use.
+
+use super::{Contribution, ValueSpec, is_default, is_false};
+use crate::value::Value;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A model conversation's configuration. `None` inherits; an empty list is none of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Session {
+    /// Which model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelSelection>,
+    /// A named set of session settings, resolved when the run starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_profile: Option<String>,
+    /// Tools by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Skills by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
+    /// Extensions by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<Vec<String>>,
+    /// Workflows the session may delegate to, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflows: Option<Vec<String>>,
+    /// The workflow's instruction layer in the system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// Takes the whole system prompt's place; explicit, never a default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replace_system_prompt: Option<String>,
+    /// `lambda` or `prose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_mode: Option<PromptMode>,
+    /// Which parts of the system prompt are shown; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_component_selection: Option<Value>,
+    /// `off`, `minimal`, `low`, `medium`, `high` or `xhigh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_level: Option<ThinkingLevel>,
+    /// From 0.0 to 2.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// `streaming` or `non-streaming`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_mode: Option<ResponseMode>,
+    /// Whether token log probabilities are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<bool>,
+    /// From 1 to 20.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_logprobs: Option<u32>,
+    /// Values that fill `{{name}}` tokens of `system-prompt` (PromptPack).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub variables: IndexMap<Arc<str>, ValueSpec>,
+    /// The most model rounds of one turn, 100 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// The most tool calls of one turn, 1000 unless said; the model is told that further ones are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_tool: Option<String>,
+    /// What the document says about tools that the host binds, by name: models are told this instead of what the host says.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub tool_shapes: IndexMap<String, ToolShape>,
+    /// Agents of the document that the model may call, by the name of the tool that stands for each (PromptPack RFC 0007).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub agents: IndexMap<String, AgentTool>,
+    /// Skills that the document brings along, by name (PromptPack).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub own_skills: IndexMap<String, OwnSkill>,
+    /// How the model generates, temperature aside.
+    #[serde(skip_serializing_if = "is_default")]
+    pub generation: Generation,
+    /// One conversation, in order. Exactly one of this and `prompts` is non-empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contributions: Vec<Contribution>,
+    /// Several turns of one conversation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<PromptGroup>,
+}
+
+/// What a document says about a tool that the host binds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ToolShape {
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments; a call that does not pass it is refused.
+    pub parameters: Value,
+}
+
+/// An agent of a document as a tool of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AgentTool {
+    /// What it is asked for; a model decides by it.
+    pub description: String,
+    /// The workflow that the document brings along for it.
+    pub workflow: Arc<str>,
+}
+
+/// A skill that a document brings along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct OwnSkill {
+    /// One sentence; a model decides by it.
+    pub description: String,
+    /// What it teaches.
+    pub instructions: String,
+    /// Whether the system prompt holds it from the start, rather than when the model asks for it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub preload: bool,
+}
+
+/// How a model generates. What a provider does not know is not sent to it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Generation {
+    /// The most tokens of one answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// The probability mass that tokens are drawn from, from 0.0 to 1.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// The most probable tokens that one is drawn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u32>,
+    /// From -2.0 to 2.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// From -2.0 to 2.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// Whether the first round of a turn must call a tool; the provider enforces it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tool_required: bool,
+}
+
+/// One turn of a conversation with several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PromptGroup {
+    /// Unique within the step.
+    pub name: Arc<str>,
+    /// The turn's messages.
+    pub contributions: Vec<Contribution>,
+}
+
+/// Which preamble and which forms a system prompt uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromptMode {
+    /// Symbolic notation.
+    #[default]
+    Lambda,
+    /// Plain sentences.
+    Prose,
+}
+
+/// How much the model thinks before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum ThinkingLevel {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+}
+
+/// Whether the model's answer is streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum ResponseMode {
+    Streaming,
+    NonStreaming,
+}
+
+/// Which model a session talks to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ModelSelection {
+    /// A model by its id.
+    Id(String),
+    /// The best model for a query.
+    Query(ModelQuery),
+}
+
+/// A question to the model registry.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ModelQuery {
+    /// What a model must have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub require: Vec<Value>,
+    /// What ranks one model before another, most important first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prefer: Vec<Value>,
+    /// Asked when no model passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Box<ModelSelection>>,
+}
