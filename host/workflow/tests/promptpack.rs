@@ -335,7 +335,7 @@ mod packs {
         let ir = compile(&pack).ir.unwrap();
         assert!(matches!(&ir.steps[0].form, Form::Delegate { .. }));
         let work = &ir.workflows[0];
-        assert_eq!((work.name.as_ref(), work.result.as_deref()), ("a-pack/work", Some("one")));
+        assert_eq!((work.name.as_ref(), work.result.as_deref()), ("a-pack/sorting", Some("one")));
         assert_eq!(work.step("one").unwrap().retry.unwrap().max, 2, "attempts in all, the first one included");
         let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
         assert_eq!(again, *ir, "the execution model survives JSON");
