@@ -11,8 +11,8 @@ use opcell_engine::{
     Engine, Program, RunOptions, Status,
     ports::{Call, Effects, Operations, Reply, Success},
 };
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     expr::{Context, Expression},
     ir::TransformOperation,
     transform,

@@ -5,8 +5,9 @@ use anyhow::{Result, ensure};
 use opcell_engine::Engine;
 use opcell_journal::SqliteJournal;
 use opcell_session::prompt::{self, Entry, PromptParts};
+use opcell_types::Value;
 use opcell_workflow::{
-    SourceFile, Value, document,
+    SourceFile, document,
     expr::{Context, Expression},
     psi::NoCompanions,
 };

@@ -5,7 +5,7 @@ use opcell_engine::{
     Engine, Program, RunOptions, Status,
     ports::{Call, Effects, Operations, Reply, Success},
 };
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::{
     fmt::Write as _,
     fs,

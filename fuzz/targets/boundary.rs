@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::LazyLock;
 use tokio::runtime::{Builder, Runtime};
 

@@ -8,7 +8,7 @@ mod workflowskill_expressions;
 mod workflowskill_runs;
 mod workflowskill_validation;
 
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::path::Path;
 
 /// How one format of case files is run.

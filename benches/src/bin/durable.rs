@@ -15,7 +15,8 @@ use opcell_journal::{
     Append, Cut, Fence, Journal, JournalError, Letter, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
     SqliteJournal,
 };
-use opcell_workflow::{Value, WorkflowIr};
+use opcell_types::Value;
+use opcell_workflow::WorkflowIr;
 use std::{
     fs,
     io::Write as _,

@@ -10,7 +10,7 @@ use opcell_benches::work;
 use opcell_engine::Status;
 use opcell_journal::{Journal as _, Retention, SqliteJournal};
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,

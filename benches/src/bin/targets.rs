@@ -9,7 +9,7 @@ use opcell_benches::work::{self, Nothing};
 use opcell_engine::Engine;
 use opcell_journal::SqliteJournal;
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde::Serialize;
 use std::{
     path::{Path, PathBuf},

@@ -6,7 +6,8 @@ use opcell_engine::{
     Engine, Program, RunOptions, Status,
     ports::{Call, Effects, Operations, Reply, Success},
 };
-use opcell_workflow::{Value, WorkflowIr};
+use opcell_types::Value;
+use opcell_workflow::WorkflowIr;
 use std::{sync::Arc, time::Instant};
 
 struct NoOp;

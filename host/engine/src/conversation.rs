@@ -1,6 +1,6 @@
 //! A model conversation as data.
 
-use opcell_workflow::Value;
+use opcell_types::Value;
 use rpds::VectorSync;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;

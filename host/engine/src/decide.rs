@@ -23,7 +23,8 @@ use crate::{
     scope::View,
     state::{Body, Frame, Instance, State},
 };
-use opcell_workflow::{Value, ir::Step, resolve::ResolveError};
+use opcell_types::Value;
+use opcell_workflow::{ir::Step, resolve::ResolveError};
 use std::sync::Arc;
 
 /// What comes next.

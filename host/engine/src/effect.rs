@@ -10,10 +10,8 @@ use crate::{
     receipt::CallReceipt,
     state::{Body, Phase, State},
 };
-use opcell_workflow::{
-    Value,
-    ir::{Form, Judge, Session, Step},
-};
+use opcell_types::Value;
+use opcell_workflow::ir::{Form, Judge, Session, Step};
 use std::{fmt::Write as _, future::Future, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
@@ -185,7 +183,7 @@ impl State {
     }
 
     /// What the answer of this round must look like; only the last of several prompts asks for it.
-    fn round_schema(&self, frame: FrameId, step: &Step) -> Option<(String, opcell_workflow::Value)> {
+    fn round_schema(&self, frame: FrameId, step: &Step) -> Option<(String, opcell_types::Value)> {
         let spec = match (&step.judge, self.is_judging(frame)) {
             (Some(Judge::Llm { outputs, .. }), true) => structured_spec(outputs)?,
             _ => {

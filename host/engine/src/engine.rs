@@ -17,10 +17,8 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, RunId};
-use opcell_workflow::{
-    Value,
-    ir::{DelegateTarget, Form, RunLimits, Session},
-};
+use opcell_types::Value;
+use opcell_workflow::ir::{DelegateTarget, Form, RunLimits, Session};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;

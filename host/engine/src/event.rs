@@ -13,8 +13,8 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_journal::ToText;
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     ir::{RunLimits, Session},
     names::Outcome,
 };

@@ -3,7 +3,7 @@
 use crate::{error::RunError, event::Recorded, message::Message, outcome::RunOutcome, past::read_history};
 use futures_util::Stream;
 use opcell_journal::{Damage, Journal, RunId};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::{
     collections::VecDeque,
     pin::Pin,

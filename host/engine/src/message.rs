@@ -1,7 +1,7 @@
 //! What a run can be told.
 
 use crate::event::{Answer, EffectId};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! How runs stand and how they end.
 
 use crate::{receipt::Receipt, wire};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 

@@ -8,7 +8,8 @@ use crate::{
     receipt::{Provider, Receipt},
 };
 use async_trait::async_trait;
-use opcell_workflow::{Value, WorkflowIr, ir, names::Outcome};
+use opcell_types::Value;
+use opcell_workflow::{WorkflowIr, ir, names::Outcome};
 use serde::{Deserialize, Serialize};
 use std::{
     sync::Arc,

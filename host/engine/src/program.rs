@@ -1,7 +1,8 @@
 //! A workflow made ready to run: every name looked up once.
 
+use opcell_types::Value;
 use opcell_workflow::{
-    Value, WorkflowIr,
+    WorkflowIr,
     ir::{Form, Goto, Lifecycle, Step},
     names::Outcome,
     routing::{EventTable, VisitLimit},

@@ -7,7 +7,7 @@
 //! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
 
 use crate::ports::Failure;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
     fmt,

@@ -11,8 +11,8 @@ use crate::{
     program::Program,
     state::{ApplyError, State},
 };
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     ir::{Form, OnError, Step},
     workflowskill::{Issue, ParseError},
 };

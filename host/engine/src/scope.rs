@@ -1,15 +1,14 @@
 //! What a step can refer to, as the workflow crate's pure functions ask for it.
 
 use crate::state::{Accepted, Instance};
+use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    Value,
     expr::{Context, ExprError, Expression},
     interpolate::{self, Interpolation},
     ir::{Printing, ValueSpec},
     print,
     promptpack::{composition, go},
     resolve::{self, ResolveError, Scope},
-    value::Map,
 };
 use std::sync::Arc;
 

@@ -25,11 +25,10 @@ use crate::{
 };
 use indexmap::IndexMap;
 use memory::StepMemory;
+use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    Value,
     ir::{DelegateTarget, Form, Judge, Orchestration, RunLimits, Session, Step},
     names::Outcome,
-    value::Map,
 };
 use serde::{Deserialize, Serialize};
 use std::{

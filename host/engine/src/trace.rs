@@ -15,8 +15,8 @@ use crate::{
     state::{State, tool_message},
 };
 use indexmap::IndexMap;
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     ir::{Form, RunLimits},
     names::Outcome,
 };

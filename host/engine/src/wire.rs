@@ -4,7 +4,7 @@
 //! `{"$undefined": true}`, `{"$number": "NaN" | "Infinity" | "-Infinity"}`; an object that looks like one of these (or like this)
 //! is written as `{"$object": {…}}`.
 
-use opcell_workflow::{
+use opcell_types::{
     Value,
     value::{Map, Number},
 };

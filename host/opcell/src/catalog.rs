@@ -7,7 +7,8 @@ use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Su
 use opcell_engine::receipt::{self, CallReceipt, Receipt, ToReceipt};
 use opcell_sandbox::{CellError, CellRequest, CellResult, Context, HostServices, Narrowing, Plugin};
 use opcell_session::tools::ToolDescription;
-use opcell_workflow::{Diagnostic, Value, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
+use opcell_types::Value;
+use opcell_workflow::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
 use std::{
     sync::Arc,

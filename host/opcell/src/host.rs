@@ -24,7 +24,8 @@ use opcell_session::{
     skills::{SkillFolder, SkillLibrary},
     tools::Toolbox,
 };
-use opcell_workflow::{Diagnostic, Severity, Value, checks};
+use opcell_types::Value;
+use opcell_workflow::{Diagnostic, Severity, checks};
 use std::{path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
 

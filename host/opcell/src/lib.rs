@@ -67,6 +67,6 @@ pub mod cli;
 pub use config::Config;
 pub use host::{Host, HostBuilder, HostError};
 pub use opcell_engine::{RunOutcome, Status, event::Recorded};
-pub use opcell_workflow::Value;
+pub use opcell_types::Value;
 pub use report::Rejected;
 pub use run::{Run, Workflow};

@@ -6,7 +6,7 @@
 
 use crate::config::tools::McpServer;
 use opcell_engine::ports::Failure;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use rmcp::{
     RoleClient, ServiceError, ServiceExt as _,
     model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock},

@@ -10,8 +10,9 @@ use opcell_engine::{
     ports::{EffectContext, Failure, OpenSession},
 };
 use opcell_session::prompt::{SystemPrompt, tokens};
+use opcell_types::Value;
 use opcell_workflow::{
-    Diagnostic, Value, WorkflowIr,
+    Diagnostic, WorkflowIr,
     diagnostic::did_you_mean,
     interpolate,
     ir::{Contribution, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step, StepName, ValueSpec},

@@ -7,7 +7,8 @@ use crate::{
 use futures_util::Stream;
 use opcell_engine::{Event, Recorded, RunError, RunHandle, RunOutcome, event::EffectReply, receipt::Receipt};
 use opcell_journal::Damage;
-use opcell_workflow::{Diagnostic, Value, WorkflowIr};
+use opcell_types::Value;
+use opcell_workflow::{Diagnostic, WorkflowIr};
 use std::{path::Path, sync::Arc};
 
 /// A compiled workflow.

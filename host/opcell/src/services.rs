@@ -8,7 +8,7 @@ use opcell_sandbox::{
     host::{Context, HostServices, LogEvent, ServiceError, SkillDescription, ToolDescription},
 };
 use opcell_session::skills::{SkillError, SkillLibrary};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// The name of the tool that performs HTTP requests.

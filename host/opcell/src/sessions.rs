@@ -22,7 +22,8 @@ use opcell_session::{
     skills::SkillLibrary,
     tools::{BoundTool, DelegateTool, FileRoots, HostTool, OperationTool, ShellTool, ToolDescription, file_tools},
 };
-use opcell_workflow::{Diagnostic, Value};
+use opcell_types::Value;
+use opcell_workflow::Diagnostic;
 use std::{path::Path, sync::Arc};
 
 /// What sessions of a project share with the rest of its host.

@@ -18,7 +18,8 @@ use opcell_engine::{
 };
 use opcell_sandbox::host::{Context, ServiceError};
 use opcell_session::tools::{ToolDescription, Toolbox};
-use opcell_workflow::{Value, ir};
+use opcell_types::Value;
+use opcell_workflow::ir;
 use std::sync::Arc;
 
 /// A tool outside of any cell.

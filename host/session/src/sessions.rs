@@ -17,7 +17,8 @@ use opcell_engine::ports::{
     Workflows,
 };
 use opcell_engine::receipt::Provider;
-use opcell_workflow::{Value, ir};
+use opcell_types::Value;
+use opcell_workflow::ir;
 use std::sync::Arc;
 
 /// Gives facts about the session that is opened, as name and value; the date among them.

@@ -2,7 +2,8 @@
 
 use opcell_engine::conversation::Message;
 use opcell_engine::ports::{EffectContext, ModelRound, OpenedSession, TextSink};
-use opcell_workflow::{Value, ir};
+use opcell_types::Value;
+use opcell_workflow::ir;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
 use opcell_engine::receipt::Provider;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// What the host says about a tool.

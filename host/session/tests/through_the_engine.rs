@@ -7,7 +7,7 @@ use opcell_session::HostSessions;
 use opcell_session::models::{Models, ScriptedModel};
 use opcell_session::skills::{SkillFolder, SkillLibrary};
 use opcell_session::tools::{FileRoot, FileRoots, file_tools};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::document;
 use opcell_workflow::psi::NoCompanions;
 use opcell_workflow::source::SourceFile;

@@ -1,6 +1,6 @@
 //! What a transition and a rendering cost: `cargo run --release -p opcell-workflow --example promptpack_speed`.
 
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::promptpack::template::{Variables, render};
 use opcell_workflow::promptpack::{Spec, StateMachine};
 use std::time::Instant;

@@ -8,7 +8,7 @@ mod eval;
 mod lex;
 mod parse;
 
-use crate::value::Value;
+use opcell_types::Value;
 use parse::Op;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};

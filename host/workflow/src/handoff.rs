@@ -1,6 +1,6 @@
 //! Handoff data: what a workflow's final text tells its caller in a form that programs read.
 
-use crate::value::{Map, Value};
+use opcell_types::value::{Map, Value};
 
 /// The handoff data of a text: the items of its first `## Handoff Data` section, up to the next second-level heading.
 ///
@@ -46,7 +46,7 @@ mod tests {
     use super::parse;
 
     fn json(text: &str) -> Option<String> {
-        parse(text).map(|map| crate::value::Value::Object(map.into()).to_json())
+        parse(text).map(|map| opcell_types::Value::Object(map.into()).to_json())
     }
 
     #[test]

@@ -4,8 +4,8 @@ use crate::{
     expr::{Context, ExprError, Expression},
     ir::ValueSpec,
     js,
-    value::Value,
 };
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};
 

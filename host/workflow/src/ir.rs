@@ -23,8 +23,9 @@ pub use values::{
     Yields,
 };
 
-use crate::{expr::Expression, value::Value};
+use crate::expr::Expression;
 use indexmap::IndexMap;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

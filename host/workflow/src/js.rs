@@ -1,7 +1,7 @@
 //! JavaScript's conversions, for the languages whose reference runtimes are JavaScript: numbers as text and back, text of values,
 //! truthiness, JSON as `JSON.stringify` writes it, and the order of strings and of object keys.
 
-use crate::value::{Map, Number, Value};
+use opcell_types::value::{Map, Number, Value};
 use std::{cmp::Ordering, fmt::Write as _, sync::Arc};
 
 /// A character that a regular expression's `\s`, `String.trim` and `Number()` take for white space.

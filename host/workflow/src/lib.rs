@@ -3,7 +3,7 @@
 //! Owns: reading documents (psi EDN and Markdown, WorkflowSkill, PromptPack), the `workflow-ir/v1` model, validation,
 //! expressions and templates, and the diagnostics that point into the author's file.
 //!
-//! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`value::Value`]s and
+//! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`opcell_types::Value`]s and
 //! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
 pub mod checks;
@@ -26,7 +26,6 @@ pub mod source;
 pub mod template;
 pub mod transform;
 pub mod validate;
-pub mod value;
 pub mod workflowskill;
 pub mod yaml;
 
@@ -34,4 +33,3 @@ pub use compiled::Compiled;
 pub use diagnostic::{Diagnostic, Severity};
 pub use ir::WorkflowIr;
 pub use source::{SourceFile, Span};
-pub use value::Value;

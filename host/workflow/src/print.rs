@@ -3,7 +3,7 @@
 //! psi prints EDN, the way Clojure's `str` does: a string as it is, null as nothing, `true` and `false` as words, and everything
 //! else in its printed form, `["i-1" "i-2"]` and `{:ticket 123}`. An object's keys print as keywords where they can be keywords.
 
-use crate::value::{Map, Number, Value};
+use opcell_types::value::{Map, Number, Value};
 use std::fmt::Write;
 
 /// A value inside a text, as EDN.
@@ -131,7 +131,7 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{edn, edn_form};
-    use crate::value::Value;
+    use opcell_types::Value;
 
     fn json(text: &str) -> Value {
         Value::from_json(text).unwrap()

@@ -16,9 +16,9 @@ use crate::{
     print,
     promptpack::composition::ReferenceError,
     template,
-    value::{Map, Number, Value},
 };
 use indexmap::IndexMap;
+use opcell_types::value::{Map, Number, Value};
 use std::sync::Arc;
 
 /// What a run has so far, as one step sees it.

@@ -4,8 +4,8 @@ use crate::{
     expr::{Context, ExprError, Expression, own},
     ir::{Transform, TransformOperation},
     js,
-    value::{Map, Value},
 };
+use opcell_types::value::{Map, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 

@@ -17,9 +17,9 @@ use crate::{
     diagnostic::{Diagnostic, Severity},
     ir::WorkflowIr,
     source::{SourceFile, SourceMap, Span},
-    value::Value,
     yaml::{self, Node},
 };
+use opcell_types::Value;
 use std::{ops::Range, path::Path, sync::Arc};
 
 pub use definition::{Body, Definition, Extension, Field, RetryDefinition, StepDefinition, Text};

@@ -4,11 +4,8 @@
 //! unknown tags are ignored, and what they stand on is text. One document per text. Building the tree does not recurse; its depth
 //! is limited, so that what walks it may.
 
-use crate::{
-    js,
-    source::Span,
-    value::{Map, Value},
-};
+use crate::{js, source::Span};
+use opcell_types::value::{Map, Value};
 use serde_saphyr::granit_parser::{
     ErrorKind, Event, Parser, ScalarStyle, ScanError, Span as RawSpan, StructureStyle, Tag, options,
 };

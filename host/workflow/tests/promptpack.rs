@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
+use opcell_types::Value;
 use opcell_workflow::ir::{ArtifactMode, Control, Form, Goto, Judge, Orchestration};
 use opcell_workflow::promptpack::context::{ContextError, MAX_HISTORY_LENGTH};
 use opcell_workflow::promptpack::template::{self, TemplateError, Variables, render, render_nested};
 use opcell_workflow::promptpack::tools::{ToolSet, TransitionExecutor};
 use opcell_workflow::promptpack::{self, Context, Spec, StateMachine, TransitionError};
 use opcell_workflow::psi::Companions;
-use opcell_workflow::{Severity, SourceFile, Value};
+use opcell_workflow::{Severity, SourceFile};
 use serde_json::{Value as Json, json};
 
 fn now() -> jiff::Timestamp {

@@ -1,6 +1,6 @@
 //! Values that JSON does not have, as case files tag them: `{"$undefined": true}`, `{"$number": "NaN"}`, `{"$function": true}`.
 
-use opcell_workflow::{
+use opcell_types::{
     Value,
     value::{Map, Number},
 };

@@ -9,7 +9,7 @@ mod machine;
 mod scenario;
 
 use super::{Adapter, Failure, Outcome};
-use opcell_workflow::Value as Data;
+use opcell_types::Value as Data;
 use opcell_workflow::promptpack::composition::{Available, Composition, validate_all};
 use opcell_workflow::promptpack::schema::{Edition, check_pack};
 use opcell_workflow::promptpack::template::{Variables, render_nested};

@@ -5,11 +5,10 @@ use super::{
     encoding::{decode, same, show},
     field, first_case, text,
 };
+use opcell_types::{Value, value::Number};
 use opcell_workflow::{
-    Value,
     expr::{Context, ExprError, Expression},
     interpolate::{Interpolation, stringify},
-    value::Number,
 };
 
 /// `{contexts, cases: [{fn, expression, outcome, …}]}`

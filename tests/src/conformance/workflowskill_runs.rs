@@ -14,7 +14,8 @@ use opcell_engine::{
     ports::{self, Call, Effects, Operations, Reply, Success, Timer},
     runlog::{LogEvent, Projection, RunLog},
 };
-use opcell_workflow::{Value, value::Map, workflowskill};
+use opcell_types::{Value, value::Map};
+use opcell_workflow::workflowskill;
 use std::{
     collections::VecDeque,
     sync::{

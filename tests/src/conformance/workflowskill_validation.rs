@@ -8,10 +8,8 @@ use super::{
     encoding::{decode, same, show},
     first_case, text,
 };
-use opcell_workflow::{
-    Value,
-    workflowskill::{self, Issue, ParseError, Skill},
-};
+use opcell_types::Value;
+use opcell_workflow::workflowskill::{self, Issue, ParseError, Skill};
 
 /// `{cases: [{yaml | content, tools, expected: {parse, valid, errors, skill_result, …}}]}`
 pub(super) const VALIDATION: Adapter = Adapter {

@@ -9,7 +9,7 @@ use super::{
 use anyhow::{Context as _, Result, bail};
 use opcell_engine::{Engine, Message, event::Answer, outcome::Question};
 use opcell_journal::SqliteJournal;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},

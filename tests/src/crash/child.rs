@@ -8,7 +8,7 @@ use super::{
 use anyhow::{Context as _, Result};
 use opcell_engine::{Engine, Program, ResumeOptions, RunOptions};
 use opcell_journal::{JournalError, SqliteJournal};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::{
     path::Path,

@@ -12,7 +12,8 @@ use opcell_engine::{
     },
 };
 use opcell_sandbox::CompileMode;
-use opcell_workflow::{Value, WorkflowIr, names::Outcome};
+use opcell_types::Value;
+use opcell_workflow::{WorkflowIr, names::Outcome};
 use std::{path::Path, sync::Arc};
 
 /// Operations, judges, models and workflows. One operation is a cell.

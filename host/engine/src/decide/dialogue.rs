@@ -12,13 +12,12 @@ use crate::{
     program::Program,
     state::{Conversation, Raw},
 };
+use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    Value,
     ir::{ArtifactMode, Control, Form, Judge, Orchestration, Session, Step},
     promptpack::arguments::fit,
     promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL, ToolDescriptor, artifact_tool_for, transition_tool},
     routing::EventTable as _,
-    value::Map,
 };
 use std::sync::Arc;
 

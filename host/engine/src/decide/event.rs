@@ -7,8 +7,8 @@ use crate::{
     ports::Verdict,
     state::{Raw, State, StepFrame},
 };
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     ir::{Control, Judge, Step},
     names::Outcome,
     routing::{Refusal, Usage, route_event},

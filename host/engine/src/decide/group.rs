@@ -6,11 +6,10 @@ use crate::{
     ports::Failure,
     state::{Groups, StepFrame},
 };
+use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    Value,
     ir::{Branch, Condition, Form, Reduce, Step},
     promptpack::composition,
-    value::Map,
 };
 use std::sync::Arc;
 

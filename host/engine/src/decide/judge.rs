@@ -7,8 +7,8 @@ use crate::{
     scope::arguments,
     state::{Judging, StepFrame},
 };
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     ir::{Goto, Judge, Route, Step},
     names::Outcome,
     routing::{Refusal, Routed, admit},

@@ -7,7 +7,8 @@ use crate::{
     ports::Failure,
     state::{Account, Body, Phase, Scope, State},
 };
-use opcell_workflow::{Value, ir::RunLimits, routing};
+use opcell_types::Value;
+use opcell_workflow::{ir::RunLimits, routing};
 
 /// What is reached: which limit, how much was used, how much is allowed.
 pub(super) type Reached = (LimitKind, f64, f64);

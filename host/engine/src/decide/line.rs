@@ -8,11 +8,11 @@ use crate::{
     state::{Accepted, Line, LineAt, Raw},
     structured,
 };
+use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    Value, WorkflowIr, handoff,
+    WorkflowIr, handoff,
     ir::{Exit, ExitStatus, Form, OutputSpec, Step, Yields},
     js,
-    value::Map,
 };
 use std::sync::Arc;
 

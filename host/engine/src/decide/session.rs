@@ -10,8 +10,8 @@ use crate::{
     structured,
 };
 use indexmap::IndexMap;
+use opcell_types::Value;
 use opcell_workflow::{
-    Value,
     ir::{
         Contribution, Form, OutputSpec, Projection, Session, SourceRef, SourceSpec, Step, StructuredOutput, ValueSpec,
     },

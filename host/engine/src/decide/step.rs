@@ -8,12 +8,11 @@ use crate::{
     state::{Accepted, Each, Element, Pause, Phase, Raw, Stage, StepFrame, Work},
 };
 use indexmap::IndexMap;
+use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    Value,
     diagnostic::did_you_mean,
     ir::{Delegate, DelegateTarget, Form, Lifecycle, OnError, Step, ValueSpec, Wait},
     js, resolve, transform,
-    value::Map,
 };
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use crate::state::{
     Body, Conversation, ConversationStage, Frame, Instance, Judging, Line, LineAt, Pending, Phase, Stage, State,
     StepFrame, Work,
 };
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// Why an event does not follow from the state: the journal is not one that this code wrote.

@@ -7,11 +7,8 @@ use crate::{
     receipt::{self, Receipt},
     wire,
 };
-use opcell_workflow::{
-    Value,
-    ir::{Step, Yields},
-    value::Map,
-};
+use opcell_types::{Value, value::Map};
+use opcell_workflow::ir::{Step, Yields};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::{
     receipt::{self, Receipt},
     wire,
 };
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 

@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use opcell_engine::{Program, RunOptions, RunOutcome, Status, conversation::Message};
-use opcell_workflow::{SourceFile, Value, ir::RunLimits, promptpack};
+use opcell_types::Value;
+use opcell_workflow::{SourceFile, ir::RunLimits, promptpack};
 use std::sync::Arc;
 
 /// A state that notes, looks and never moves on, under this budget.

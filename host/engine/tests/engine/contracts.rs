@@ -2,7 +2,8 @@
 
 use super::support::*;
 use opcell_engine::{Program, RunOutcome, Status};
-use opcell_workflow::{SourceFile, Value, ir::Form, promptpack};
+use opcell_types::Value;
+use opcell_workflow::{SourceFile, ir::Form, promptpack};
 use std::sync::Arc;
 
 /// A pack whose only state runs a composition with these fields. Its schemas are the shapes of its tools.

@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use opcell_engine::{Message, Program, ResumeOptions, RunOptions, Status, conversation, outcome::Question};
-use opcell_workflow::{SourceFile, Value, promptpack};
+use opcell_types::Value;
+use opcell_workflow::{SourceFile, promptpack};
 use std::sync::Arc;
 
 /// A pack whose states speak, each with the prompt `p`, and which starts in `a`.

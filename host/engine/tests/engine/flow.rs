@@ -2,7 +2,7 @@
 
 use crate::support::{Script, failure, json, program, retriable, routed, sequential};
 use opcell_engine::{RunOptions, Status};
-use opcell_workflow::Value;
+use opcell_types::Value;
 
 fn echo() -> Script {
     Script::new().operation("t", |call| Ok(call.arguments.clone()))

@@ -9,7 +9,8 @@ use opcell_engine::{
     ports::{Effects, ModelRound},
 };
 use opcell_journal::{Append, Cut, Journal, MemoryJournal, NewRun, Snapshot, SqliteJournal};
-use opcell_workflow::{Value, ir::RunLimits};
+use opcell_types::Value;
+use opcell_workflow::ir::RunLimits;
 use proptest::prelude::*;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use opcell_engine::{
         Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     },
 };
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicUsize, Ordering},

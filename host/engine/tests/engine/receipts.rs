@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use opcell_engine::{Event, Recorded, RunOptions, RunOutcome, Status, Trace, conversation::Message, outcome::Used};
-use opcell_workflow::{Value, ir::RunLimits};
+use opcell_types::Value;
+use opcell_workflow::ir::RunLimits;
 
 /// Nobody may read this in a receipt.
 const ARGUMENTS: &str = r#"{"secret":"swordfish"}"#;

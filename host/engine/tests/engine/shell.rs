@@ -7,7 +7,7 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
 };
 use opcell_journal::{Journal, SqliteJournal};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::{
     sync::{
         Arc,

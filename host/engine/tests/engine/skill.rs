@@ -7,7 +7,8 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
     runlog::{LogStatus, Projection, RunLog, StepRecord},
 };
-use opcell_workflow::{Value, value::Number, workflowskill};
+use opcell_types::{Value, value::Number};
+use opcell_workflow::workflowskill;
 use std::{
     sync::{
         Arc,

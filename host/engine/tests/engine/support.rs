@@ -13,7 +13,8 @@ use opcell_engine::{
     },
     receipt::Provider,
 };
-use opcell_workflow::{Value, WorkflowIr, names::Outcome};
+use opcell_types::Value;
+use opcell_workflow::{WorkflowIr, names::Outcome};
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     sync::{

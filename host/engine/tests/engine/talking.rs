@@ -206,10 +206,7 @@ async fn a_terminal_contract_hands_data_back() {
     let text = "Found.\n\n## Handoff Data\n- issue_number: 42\n";
     let script = Script::new().workflow(&inner).says([text]).operation("t", |call| Ok(call.arguments.clone()));
     script.run(&routed(&outer), "{}").await;
-    assert_eq!(
-        script.world().calls[0].1,
-        opcell_workflow::Value::object([("n", json(r#""42""#)), ("text", text.into())])
-    );
+    assert_eq!(script.world().calls[0].1, opcell_types::Value::object([("n", json(r#""42""#)), ("text", text.into())]));
 }
 
 /// psi finds an output by its name alone, so that a handoff under another name than `handoff` is nothing.

@@ -11,7 +11,8 @@ use opcell_journal::{
     Append, Cut, Fence, Journal, JournalError, Letter, MemoryJournal, NewRun, OpenedRun, Record, Retention, RunEntry,
     RunId,
 };
-use opcell_workflow::{SourceFile, Value, promptpack};
+use opcell_types::Value;
+use opcell_workflow::{SourceFile, promptpack};
 use std::sync::{Arc, Mutex};
 
 /// A journal that remembers which records came together.

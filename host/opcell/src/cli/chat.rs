@@ -20,8 +20,9 @@ use opcell_engine::{
     outcome::Question,
     ports::RunText,
 };
+use opcell_types::Value;
 use opcell_workflow::{
-    Diagnostic, Value,
+    Diagnostic,
     diagnostic::did_you_mean,
     ir::{Form, Judge, Orchestration, Step},
     names::Outcome,

@@ -1,7 +1,8 @@
 //! Values on the command line.
 
 use crate::report::Rejected;
-use opcell_workflow::{Diagnostic, Value};
+use opcell_types::Value;
+use opcell_workflow::Diagnostic;
 use std::{io::Read, path::Path};
 
 /// The most bytes that `@FILE` and `-` take in.

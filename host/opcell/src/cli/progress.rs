@@ -7,7 +7,7 @@ use opcell_engine::{
     event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp},
     receipt::{Receipt, cell_of, is_of_call},
 };
-use opcell_workflow::{Value, value::Number};
+use opcell_types::{Value, value::Number};
 use std::{
     collections::HashMap,
     fmt::Write as _,

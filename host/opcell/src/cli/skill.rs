@@ -12,13 +12,11 @@ use opcell_engine::{
     ports::{SystemTimer, Timer as _},
     runlog::{Projection, RunLog},
 };
-use opcell_workflow::{
-    Diagnostic, Value,
-    document::Language,
-    ir::Input,
+use opcell_types::{
+    Value,
     value::{Map, Number},
-    workflowskill,
 };
+use opcell_workflow::{Diagnostic, document::Language, ir::Input, workflowskill};
 use std::{path::Path, sync::Arc};
 
 /// What a run is given: `--input` pairs by the types that the workflow declares, and over them `--json-input`.

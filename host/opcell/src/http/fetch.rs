@@ -7,7 +7,7 @@ use super::{
     rule::{HttpRule, literal_address},
 };
 use base64::Engine as _;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use reqwest::{
     Method, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},

@@ -1,6 +1,6 @@
 //! The arguments of `http.fetch`, read strictly.
 
-use opcell_workflow::{Value, value::Number};
+use opcell_types::{Value, value::Number};
 use reqwest::{
     Method, Url,
     header::{HeaderMap, HeaderName, HeaderValue},
@@ -132,7 +132,7 @@ fn parse_headers(value: &Value) -> Result<HeaderMap, InvalidRequest> {
 #[cfg(test)]
 mod tests {
     use super::FetchRequest;
-    use opcell_workflow::Value;
+    use opcell_types::Value;
 
     fn refusal(json: &str) -> String {
         FetchRequest::parse(&Value::from_json(json).unwrap()).unwrap_err().to_string()

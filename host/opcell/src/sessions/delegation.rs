@@ -11,7 +11,8 @@ use opcell_engine::{
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
-use opcell_workflow::{Value, WorkflowIr, ir::AgentTool, promptpack::agents};
+use opcell_types::Value;
+use opcell_workflow::{WorkflowIr, ir::AgentTool, promptpack::agents};
 use std::{
     sync::{Arc, OnceLock, Weak},
     time::Duration,

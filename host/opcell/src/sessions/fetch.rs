@@ -9,7 +9,7 @@ use opcell_engine::{
     receipt::{Denial, Provider},
 };
 use opcell_session::tools::{HostTool, ToolDescription};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// The tool over the host's client.

@@ -8,7 +8,7 @@ use crate::suggest::did_you_mean;
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::ModelSelection;
 use std::sync::Arc;
 use thiserror::Error;

@@ -1,5 +1,5 @@
 use super::*;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::{ModelQuery, ModelSelection};
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use genai::chat::{ChatOptions, ChatRequest, ChatStreamEvent, MessageContent, Sto
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Headers, ModelIden, ServiceTarget};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::ResponseMode;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};

@@ -3,7 +3,7 @@ use super::*;
 use crate::testing::{Pieces, round, session};
 use opcell_engine::conversation::{Message, Role, ToolSpec};
 use opcell_engine::ports::OpenedSession;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::{ResponseMode, ThinkingLevel};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Model queries: `require` filters the catalogue, `prefer` ranks what is left (psi's model selection).
 
 use crate::suggest::did_you_mean;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::ModelQuery;
 use std::cmp::Ordering;
 use thiserror::Error;

@@ -5,7 +5,7 @@ use super::{Model, failure};
 use async_trait::async_trait;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use genai::chat::{
 use indexmap::IndexMap;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
 use opcell_engine::ports::ModelRound;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::{Generation, ThinkingLevel};
 use std::collections::HashSet;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 use super::Component;
 use crate::suggest::did_you_mean;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::collections::BTreeSet;
 use thiserror::Error;
 

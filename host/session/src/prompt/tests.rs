@@ -1,6 +1,6 @@
 use super::*;
 use insta::assert_snapshot;
-use opcell_workflow::Value;
+use opcell_types::Value;
 
 fn tools(names: &[&str]) -> Vec<Entry> {
     names

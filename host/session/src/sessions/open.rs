@@ -8,7 +8,7 @@ use crate::suggest::did_you_mean;
 use crate::tools::DELEGATE_TOOL;
 use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::Session;
 use opcell_workflow::promptpack::agents;
 use std::collections::HashSet;

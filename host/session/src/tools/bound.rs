@@ -3,7 +3,7 @@
 use super::{HostTool, ToolDescription};
 use async_trait::async_trait;
 use opcell_engine::ports::{Reply, ToolCall};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// Another tool under this name.

@@ -6,7 +6,8 @@ use crate::suggest::did_you_mean;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply, ToolCall};
 use opcell_engine::receipt::Denial;
-use opcell_workflow::{Value, ir::AgentTool, promptpack::agents};
+use opcell_types::Value;
+use opcell_workflow::{ir::AgentTool, promptpack::agents};
 use serde_json::json;
 use std::sync::Arc;
 

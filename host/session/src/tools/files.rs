@@ -7,7 +7,7 @@ use crate::skills::SkillLibrary;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
 use opcell_engine::receipt::Denial;
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Ask {
 
     pub(super) fn whole(&self, key: &str) -> Option<u64> {
         match self.arguments.get(key) {
-            Some(Value::Number(opcell_workflow::value::Number::Integer(number))) => u64::try_from(*number).ok(),
+            Some(Value::Number(opcell_types::value::Number::Integer(number))) => u64::try_from(*number).ok(),
             _ => None,
         }
     }

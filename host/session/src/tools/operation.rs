@@ -3,7 +3,7 @@
 use super::{HostTool, ToolDescription};
 use async_trait::async_trait;
 use opcell_engine::ports::{Call, Operations, Reply, ToolCall};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// The tool over one operation. Its name is the operation's id, its arguments' schema the one that the operation describes.

@@ -3,7 +3,7 @@
 use super::{HostTool, ToolDescription, describe, failure};
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use std::path::PathBuf;

@@ -6,10 +6,8 @@ use indexmap::IndexMap;
 use jsonschema::{PatternOptions, Validator};
 use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::{CallReceipt, Denial};
-use opcell_workflow::{
-    Value,
-    promptpack::{agents, arguments::fit},
-};
+use opcell_types::Value;
+use opcell_workflow::promptpack::{agents, arguments::fit};
 use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;

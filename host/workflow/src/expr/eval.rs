@@ -4,10 +4,8 @@ use super::{
     Context, ExprError, ExprErrorKind, UNDEFINED,
     parse::{Comparison, Op, Root},
 };
-use crate::{
-    js,
-    value::{Number, Value},
-};
+use crate::js;
+use opcell_types::value::{Number, Value};
 use std::{borrow::Cow, sync::Arc};
 
 pub(super) fn evaluate<'a>(program: &'a [Op], context: &Context<'a>) -> Result<Cow<'a, Value>, ExprError> {

@@ -13,7 +13,8 @@ use super::{
     ExprError, ExprErrorKind,
     lex::{Kind, Token, lex},
 };
-use crate::{js, value::Value};
+use crate::js;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// One instruction; operands come off a stack of values.

@@ -3,8 +3,8 @@
 use super::{Contribution, Session, SourceSpec, StepName, Template, ValueSpec, is_default, is_false};
 use crate::expr::Expression;
 use crate::transform::Shape;
-use crate::value::Value;
 use indexmap::IndexMap;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

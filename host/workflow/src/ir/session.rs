@@ -1,8 +1,8 @@
 //! Conversations with models: what they say, with whom, and what they may use.
 
 use super::{Contribution, ValueSpec, is_default, is_false};
-use crate::value::Value;
 use indexmap::IndexMap;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::{StepName, is_false};
 use crate::expr::Expression;
 use crate::interpolate::Interpolation;
-use crate::value::Value;
 use indexmap::IndexMap;
+use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

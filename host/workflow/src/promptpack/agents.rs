@@ -10,8 +10,8 @@ use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
 use crate::ir::{AgentTool, Control, Judge, WorkflowIr};
-use crate::value::Value;
 use indexmap::{IndexMap, IndexSet};
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// The key under which the caller says what it wants, as in the reference.

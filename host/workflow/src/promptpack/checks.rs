@@ -10,7 +10,7 @@ use super::spec::{Spec, State};
 use super::template::{Piece, pieces};
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
 use crate::ir::Control;
-use crate::value::Value;
+use opcell_types::Value;
 use petgraph::{
     algo::kosaraju_scc,
     graph::{DiGraph, NodeIndex},

@@ -12,8 +12,8 @@ use crate::ir::{
     Predicate as IrPredicate, Printing, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
     StructuredOutput, ValueSpec, Version, WorkflowIr, Yields,
 };
-use crate::value::Value;
 use indexmap::IndexMap;
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// The output under which a step's answer stands: `${step.output.x}` is a path into it.

@@ -9,7 +9,7 @@ pub use reference::{ReferenceError, Scope, resolve, resolve_path, strip};
 pub use validate::{Available, RESERVED_NAMES, validate, validate_all};
 
 use super::decode::{DecodeError, Decoder, Struct};
-use crate::value::{Map, Value};
+use opcell_types::value::{Map, Value};
 
 /// A named step graph.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,8 +2,8 @@
 
 use super::go;
 use super::spec::Spec;
-use crate::value::Map;
 use jiff::Timestamp;
+use opcell_types::value::Map;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

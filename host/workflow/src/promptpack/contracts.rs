@@ -11,8 +11,8 @@ use super::go::quote;
 use super::pack::Pack;
 use crate::diagnostic::Diagnostic;
 use crate::psi::Companions;
-use crate::value::Value;
 use opcell_schema::{MAX_SCHEMA_BYTES, Schema};
+use opcell_types::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! passed over, and the first value of a wrong type is reported in the reference's words.
 
 use super::go;
-use crate::value::{Map, Number, Value};
+use opcell_types::value::{Map, Number, Value};
 use std::collections::BTreeMap;
 
 /// A value that does not fit its place.

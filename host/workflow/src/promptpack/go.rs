@@ -1,6 +1,6 @@
 //! How the reference implementation's language prints and names values; its texts are part of PromptPack's compatible surface.
 
-use crate::value::Value;
+use opcell_types::Value;
 use std::fmt::Write as _;
 
 /// A double-quoted Go string literal (`%q`).

@@ -3,8 +3,8 @@
 use super::composition::Composition;
 use super::decode::DecodeError;
 use super::spec::{Spec, SpecError};
-use crate::value::{Map, Value};
 use indexmap::IndexMap;
+use opcell_types::value::{Map, Value};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

@@ -8,8 +8,8 @@ use crate::expr::Expression;
 use crate::ir::{
     Generation, Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec,
 };
-use crate::value::Value;
 use indexmap::IndexMap;
+use opcell_types::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::decode::{DecodeError, Decoder, Struct};
 use crate::ir::{Control, RunLimits};
 use crate::routing::{EventTable, VisitLimit};
-use crate::value::{Map, Value};
+use opcell_types::value::{Map, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

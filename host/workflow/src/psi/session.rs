@@ -122,7 +122,7 @@ fn session_profile(node: &Node, place: &Place, report: &mut Report) -> Option<St
     name.map(str::to_owned)
 }
 
-fn component_selection(node: &Node, place: &Place, report: &mut Report) -> Option<crate::value::Value> {
+fn component_selection(node: &Node, place: &Place, report: &mut Report) -> Option<opcell_types::Value> {
     fields::map(node, "a map like {:components #{:preamble :skills}}", place, report)?;
     value::value(node, place, report)
 }
@@ -173,7 +173,7 @@ fn model(node: &Node, place: &Place, report: &mut Report) -> Option<ModelSelecti
     }))
 }
 
-fn criteria(node: &Node, place: &Place, report: &mut Report) -> Option<Vec<crate::value::Value>> {
+fn criteria(node: &Node, place: &Place, report: &mut Report) -> Option<Vec<opcell_types::Value>> {
     let items = fields::vector(node, "keywords and maps", place, report)?;
     let values: Vec<Option<_>> = items
         .iter()

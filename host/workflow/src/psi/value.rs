@@ -1,10 +1,8 @@
 //! Nodes as data.
 
 use super::report::{Place, Report};
-use crate::{
-    edn::{Kind, Node},
-    value::{Map, Number, Value},
-};
+use crate::edn::{Kind, Node};
+use opcell_types::value::{Map, Number, Value};
 use std::sync::Arc;
 
 /// A node as a JSON value: keywords and symbols become their names, characters strings, sets and lists arrays, ratios and decimals

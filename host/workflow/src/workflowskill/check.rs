@@ -13,8 +13,8 @@ use crate::{
     ir::ValueSpec,
     source::Span,
     transform::Shape,
-    value::Value,
 };
+use opcell_types::Value;
 use std::collections::{HashMap, HashSet};
 
 /// Where an expression stands, which decides what it may refer to and what the validator has already said about it.

@@ -6,15 +6,9 @@ use super::{
     definition::{Body, Definition, Field, StepDefinition},
     duration_ms,
 };
-use crate::{
-    expr::Expression,
-    interpolate::value_spec,
-    ir,
-    source::SourceMap,
-    transform::Shape,
-    value::{Map, Value},
-};
+use crate::{expr::Expression, interpolate::value_spec, ir, source::SourceMap, transform::Shape};
 use indexmap::IndexMap;
+use opcell_types::value::{Map, Value};
 use std::{collections::HashSet, sync::Arc};
 
 /// The IR of a valid definition, and where its parts stand.

@@ -1,10 +1,7 @@
 //! A WorkflowSkill document after its schema was checked: everything the language knows, with its place, and nothing else.
 
-use crate::{
-    js,
-    source::Span,
-    value::{Map, Value},
-};
+use crate::{js, source::Span};
+use opcell_types::value::{Map, Value};
 use std::sync::Arc;
 
 /// A workflow as authored.

@@ -11,9 +11,9 @@ use crate::{
     diagnostic::{Diagnostic, did_you_mean},
     js,
     source::Span,
-    value::Value,
     yaml::{Entry, Node, NodeKind},
 };
+use opcell_types::Value;
 use std::sync::Arc;
 
 pub(super) const TYPES: [&str; 6] = ["string", "int", "float", "boolean", "array", "object"];
@@ -283,7 +283,7 @@ impl Reader {
             return None;
         };
         let outer = Place { node, path };
-        let mut all = crate::value::Map::new();
+        let mut all = opcell_types::value::Map::new();
         for entry in entries {
             let value = if entry.value.as_str().is_some() {
                 entry.value.to_value()

@@ -1,10 +1,8 @@
 //! What types are known before a run: those that are declared, and those that follow from what a step is.
 
 use super::definition::{Body, Definition};
-use crate::{
-    expr::Expression,
-    value::{Number, Value},
-};
+use crate::expr::Expression;
+use opcell_types::value::{Number, Value};
 use std::collections::HashMap;
 
 /// The type of an expression that is one reference to a whole input, a step's output, or a declared part of one.

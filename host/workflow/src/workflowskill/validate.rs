@@ -5,7 +5,7 @@ use super::{
     Issue,
     definition::{Body, Definition, StepDefinition},
 };
-use crate::value::Value;
+use opcell_types::Value;
 use std::collections::{HashMap, HashSet};
 
 const STEP_OUTPUT: &str = "Step output \"value\" must use \"$result\" to map from the raw executor result, not \"$steps\" references. Use \"$steps\" in workflow outputs or step input values.";

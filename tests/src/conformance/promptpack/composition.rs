@@ -10,7 +10,7 @@ use opcell_engine::ports::{
     Sessions, Success, TextSink, ToolCall,
 };
 use opcell_engine::{Engine, Program, RunOptions, Status};
-use opcell_workflow::Value as Data;
+use opcell_types::Value as Data;
 use opcell_workflow::ir::Form;
 use opcell_workflow::promptpack::composition::Composition;
 use opcell_workflow::promptpack::{Contracts, Pack, compile_composition, go};

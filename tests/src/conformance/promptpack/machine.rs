@@ -3,7 +3,7 @@
 use super::{any_of, broken, compare, read_spec};
 use crate::conformance::Failure;
 use jiff::{SignedDuration, Timestamp};
-use opcell_workflow::Value as Data;
+use opcell_types::Value as Data;
 use opcell_workflow::promptpack::context::{ArtifactSnapshot, Context, StateTransition};
 use opcell_workflow::promptpack::tools::{
     ARTIFACT_TOOL, ArtifactExecutor, TRANSITION_TOOL, ToolSet, TransitionExecutor, artifact_tool, transition_tool,

@@ -14,9 +14,10 @@ use opcell_engine::ports::{
     ToolCall,
 };
 use opcell_engine::{Engine, Message as Signalled, Program, ResumeOptions, RunOptions, Status};
+use opcell_types::Value as Data;
+use opcell_workflow::SourceFile;
 use opcell_workflow::ir::{Control, Judge, WorkflowIr};
 use opcell_workflow::promptpack::{Spec, compile};
-use opcell_workflow::{SourceFile, Value as Data};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

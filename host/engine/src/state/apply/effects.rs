@@ -8,7 +8,7 @@ use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
 use crate::ports::{Failure, Reply, Success};
 use crate::receipt::Receipt;
 use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::Form;
 use std::sync::Arc;
 

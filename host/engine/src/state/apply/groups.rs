@@ -3,7 +3,7 @@
 use super::{Change, missing};
 use crate::event::{FrameId, Settled};
 use crate::state::{Body, Each, Element, Frame, Groups, Line, LineAt, Pause, Phase, State, Work};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::Form;
 
 impl State {

@@ -5,7 +5,7 @@ use crate::decide::dialogue;
 use crate::event::{FrameId, Signal};
 use crate::ports::Failure;
 use crate::state::{ConversationStage, Frame, Judging, Phase, Raw, Stage, State};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use opcell_workflow::ir::{Form, Orchestration, Step};
 use opcell_workflow::names::Outcome;
 use std::mem;

@@ -4,8 +4,8 @@ use super::{Change, missing};
 use crate::decide::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
 use crate::state::{Accepted, Body, Frame, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
+use opcell_types::{Value, value::Map};
 use opcell_workflow::ir::{Form, Judge, Step};
-use opcell_workflow::{Value, value::Map};
 use std::mem;
 use std::sync::{Arc, LazyLock};
 

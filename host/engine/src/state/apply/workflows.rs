@@ -6,9 +6,9 @@ use crate::outcome::{RunEnd, Status, Used};
 use crate::ports::Failure;
 use crate::state::memory::StepMemory;
 use crate::state::{Instance, Raw, Stage, State};
-use opcell_workflow::Value;
+use opcell_types::Value;
+use opcell_types::value::Map;
 use opcell_workflow::ir::{Form, Session};
-use opcell_workflow::value::Map;
 use std::sync::Arc;
 
 impl State {

@@ -12,7 +12,7 @@ use opcell_engine::{
     receipt::{Receipt, cell_of, is_of_call},
     trace::{StepTrace, Talk, Told, What},
 };
-use opcell_workflow::Value;
+use opcell_types::Value;
 use serde_json::json;
 use std::fmt::Write as _;
 

@@ -8,7 +8,8 @@ use opcell_engine::{
     outcome::{Question, RunOutcome},
 };
 use opcell_journal::{JournalError, RunId};
-use opcell_workflow::{Diagnostic, Value};
+use opcell_types::Value;
+use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 use super::{FetchError, FetchLimits, HttpClient, Lookup, becomes_get, redirect_target};
 use crate::http::{Credential, HttpRule, SecretSource};
-use opcell_workflow::Value;
+use opcell_types::Value;
 use reqwest::{Method, StatusCode, Url, header::HeaderMap};
 use std::{
     net::{IpAddr, SocketAddr},

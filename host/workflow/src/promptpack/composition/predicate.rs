@@ -3,7 +3,7 @@
 use super::reference::{Scope, resolve_path, strip};
 use crate::ir::Predicate;
 use crate::promptpack::go;
-use crate::value::Value;
+use opcell_types::Value;
 
 /// Why a predicate has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! `${input.x}` and `${step.output.x}`.
 
 use crate::promptpack::go;
-use crate::value::Value;
+use opcell_types::Value;
 use regex::Regex;
 use std::sync::LazyLock;
 

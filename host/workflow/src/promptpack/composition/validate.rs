@@ -4,7 +4,7 @@ use super::{COMPARISONS, Composition, Predicate, Reducer, Step};
 use crate::promptpack::go::quote;
 use crate::promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
 use crate::promptpack::validate::ValidationResult;
-use crate::value::Value;
+use opcell_types::Value;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -55,6 +55,25 @@ impl Number {
             Self::Float(n) => n,
         }
     }
+
+    /// The integer, where the number is one that fits.
+    #[must_use]
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::Integer(n) => Some(n),
+            Self::Unsigned(_) | Self::Float(_) => None,
+        }
+    }
+
+    /// The integer, where the number is one from 0 that fits.
+    #[must_use]
+    pub fn as_u64(self) -> Option<u64> {
+        match self {
+            Self::Integer(n) => u64::try_from(n).ok(),
+            Self::Unsigned(n) => Some(n),
+            Self::Float(_) => None,
+        }
+    }
 }
 
 impl PartialEq for Number {
@@ -166,6 +185,18 @@ impl From<&str> for Value {
 impl From<String> for Value {
     fn from(text: String) -> Self {
         Self::String(text.into())
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Self::Array(Arc::new(items))
+    }
+}
+
+impl From<Map> for Value {
+    fn from(entries: Map) -> Self {
+        Self::Object(Arc::new(entries))
     }
 }
 
