@@ -1,21 +1,13 @@
-//! Every folder of `tests/cli` is a case of the `opcell` command:
+//! Every folder of `tests/cli` but `shared` is a case of the `opcell` command; `tests/cli/README.md` describes what it holds.
 //!
-//! - `cmd`: the arguments, one command per line; quotes as in a shell, `#` starts a comment line, `$ ` a line for `sh` that does to the
-//!   case's directory what its user would do between two commands (`$OPCELL` is the command under test);
-//!   `sql FILE STATEMENTS` does to an SQLite file what another program could; what it begins stays open until the case ends;
-//! - `stdout`, `stderr`: what the commands print, with snapbox's wildcards (`[..]`, `...`) and `[ROOT]` for the case's directory;
-//!   times, digests and run identifiers are wildcards already; no file: nothing is printed;
-//! - `status`: the last command's exit code; no file: 0;
-//! - everything else is input, copied to an empty directory: `x.wat` becomes `x.wasm`, `x.guest.wat` a component `x.wasm` of the world
-//!   that its first line names (`;; world operation-plugin`), and `x.repeat` with `100000 [` becomes `x`.
-//!
-//! `SNAPSHOTS=overwrite cargo test -p opcell --test cli` writes the expectations.
+//! `SNAPSHOTS=overwrite cargo test -p opcell --test cli` writes the expectations, `CASE=NAME` chooses cases.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 
 use regex::Regex;
 use snapbox::{Assert, Data, Redactions, assert::Action, data::DataFormat};
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -23,15 +15,55 @@ use std::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cli");
 const EXPECTATIONS: [&str; 4] = ["cmd", "stdout", "stderr", "status"];
+
+/// Files this short say more where they are than in a shared folder.
+const SHORT: usize = 32;
+
+fn cases() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = fs::read_dir(CASES)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir() && !path.ends_with("shared"))
+        .collect();
+    folders.sort();
+    folders
+}
+
+#[test]
+fn two_cases_never_hold_the_same_input() {
+    let mut holders: HashMap<Vec<u8>, PathBuf> = HashMap::new();
+    for case in cases() {
+        for path in fs::read_dir(&case).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() || EXPECTATIONS.iter().any(|name| path.ends_with(name)) {
+                continue;
+            }
+            let content = fs::read(&path).unwrap();
+            if content.len() < SHORT {
+                continue;
+            }
+            if let Some(other) = holders.insert(content, path.clone()) {
+                let (a, b) = (other.display(), path.display());
+                panic!("{a} and {b} are the same: put the file into tests/cli/shared/NAME and `@shared NAME` into both `cmd`s");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_shared_folder_is_used() {
+    let used: String = cases().iter().map(|case| fs::read_to_string(case.join("cmd")).unwrap()).collect();
+    let used: Vec<&str> = used.lines().filter_map(|line| line.strip_prefix("@shared ")).flat_map(str::split_whitespace).collect();
+    for folder in fs::read_dir(Path::new(CASES).join("shared")).unwrap().map(|entry| entry.unwrap().file_name()) {
+        assert!(folder == "parts" || used.iter().any(|name| folder == **name), "no case uses shared/{}", folder.display());
+    }
+}
 
 #[test]
 fn every_case_prints_and_exits_as_it_says() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli");
     let only = std::env::var("CASE").unwrap_or_default();
-    let mut folders: Vec<PathBuf> =
-        fs::read_dir(&cases).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
+    let mut folders = cases();
     folders.retain(|folder| folder.to_string_lossy().contains(&only));
     assert!(!folders.is_empty());
     let failures: Vec<String> = folders.iter().filter_map(|folder| run(folder).err()).collect();
@@ -42,12 +74,20 @@ fn run(case: &Path) -> Result<(), String> {
     let name = case.file_name().unwrap().to_string_lossy().into_owned();
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
+    let commands = fs::read_to_string(case.join("cmd")).map_err(|error| format!("{name}: cmd: {error}"))?;
+    for shared in commands.lines().filter_map(|line| line.strip_prefix("@shared ")).flat_map(str::split_whitespace) {
+        let folder = Path::new(CASES).join("shared").join(shared);
+        if !folder.is_dir() {
+            return Err(format!("{name}: cmd: there is no folder tests/cli/shared/{shared}"));
+        }
+        copy(&folder, &root, true);
+    }
     copy(case, &root, true);
 
     let mut others = Vec::new();
     let (mut stdout, mut stderr, mut status) = (String::new(), String::new(), Some(0));
-    let commands = fs::read_to_string(case.join("cmd")).map_err(|error| format!("{name}: cmd: {error}"))?;
-    for line in commands.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+    let is_command = |line: &&str| !line.trim().is_empty() && !line.starts_with('#') && !line.starts_with("@shared ");
+    for line in commands.lines().filter(is_command) {
         if let ["sql", file, statements @ ..] = words(line).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             let other = rusqlite::Connection::open(root.join(file)).unwrap();
             other.execute_batch(&statements.join(" ")).unwrap();
@@ -142,7 +182,7 @@ fn copy(from: &Path, to: &Path, top: bool) {
             continue;
         }
         if path.is_dir() {
-            fs::create_dir(to.join(&name)).unwrap();
+            fs::create_dir_all(to.join(&name)).unwrap();
             copy(&path, &to.join(&name), false);
         } else if let Some(stem) = name.strip_suffix(".guest.wat") {
             fs::write(to.join(format!("{stem}.wasm")), component(&path)).unwrap();
@@ -162,12 +202,20 @@ fn copy(from: &Path, to: &Path, top: bool) {
 fn component(path: &Path) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap();
     let world = text.lines().next().unwrap().strip_prefix(";; world ").unwrap();
-    let mut module = wat::parse_str(&text).unwrap();
+    let mut module = wat::parse_str(text.lines().map(with_part).collect::<String>()).unwrap();
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap();
     let world = resolve.select_world(&[package], Some(world)).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
     ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+}
+
+/// The line, or the part of `tests/cli/shared/parts` that it names.
+fn with_part(line: &str) -> String {
+    match line.trim().strip_prefix(";; @") {
+        Some(part) => fs::read_to_string(Path::new(CASES).join("shared/parts").join(format!("{part}.wat"))).unwrap(),
+        None => format!("{line}\n"),
+    }
 }
 
 /// Splits at white space outside of quotes.

@@ -1,29 +1,9 @@
 ;; world operation-plugin
 (module
-  (memory (export "memory") 3)
-  (global $heap (mut i32) (i32.const 65536))
-  (data (i32.const 16) "test/run")
-  (data (i32.const 64) "no json")
-  (data (i32.const 4096) "true")
-  (data (i32.const 8192) "true")
-  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
-    (local.set $at (global.get $heap))
-    (global.set $heap (i32.and (i32.add (i32.add (local.get $at) (local.get 3)) (i32.const 7)) (i32.const -8)))
-    (local.get $at))
-  ;; A successful result with this data.
-  (func $ok (param $data i32) (param $length i32) (result i32)
-    (memory.fill (i32.const 3000) (i32.const 0) (i32.const 40))
-    (i32.store (i32.const 3004) (local.get $data))
-    (i32.store (i32.const 3008) (local.get $length))
-    (i32.const 3000))
-  ;; Describes the pure operation `test/run`.
-  (func $entry (param $at i32)
-    (i32.store (local.get $at) (i32.const 16)) (i32.store offset=4 (local.get $at) (i32.const 8))
-    (i32.store offset=8 (local.get $at) (i32.const 16)) (i32.store offset=12 (local.get $at) (i32.const 8))
-    (i32.store offset=16 (local.get $at) (i32.const 4096)) (i32.store offset=20 (local.get $at) (i32.const 4))
-    (i32.store offset=24 (local.get $at) (i32.const 8192)) (i32.store offset=28 (local.get $at) (i32.const 4)))
-  (func (export "opcell:plugin/operations@0.1.0#describe") (result i32)
-    (call $entry (i32.const 2048)) (i32.store (i32.const 2040) (i32.const 2048)) (i32.store (i32.const 2044) (i32.const 1)) (i32.const 2040))
-  (func (export "opcell:plugin/operations@0.1.0#invoke")
-    (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
-    (call $ok (local.get 2) (local.get 3))))
+  ;; Unlike `echo` in this alone.
+  (data (i32.const 96) "other")
+  ;; @memory
+  ;; @entry
+  ;; @describe
+  ;; @invoke
+)

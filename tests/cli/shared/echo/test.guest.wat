@@ -1,0 +1,7 @@
+;; world operation-plugin
+(module
+  ;; @memory
+  ;; @entry
+  ;; @describe
+  ;; @invoke
+)

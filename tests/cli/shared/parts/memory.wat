@@ -1,0 +1,12 @@
+  (memory (export "memory") 2)
+  (global $heap (mut i32) (i32.const 65536))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+    (local.set $at (global.get $heap))
+    (global.set $heap (i32.and (i32.add (i32.add (local.get $at) (local.get 3)) (i32.const 7)) (i32.const -8)))
+    (local.get $at))
+  ;; A successful result with this data.
+  (func $ok (param $data i32) (param $length i32) (result i32)
+    (memory.fill (i32.const 3000) (i32.const 0) (i32.const 40))
+    (i32.store (i32.const 3004) (local.get $data))
+    (i32.store (i32.const 3008) (local.get $length))
+    (i32.const 3000))
