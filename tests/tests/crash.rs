@@ -18,7 +18,7 @@ fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
     let cache = directory.path().join("cache");
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&cache).unwrap();
     let wat = include_str!("../src/crash/plugin.wat");
-    let component = opcell::selftest::component_from_wat(wat, None, "operation-plugin", None).unwrap();
+    let component = opcell_cli::selftest::component_from_wat(wat, None, "operation-plugin", None).unwrap();
     std::fs::write(cache.join("test.wasm"), component).unwrap();
     let child = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_crash"));

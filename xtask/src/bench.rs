@@ -67,7 +67,7 @@ fn criterion(rest: &[&str], baseline: &[&str]) -> Result<()> {
 /// Builds what belongs to this repository, optimised; where its programs are.
 fn programs() -> Result<PathBuf> {
     run(cargo()
-        .args(["build", "--release", "--package", "opcell", "--package", "opcell-benches", "--bins"])
+        .args(["build", "--release", "--package", "opcell-cli", "--package", "opcell-benches", "--bins"])
         .current_dir(root()))?;
     Ok(target_directory()?.join("release"))
 }

@@ -5,8 +5,9 @@
 //! median in the last quarter of the time is more than 5 % and 4 MiB above that in the second. The first quarter warms up.
 
 use anyhow::{Context as _, Result, ensure};
-use opcell::{Config, Host, Workflow, bench::resident_kib, selftest::Case, selftest::Stage};
+use opcell::{Config, Host, Workflow};
 use opcell_benches::work;
+use opcell_cli::{bench::resident_kib, selftest::Case, selftest::Stage};
 use opcell_engine::Status;
 use opcell_journal::{Journal as _, Retention, SqliteJournal};
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};

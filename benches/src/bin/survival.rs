@@ -4,7 +4,7 @@
 //! failures (there must be none: exit 1 otherwise) and the process's resident memory before, at its peak and at the end.
 
 use anyhow::{Context as _, Result};
-use opcell::selftest::{Case, Stage};
+use opcell_cli::selftest::{Case, Stage};
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
 use std::{
     process::ExitCode,

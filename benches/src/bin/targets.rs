@@ -3,9 +3,9 @@
 //! `targets [--json] ECHO.wasm [--default-stack ECHO.wasm] [--extism PROGRAM PLUGIN]`; the `opcell` command is expected beside this program.
 
 use anyhow::{Context as _, Result, ensure};
-use opcell::bench::{Bench, Guest, Machine, Options, Report, peer, resident_kib};
 use opcell::{Config, Host, Workflow};
 use opcell_benches::work::{self, Nothing};
+use opcell_cli::bench::{Bench, Guest, Machine, Options, Report, peer, resident_kib};
 use opcell_engine::Engine;
 use opcell_journal::SqliteJournal;
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};

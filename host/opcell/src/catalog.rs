@@ -179,7 +179,8 @@ impl Catalog {
     }
 
     /// Whether a document may name this: an operation, a judge, or a tool.
-    pub(crate) fn knows_name(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn knows_name(&self, name: &str) -> bool {
         self.tools.outside(name).is_some() || self.resolve(name).is_some()
     }
 

@@ -374,7 +374,11 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).event_interval(4).enable_all().build()
 }
 
-pub(crate) fn this_executable() -> std::io::Result<CompileMode> {
+/// Compiling in children of this very program, which must understand [`COMPILE_CHILD`].
+///
+/// # Errors
+/// When the path of this program cannot be found.
+pub fn this_executable() -> std::io::Result<CompileMode> {
     Ok(CompileMode::Child(CompileProgram { path: std::env::current_exe()?, args: vec![COMPILE_CHILD.into()] }))
 }
 

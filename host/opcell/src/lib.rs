@@ -42,13 +42,11 @@ pub mod config;
 pub mod report;
 
 pub mod document;
-pub mod graph;
 pub mod library;
 pub mod store;
 
 pub mod catalog;
-pub mod http;
-mod mcp;
+pub use opcell_tools::http;
 pub mod services;
 mod sessions;
 mod tools;
@@ -58,11 +56,6 @@ mod names;
 mod pins;
 pub mod prompts;
 pub mod run;
-
-pub mod bench;
-pub mod selftest;
-
-pub mod cli;
 
 pub use config::Config;
 pub use host::{Host, HostBuilder, HostError};

@@ -35,7 +35,11 @@ impl Workflow {
         Self::of(document::compile(Path::new(name), text.into()))
     }
 
-    pub(crate) fn of(document: Document) -> Result<Self, Rejected> {
+    /// A document that was read and compiled already.
+    ///
+    /// # Errors
+    /// As [`Workflow::load`].
+    pub fn of(document: Document) -> Result<Self, Rejected> {
         match (document.rejection(false), &document.ir) {
             (None, Some(ir)) => Ok(Self { ir: ir.clone(), document: Some(Arc::new(document)) }),
             _ => Err(Rejected::in_source(document.source, document.diagnostics)),

@@ -6,7 +6,6 @@
 use crate::{
     config::tools::{McpServer, ToolTarget},
     http::{FetchError, HttpClient, HttpRule, request::FetchRequest},
-    mcp::Server,
     services::HostTool,
 };
 use async_trait::async_trait;
@@ -18,6 +17,7 @@ use opcell_engine::{
 };
 use opcell_sandbox::host::{Context, ServiceError};
 use opcell_session::tools::{ToolDescription, Toolbox};
+use opcell_tools::mcp::Server;
 use opcell_types::Value;
 use opcell_workflow::ir;
 use std::sync::Arc;

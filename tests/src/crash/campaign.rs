@@ -63,7 +63,8 @@ pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
     let cache = directory.path().join("cache");
     // Compiled code is only taken from a folder that is nobody else's.
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&cache)?;
-    let component = opcell::selftest::component_from_wat(include_str!("plugin.wat"), None, "operation-plugin", None)?;
+    let component =
+        opcell_cli::selftest::component_from_wat(include_str!("plugin.wat"), None, "operation-plugin", None)?;
     std::fs::write(cache.join("test.wasm"), component)?;
     let field = Field { directory: directory.path(), cache: &cache };
     // The first run compiles; its times say nothing.

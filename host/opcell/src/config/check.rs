@@ -20,8 +20,8 @@ use opcell_session::{
     models::ModelsConfig,
     tools::{FileRoot, Shell},
 };
+use opcell_tools::http::{HeaderName, Method};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
-use reqwest::Method;
 use serde_spanned::Spanned;
 use std::{
     collections::BTreeMap,
@@ -349,7 +349,7 @@ impl Checker<'_> {
         };
         let header =
             text.header.map_or_else(|| "authorization".to_owned(), |header| header.into_inner().to_ascii_lowercase());
-        if header.parse::<reqwest::header::HeaderName>().is_err() {
+        if header.parse::<HeaderName>().is_err() {
             self.error("invalid-credential", span, format!("`{header}` is not a header name"), None);
             return None;
         }

@@ -90,7 +90,7 @@ impl Lock {
 }
 
 /// Writes the whole file or nothing.
-pub(crate) fn write_whole(file: &Path, text: &str, permissions: Option<std::fs::Permissions>) -> std::io::Result<()> {
+pub fn write_whole(file: &Path, text: &str, permissions: Option<std::fs::Permissions>) -> std::io::Result<()> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let temporary = file.with_file_name(format!(".{name}.{}", std::process::id()));
     let written = (|| {

@@ -7,9 +7,10 @@ use super::{
 use crate::http::HttpRule;
 use indexmap::IndexMap;
 use opcell_sandbox::limits::Unit;
+pub use opcell_tools::mcp::McpServer;
 use opcell_workflow::{Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 /// What stands for a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,30 +42,6 @@ impl ToolTarget {
             Self::Host { .. } | Self::Mcp { .. } => None,
         }
     }
-}
-
-/// An MCP server that the operator lets this host start. It is an ordinary process, outside of any cell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct McpServer {
-    /// The program.
-    pub program: String,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-    /// Where it runs.
-    pub directory: PathBuf,
-    /// Variables of this process that it gets beside `PATH`.
-    pub env: Vec<String>,
-    /// Time of the handshake, and of one call.
-    pub call_time: Duration,
-    /// Size of one message from it.
-    pub result_bytes: u64,
-}
-
-impl McpServer {
-    /// Longer than any interactive tool takes; a step's own `timeout` is the usual bound.
-    pub const DEFAULT_CALL_TIME: Duration = Duration::from_secs(60);
-    /// What a cell may return, too.
-    pub const DEFAULT_RESULT_BYTES: u64 = 4 << 20;
 }
 
 impl Checker<'_> {

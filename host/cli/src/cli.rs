@@ -1,0 +1,297 @@
+//! The `opcell` command: results on stdout, progress and findings on stderr.
+//!
+//! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run waits for somebody.
+
+mod bench;
+mod chat;
+mod check;
+mod compile;
+mod follow;
+mod graph;
+mod input;
+mod new;
+mod op;
+mod plugin;
+mod progress;
+mod prompt;
+mod run;
+mod runs;
+mod selftest;
+mod skill;
+mod stream;
+mod terminal;
+mod worker;
+
+use clap::{Args, Parser, Subcommand};
+use opcell::{
+    config::Config,
+    host::{Host, HostError, StartError},
+    library::usual_folders,
+    report::Rejected,
+};
+use opcell_engine::RunError;
+use opcell_journal::JournalError;
+use opcell_workflow::Diagnostic;
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use terminal::Terminal;
+
+/// Runs agent workflows whose operations are sandboxed WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "opcell", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+struct Global {
+    /// The project file; without it, `opcell.toml` here or in the nearest directory above.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Takes a grant of the project file away for this command: `PLUGIN:KIND[:NAME]`, such as `repo:files`.
+    #[arg(long, global = true, value_name = "GRANT")]
+    without_grant: Vec<String>,
+    /// Writes the result as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Writes results and errors only.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a workflow and prints its result.
+    Run(run::RunArgs),
+    /// Talks with a workflow whose states speak, such as a PromptPack's.
+    Chat(chat::ChatArgs),
+    /// Shows the runs of a journal, and goes on with them.
+    Runs(runs::RunsArgs),
+    /// Drives every run of a journal that can go on.
+    Worker(worker::WorkerArgs),
+    /// Begins a workflow from a template.
+    #[command(subcommand)]
+    New(new::NewCommand),
+    /// Checks documents without running them: one verdict per file.
+    Check(check::CheckArgs),
+    /// Compiles a document and prints the execution model.
+    Compile(compile::CompileArgs),
+    /// Draws a workflow's steps, judges and routes: Mermaid, DOT or SVG.
+    Graph(graph::GraphArgs),
+    /// Shows what the model of each session step and LLM judge would be told, by section.
+    Prompt(prompt::PromptArgs),
+    /// Shows and changes what plugins may reach.
+    #[command(subcommand)]
+    Plugin(plugin::PluginCommand),
+    /// Lists and calls single operations.
+    #[command(subcommand)]
+    Op(op::OpCommand),
+    /// Measures what isolation costs here: one operation natively, in the bare engine, in a cell, in processes.
+    Bench(bench::BenchArgs),
+    /// Runs the hostile plugins of `tests/hostile/` against this build and tells what contained each.
+    Selftest(selftest::SelftestArgs),
+    /// Compiles one component under resource limits; started by the sandbox only.
+    #[command(hide = true, name = "compile-child")]
+    CompileChild,
+}
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+enum Failure {
+    /// The input was wrong.
+    Input(Rejected),
+    /// Everything else: a pipe that broke, a thread that did not start.
+    Other(anyhow::Error),
+}
+
+impl From<Rejected> for Failure {
+    fn from(rejected: Rejected) -> Self {
+        Self::Input(rejected)
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self::Input(Rejected::plain(diagnostic))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Rejected(rejected) => Self::Input(rejected),
+            HostError::Sandbox(error) => Self::Other(error.into()),
+            HostError::Journal(error) => error.into(),
+        }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Rejected(rejected) => Self::Input(rejected),
+            StartError::Run(error) => error.into(),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let code = match error {
+            RunError::Journal(error) => return Self::of_journal(&error),
+            RunError::Pin { .. } => "pinned-plugin-missing",
+            RunError::UnknownSignal { .. } => "unknown-signal",
+            RunError::Ended { .. } => "run-ended",
+            RunError::NoSuchEvent { .. } => "unknown-event",
+            RunError::Unreadable { .. } => "event-unreadable",
+            RunError::Replay { .. } => "journal-senseless",
+            RunError::Gone(_) => return Self::Other(error.into()),
+        };
+        Diagnostic::error(code, error.to_string()).into()
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::of_journal(&Arc::new(error))
+    }
+}
+
+impl Failure {
+    /// What somebody can put right is wrong input; what the storage does is not.
+    fn of_journal(error: &Arc<JournalError>) -> Self {
+        let code = match error.as_ref() {
+            JournalError::UnknownRun(_) => "unknown-run",
+            JournalError::RunExists(_) => "run-exists",
+            JournalError::Held { .. } => "run-driven",
+            JournalError::Ended { .. } => "run-ended",
+            JournalError::NewerSchema { .. } => "journal-newer",
+            JournalError::Corrupt { .. } => "journal-unsound",
+            JournalError::Broken { .. } => "journal-changed",
+            JournalError::Torn { .. } => "journal-torn",
+            JournalError::Locked => "journal-locked",
+            JournalError::Full { .. } => "run-full",
+            JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
+                return Self::Other(anyhow::Error::new(RunError::Journal(error.clone())));
+            }
+        };
+        Diagnostic::error(code, error.to_string()).into()
+    }
+}
+
+/// How a command that did its work ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Done,
+    RunFailed,
+    InputWrong,
+    /// The run waits for somebody.
+    Waiting,
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    // Measured from outside, as a program that does nothing else: before anything of the command line is set up.
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(crate::bench::peer::NATIVE_ECHO) {
+        return ExitCode::from(u8::from(!crate::bench::peer::native_echo_main(words.next().is_some())));
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    if let Command::CompileChild = cli.command {
+        return opcell_sandbox::compile::child_main();
+    }
+    let terminal = Terminal::new(cli.global.json, cli.global.quiet);
+    terminal.show_warnings();
+    let outcome =
+        opcell::host::runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(dispatch(&cli, &terminal)));
+    match outcome {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::RunFailed) => ExitCode::from(1),
+        Ok(Exit::InputWrong) => ExitCode::from(2),
+        Ok(Exit::Waiting) => ExitCode::from(3),
+        Err(Failure::Input(rejected)) => {
+            terminal.rejected(&rejected);
+            ExitCode::from(2)
+        }
+        // A reader that has seen enough (`opcell … | head`) is no failure worth a message.
+        Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::from(1),
+        Err(Failure::Other(error)) => {
+            terminal.failure(&error);
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Chat(args) => chat::chat(&cli.global, args, terminal).await,
+        Command::Run(args) => run::run(&cli.global, args, terminal).await,
+        Command::Runs(args) => runs::runs(&cli.global, args, terminal).await,
+        Command::Worker(args) => worker::worker(&cli.global, args, terminal).await,
+        Command::New(command) => new::new(command, terminal),
+        Command::Check(args) => check::check(&cli.global, args, terminal).await,
+        Command::Compile(args) => compile::compile(args, terminal),
+        Command::Graph(args) => graph::graph(&cli.global, args, terminal).await,
+        Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
+        Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
+        Command::Op(command) => op::op(&cli.global, command, terminal).await,
+        Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
+        Command::Selftest(args) => selftest::selftest(args, terminal).await,
+        Command::CompileChild => Ok(Exit::Done),
+    }
+}
+
+impl Global {
+    /// Whether there is a project file.
+    fn has_project(&self) -> Result<bool, Failure> {
+        Ok(self.config.is_some() || Config::find(&std::env::current_dir()?).is_some())
+    }
+
+    /// The project: the named file, the found one, or an empty project here.
+    fn config(&self) -> Result<Config, Failure> {
+        let here = std::env::current_dir()?;
+        let mut config = match self.config.clone().or_else(|| Config::find(&here)) {
+            Some(file) => Config::load(&file)?,
+            None => Config::empty(here),
+        };
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let usual = usual_folders(home.as_deref(), &config.root);
+        config.workflows.splice(0..0, usual.into_iter().filter(|folder| folder.is_dir()));
+        for grant in &self.without_grant {
+            config.withdraw(grant).map_err(|message| Diagnostic::error("unknown-grant", message))?;
+        }
+        Ok(config)
+    }
+
+    /// The project's host, its plugins loaded.
+    async fn host(&self) -> Result<Host, Failure> {
+        Ok(Host::builder().config(self.config()?).build().await?)
+    }
+}

@@ -1,0 +1,321 @@
+//! `opcell chat`: a conversation with a workflow whose states speak. Lines come from a person, or from a pipe.
+
+use super::{
+    Exit, Failure, Global, Terminal,
+    follow::{self, Leg},
+    input,
+    run::{JournalArgs, show_warnings},
+};
+use clap::Args;
+use opcell::{
+    host::Host,
+    report::printable,
+    run::{Run, Workflow},
+};
+use opcell_engine::{
+    Event, Recorded, ResumeOptions, RunOptions, RunOutcome, Status,
+    conversation::Message,
+    decide::MESSAGE_SIGNAL,
+    event::{Destination, EffectReply, FrameId},
+    outcome::Question,
+    ports::RunText,
+};
+use opcell_types::Value;
+use opcell_workflow::{
+    Diagnostic,
+    diagnostic::did_you_mean,
+    ir::{Form, Judge, Orchestration, Step},
+    names::Outcome,
+    promptpack::Pack,
+};
+use std::{
+    collections::HashMap,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    sync::Arc,
+};
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// A PromptPack, or the name of a workflow of the project whose states speak.
+    #[arg(value_name = "PACK")]
+    workflow: String,
+    /// What the run is given beside what is said: the pack's variables, as `key=value`, repeated, or as JSON.
+    #[arg(long, short, value_name = "INPUT")]
+    input: Vec<String>,
+    /// Starts in the state that an agent of the pack stands for (RFC 0011).
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    #[command(flatten)]
+    journal: JournalArgs,
+}
+
+const HELP: &str = "say something, or: /event NAME [CONTEXT] raises an event from outside, /state shows where the run is, \
+                    /artifacts shows what it has gathered, /quit leaves it";
+
+pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let given = input::run_input(&args.input)?;
+    let mut config = global.config()?;
+    args.journal.choose(&mut config);
+    let journaled = config.journal.is_some();
+    let host = Host::builder().config(config).build().await?;
+    let workflow = as_agent(host.open(&args.workflow)?, args.agent.as_deref())?;
+    require_states(&workflow)?;
+    show_warnings(&workflow, terminal);
+    let options = RunOptions { run: args.journal.name(), detach: true, ..RunOptions::default() };
+    let run = host.start_with(&workflow, given, options).await?;
+    if journaled && !terminal.json {
+        terminal.note(&format!("run {}", run.id()));
+    }
+    let mut shown = Transcript::new(&workflow, terminal);
+    let outcome = converse(&host, &workflow, run, &mut Lines::stdin(terminal), &mut shown, None).await?;
+    if outcome.status != Status::Suspended || terminal.json {
+        return follow::show_without_result(&outcome, terminal);
+    }
+    terminal.note(&match journaled {
+        true => {
+            format!("the run waits: `opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT` goes on with it", outcome.run)
+        }
+        false => "left".to_owned(),
+    });
+    Ok(Exit::Done)
+}
+
+/// A workflow to talk with has a state that speaks or listens.
+///
+/// # Errors
+/// When it has none.
+pub fn require_states(workflow: &Workflow) -> Result<(), Failure> {
+    if workflow.ir().steps.iter().any(|step| matches!(step.judge, Some(Judge::Event { .. }))) {
+        return Ok(());
+    }
+    let message = format!("`{}` has no states: there is nobody to talk with", workflow.ir().name);
+    Err(Diagnostic::error("not-a-conversation", message).help("`opcell run` runs every workflow").into())
+}
+
+/// The workflow as an agent of its pack opens it: entered at the agent's state.
+///
+/// # Errors
+/// When the document is no pack, or the pack has no such agent, or the agent stands for no state.
+pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Failure> {
+    let Some(agent) = agent else { return Ok(workflow) };
+    let json = workflow.document().and_then(|document| serde_json::from_str(document.source.text()).ok());
+    let pack = json.and_then(|json: serde_json::Value| Pack::from_json(&json).ok());
+    let members = pack.and_then(|pack| pack.agents).map(|agents| agents.members).unwrap_or_default();
+    let unknown = |message: String, help: Option<String>| {
+        let error = Diagnostic::error("unknown-agent", message);
+        Failure::from(help.into_iter().fold(error, Diagnostic::help))
+    };
+    let Some(member) = members.get(agent) else {
+        let near =
+            did_you_mean(agent, members.keys().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        return Err(unknown(format!("`{}` has no agent `{agent}`", workflow.ir().name), near));
+    };
+    let entered = member.state.as_deref().and_then(|state| workflow.entered_at(state));
+    entered.ok_or_else(|| unknown(format!("agent `{agent}` stands for no state"), Some("give it a `state`".to_owned())))
+}
+
+/// Drives a run until it ends, or waits and nobody says anything any more.
+pub async fn converse(
+    host: &Host,
+    workflow: &Workflow,
+    mut run: Run,
+    lines: &mut Lines,
+    watch: &mut impl Leg,
+    sink: Option<Arc<dyn RunText>>,
+) -> Result<RunOutcome, Failure> {
+    let mut past = 0;
+    loop {
+        let (outcome, last) = follow::leg(&run, past, watch).await?;
+        past = last;
+        if outcome.status != Status::Suspended {
+            return Ok(outcome);
+        }
+        let Some(said) = next_word(&outcome, workflow, lines)? else { return Ok(outcome) };
+        let id = outcome.run.clone();
+        host.engine().signal(&id, &said.signal, said.data, None).await?;
+        let options = ResumeOptions { detach: true, sink: sink.clone(), ..ResumeOptions::default() };
+        run = host.resume(&id, options).await?;
+    }
+}
+
+/// What a run is told.
+struct Word {
+    signal: Arc<str>,
+    data: Value,
+}
+
+/// The next line that tells the run something; lines that only ask are answered.
+fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Result<Option<Word>, Failure> {
+    let step = outcome.step.as_deref().and_then(|step| workflow.ir().step(step));
+    while let Some(line) = lines.next()? {
+        let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+        match command {
+            "/quit" => return Ok(None),
+            "/help" => lines.answer(HELP),
+            "/state" => lines.answer(&state_line(outcome, step)),
+            "/artifacts" => lines.answer(&outcome.artifacts.to_json()),
+            "/event" => {
+                let (event, context) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+                match refuses(step, event) {
+                    Some(why) => lines.answer(&why),
+                    None => {
+                        let data = Value::object([("context", Value::from(context.trim()))]);
+                        return Ok(Some(Word { signal: event.into(), data }));
+                    }
+                }
+            }
+            command if command.starts_with('/') => lines.answer(&format!("there is no `{command}`; {HELP}")),
+            _ if listens(outcome) => {
+                return Ok(Some(Word { signal: MESSAGE_SIGNAL.into(), data: Value::from(line.as_str()) }));
+            }
+            _ => lines.answer(&format!("nobody listens here; {}", state_line(outcome, step))),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a state waits for what is said, rather than for an event only.
+fn listens(outcome: &RunOutcome) -> bool {
+    outcome.questions.iter().any(|question| match question {
+        Question::Signal { name, .. } => name.as_ref() == MESSAGE_SIGNAL,
+        Question::Doubt { .. } => false,
+    })
+}
+
+/// Why a state does not take an event from outside.
+fn refuses(step: Option<&Step>, event: &str) -> Option<String> {
+    let step = step?;
+    let events = events(step);
+    if !events.contains(&event) {
+        return Some(format!("state `{}` has no event `{event}`; it has: {}", step.name, events.join(", ")));
+    }
+    let internal = matches!(&step.judge, Some(Judge::Event { orchestration: Orchestration::Internal, .. }));
+    (internal && matches!(step.form, Form::Session { .. }))
+        .then(|| format!("state `{}` takes events from its model only (orchestration internal)", step.name))
+}
+
+fn events(step: &Step) -> Vec<&str> {
+    let mut events: Vec<&str> = step
+        .on
+        .iter()
+        .map(|route| match &route.outcome {
+            Outcome::Text(name) | Outcome::Keyword(name) => name.as_ref(),
+        })
+        .collect();
+    events.sort_unstable();
+    events
+}
+
+fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
+    let Some(step) = step else { return "the run is in no state".to_owned() };
+    let used = &outcome.used;
+    format!(
+        "state `{}`, events: {}; {} visits, {} tool calls, {} model rounds so far",
+        step.name,
+        if step.on.is_empty() { "none".to_owned() } else { events(step).join(", ") },
+        used.visits,
+        used.tool_calls,
+        used.rounds
+    )
+}
+
+/// Where lines come from.
+pub enum Lines {
+    /// Said beforehand, in order.
+    Scripted(std::vec::IntoIter<String>),
+    /// A person or a pipe. Read where it keeps the runtime's other threads going; nothing else happens meanwhile.
+    Stdin {
+        /// Whether a person is asked.
+        prompts: bool,
+    },
+}
+
+impl Lines {
+    fn stdin(terminal: &Terminal) -> Self {
+        Self::Stdin { prompts: !terminal.quiet && io::stdin().is_terminal() }
+    }
+
+    /// The next line that is not empty; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<String>> {
+        match self {
+            Self::Scripted(lines) => Ok(lines.next()),
+            Self::Stdin { prompts } => {
+                let prompts = *prompts;
+                tokio::task::block_in_place(|| {
+                    loop {
+                        if prompts {
+                            write!(io::stderr(), "> ")?;
+                        }
+                        let mut line = String::new();
+                        if io::stdin().lock().read_line(&mut line)? == 0 {
+                            return Ok(None);
+                        }
+                        let line = line.trim();
+                        if !line.is_empty() {
+                            return Ok(Some(line.to_owned()));
+                        }
+                    }
+                })
+            }
+        }
+    }
+
+    /// Says something that is no part of the conversation.
+    fn answer(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{}", printable(text));
+    }
+}
+
+/// What is said, on stdout; where the run goes, on stderr.
+struct Transcript<'t> {
+    terminal: &'t Terminal,
+    names: Vec<Arc<str>>,
+    at: HashMap<FrameId, Arc<str>>,
+    frames: HashMap<opcell_engine::event::EffectId, FrameId>,
+}
+
+impl<'t> Transcript<'t> {
+    fn new(workflow: &Workflow, terminal: &'t Terminal) -> Self {
+        Self { terminal, names: workflow.step_names(), at: HashMap::new(), frames: HashMap::new() }
+    }
+
+    fn note(&self, text: &str) {
+        if !self.terminal.json {
+            self.terminal.note(text);
+        }
+    }
+
+    fn says(&self, frame: FrameId, message: &Message) -> io::Result<()> {
+        let state = self.at.get(&frame).map_or("", AsRef::as_ref);
+        match self.terminal.json || message.content.is_empty() {
+            true => Ok(()),
+            false => self.terminal.line(&printable(&format!("[{state}] {}", message.content))),
+        }
+    }
+}
+
+impl Leg for Transcript<'_> {
+    fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
+        match &recorded.event {
+            Event::StepEntered { frame, name, .. } => drop(self.at.insert(*frame, name.clone())),
+            Event::Requested { effect, frame, .. } => drop(self.frames.insert(*effect, *frame)),
+            _ if !is_new => {}
+            Event::Replied { effect, reply: EffectReply::Round(Ok(reply)) } => {
+                if let Some(frame) = self.frames.get(effect) {
+                    self.says(*frame, &reply.message)?;
+                }
+            }
+            Event::ArtifactSet { name, value, .. } => self.note(&format!("  {name} = {}", value.to_json())),
+            Event::Routed { frame, outcome: Some(outcome), to: Destination::Step(step), redirected, .. } => {
+                let (from, to) = (self.at.get(frame), self.names.get(*step as usize));
+                if let (Some(from), Some(to)) = (from, to) {
+                    let why = redirected.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
+                    self.note(&format!("  {from} -{event}-> {to}{why}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! `opcell check`: one verdict per file, with every finding.
+
+use super::{Exit, Failure, Global, Terminal};
+use clap::Args;
+use indicatif::ProgressBar;
+use opcell::{
+    document::{self, Document},
+    report,
+    run::Workflow,
+};
+use opcell_workflow::Severity;
+use serde_json::json;
+use std::{fmt::Write as _, io::IsTerminal, path::PathBuf};
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Documents, or folders of them.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Takes warnings for errors: what a document's own reference runtime accepts is a warning otherwise.
+    #[arg(long)]
+    strict: bool,
+}
+
+pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    // Operations are looked up in the project's plugins where there is a project.
+    let host = match global.has_project()? {
+        true => Some(global.host().await?),
+        false => None,
+    };
+    let files = document::expand(&args.files);
+    let watched = !terminal.quiet && !terminal.json && std::io::stderr().is_terminal() && files.len() > 20;
+    let bar = if watched { ProgressBar::new(files.len() as u64) } else { ProgressBar::hidden() };
+
+    let mut verdicts = Vec::new();
+    let mut all_good = true;
+    for file in files {
+        let name = file.display().to_string();
+        let (document, rejected) = match document::read(&file) {
+            Err(unreadable) => (None, Some(unreadable)),
+            Ok(mut document) => {
+                if let (Some(host), Ok(workflow)) = (&host, Workflow::of(document.clone())) {
+                    document.diagnostics.extend(host.check(&workflow));
+                }
+                (Some(document), None)
+            }
+        };
+        let good = document.as_ref().is_some_and(|document| !document.is_rejected(args.strict));
+        all_good &= good;
+        if terminal.json {
+            verdicts.push(verdict_json(&name, good, document.as_ref(), rejected.as_ref()));
+        } else {
+            bar.suspend(|| {
+                terminal.line(&verdict_text(&name, good, document.as_ref(), rejected.as_ref(), args.strict, terminal))
+            })?;
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if terminal.json {
+        terminal.json(&json!({"ok": all_good, "files": verdicts}))?;
+    }
+    Ok(if all_good { Exit::Done } else { Exit::InputWrong })
+}
+
+fn verdict_json(
+    name: &str,
+    good: bool,
+    document: Option<&Document>,
+    rejected: Option<&report::Rejected>,
+) -> serde_json::Value {
+    let diagnostics = match (document, rejected) {
+        (Some(document), _) => {
+            document.diagnostics.iter().map(|finding| report::to_json(Some(&document.source), finding)).collect()
+        }
+        (None, Some(rejected)) => rejected.to_json(),
+        (None, None) => Vec::new(),
+    };
+    let language = document.and_then(|document| document.language).map(document::language_name);
+    json!({"file": name, "ok": good, "language": language, "diagnostics": diagnostics})
+}
+
+fn verdict_text(
+    name: &str,
+    good: bool,
+    document: Option<&Document>,
+    rejected: Option<&report::Rejected>,
+    strict: bool,
+    terminal: &Terminal,
+) -> String {
+    let count = |severity| {
+        let findings = document.map_or(&[] as &[_], |document| &document.diagnostics);
+        findings.iter().filter(|finding| finding.severity == severity).count()
+    };
+    let (errors, warnings) = (count(Severity::Error) + usize::from(document.is_none()), count(Severity::Warning));
+    let mut text = format!("{} {}", if good { "ok   " } else { "wrong" }, report::printable(name));
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    match (errors, warnings) {
+        (0, 0) => {}
+        (0, w) => {
+            let _ = write!(text, ": {w} warning{}{}", plural(w), if strict { " (strict)" } else { "" });
+        }
+        (e, 0) => {
+            let _ = write!(text, ": {e} error{}", plural(e));
+        }
+        (e, w) => {
+            let _ = write!(text, ": {e} error{}, {w} warning{}", plural(e), plural(w));
+        }
+    }
+    text.push('\n');
+    if let Some(document) = document {
+        for finding in &document.diagnostics {
+            text.push_str(&report::render(Some(&document.source), finding, terminal.color_out));
+        }
+    }
+    if let Some(rejected) = rejected {
+        text.push_str(&rejected.render(terminal.color_out));
+    }
+    text
+}

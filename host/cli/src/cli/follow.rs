@@ -1,0 +1,198 @@
+//! Following a run until it ends or waits for somebody, and showing what came of it.
+
+use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, stream::Text};
+use futures_util::StreamExt as _;
+use opcell::run::Run;
+use opcell_engine::{
+    Recorded,
+    outcome::{Question, RunOutcome, Status},
+    receipt::Receipt,
+};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Watches a run.
+pub trait Leg {
+    /// Takes the next event; `is_new`: it was not there when the run was taken up.
+    fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure>;
+
+    /// Waits for text that a model has said; for ever where nobody listens.
+    async fn text_comes(&mut self) {
+        std::future::pending().await
+    }
+
+    /// Shows it.
+    fn show_text(&mut self) {}
+}
+
+/// Shows the steps of a run as they come, what its models say if that is wanted, and keeps what a log of it needs.
+pub struct Steps {
+    progress: StepProgress,
+    text: Option<Text>,
+    log: LogWriter,
+}
+
+impl Steps {
+    pub fn new(terminal: &Terminal, steps: Vec<Arc<str>>, text: Option<Text>, log: LogWriter) -> Self {
+        Self { progress: StepProgress::new(terminal, steps, text.is_some()), text, log }
+    }
+
+    /// Shows how the run ended.
+    pub fn end(mut self, outcome: &RunOutcome, terminal: &Terminal) -> Result<Exit, Failure> {
+        self.progress.finish();
+        if self.log.takes_the_results_place() {
+            self.log.write(terminal)?;
+        } else {
+            show(outcome, &self.progress.receipts, self.log.records()?, terminal)?;
+        }
+        Ok(exit(outcome))
+    }
+}
+
+impl Leg for Steps {
+    fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
+        if let Some(text) = &mut self.text {
+            text.observe(&recorded.event, &mut self.progress);
+        }
+        self.log.observe(recorded)?;
+        if is_new {
+            self.progress.observe(recorded)
+        } else {
+            self.progress.recall(recorded)
+        }
+        Ok(())
+    }
+
+    async fn text_comes(&mut self) {
+        Text::come(&mut self.text).await;
+    }
+
+    fn show_text(&mut self) {
+        if let Some(text) = &mut self.text {
+            text.show(&mut self.progress);
+        }
+    }
+}
+
+/// Shows the steps of a run as they come, and its end. `past`: events that are nothing new.
+pub async fn follow(run: &Run, steps: Vec<Arc<str>>, past: u64, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut steps = Steps::new(terminal, steps, None, LogWriter::default());
+    let (outcome, _) = leg(run, past, &mut steps).await?;
+    steps.end(&outcome, terminal)
+}
+
+/// Watches a run until it ends or waits for somebody; also gives its last event. Interrupting cancels the run; interrupting twice
+/// leaves at once.
+pub async fn leg(run: &Run, past: u64, watch: &mut impl Leg) -> Result<(RunOutcome, u64), Failure> {
+    let interrupted = {
+        let run = run.clone();
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                run.cancel("interrupted");
+            }
+            // Whoever interrupts twice does not want to wait.
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(130);
+            }
+        })
+    };
+    let mut last = past;
+    let mut events = run.events().await?;
+    loop {
+        // What happened before a piece of text is shown before it.
+        let recorded = tokio::select! {
+            biased;
+            recorded = events.next() => recorded,
+            () = watch.text_comes() => {
+                watch.show_text();
+                continue;
+            }
+        };
+        let Some(recorded) = recorded else { break };
+        last = recorded.seq;
+        watch.observe(&recorded, recorded.seq > past)?;
+    }
+    let outcome = run.outcome().await?;
+    interrupted.abort();
+    Ok((outcome, last))
+}
+
+fn exit(outcome: &RunOutcome) -> Exit {
+    match outcome.status {
+        Status::Completed => Exit::Done,
+        Status::Failed | Status::Cancelled => Exit::RunFailed,
+        Status::Pending | Status::Running | Status::Suspended => Exit::Waiting,
+    }
+}
+
+/// What is left to say when everything that was said has been shown.
+pub fn show_without_result(outcome: &RunOutcome, terminal: &Terminal) -> Result<Exit, Failure> {
+    if outcome.status == Status::Completed && !terminal.json {
+        let step = outcome.step.as_deref().unwrap_or_default();
+        let used = &outcome.used;
+        terminal.note(&format!("complete in `{step}`: {} visits, {} tool calls", used.visits, used.tool_calls));
+        if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) {
+            terminal.note(&format!("artifacts: {}", outcome.artifacts.to_json()));
+        }
+    } else {
+        show(outcome, &[], None, terminal)?;
+    }
+    Ok(exit(outcome))
+}
+
+/// The result on stdout; why there is none, and what the run waits for, on stderr.
+fn show(
+    outcome: &RunOutcome,
+    receipts: &[Receipt],
+    steps: Option<serde_json::Value>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    if terminal.json {
+        let mut result = json!({
+            "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "message": outcome.message,
+            "step": outcome.step, "result": outcome.result, "details": outcome.details, "used": outcome.used,
+            "artifacts": outcome.artifacts, "questions": outcome.questions, "receipts": receipts,
+        });
+        if let (Some(steps), Some(result)) = (steps, result.as_object_mut()) {
+            result.insert("steps".to_owned(), steps);
+        }
+        terminal.json(&result)?;
+    } else if outcome.status == Status::Completed {
+        match outcome.result.as_str() {
+            Some(text) => terminal.line(text)?,
+            None => terminal.json(&serde_json::Value::from(&outcome.result))?,
+        }
+    } else {
+        let step = outcome.step.as_ref().map(|step| format!(" at step `{step}`")).unwrap_or_default();
+        let reason = outcome.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let message = outcome.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+        terminal.failed(&format!("{}{reason}{step}{message}", outcome.status));
+        // A run that stopped short keeps what it has gathered.
+        if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) {
+            terminal.failed(&format!("artifacts: {}", outcome.artifacts.to_json()));
+        }
+        for question in &outcome.questions {
+            terminal.failed(&ask(&outcome.run, question));
+        }
+    }
+    Ok(())
+}
+
+/// What a run waits for, and the command that gives it that.
+pub fn ask(run: &str, question: &Question) -> String {
+    match question {
+        Question::Signal { name, step, question, approval } => {
+            let question = question.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
+            let (what, command) = if *approval {
+                ("an approval", format!("opcell runs approve {run} {name} --why TEXT"))
+            } else {
+                ("a signal", format!("opcell runs signal {run} {name} --data JSON"))
+            };
+            format!("{question}step `{step}` waits for {what}: {command}")
+        }
+        Question::Doubt { step, what, effect } => format!(
+            "step `{step}`: {what} was under way when the run was interrupted, and must not be repeated without your consent: \
+             opcell runs resume {run} --retry, --skip or --fail (effect {effect})"
+        ),
+    }
+}

@@ -1,0 +1,103 @@
+//! `opcell graph`: a workflow as a picture.
+
+use super::{
+    Exit, Failure, Global, Terminal,
+    runs::{Open, StoreArgs},
+};
+use crate::graph::{Drawing, Path as RunPath};
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use opcell::library::Library;
+use opcell_workflow::Diagnostic;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub struct GraphArgs {
+    /// A document, or the name of a workflow of the project.
+    #[arg(value_name = "WORKFLOW", required_unless_present = "run")]
+    workflow: Option<String>,
+    /// Draws the workflow of a run of the journal, with the way that the run took: its name, the beginning of it, or `last`.
+    #[arg(long, value_name = "RUN", conflicts_with = "workflow")]
+    run: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// How it is written; the ending of `--output` says it otherwise, and Mermaid is what is left.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Writes a file (.svg, .dot, .mmd) instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Takes warnings for errors.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// How a picture is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Mermaid,
+    Dot,
+    Svg,
+}
+
+pub async fn graph(global: &Global, args: &GraphArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let format = match (args.format, &args.output) {
+        (Some(format), _) => format,
+        (None, Some(file)) => format_of(file)?,
+        (None, None) => Format::Mermaid,
+    };
+    let drawing = match (&args.run, &args.workflow) {
+        (Some(run), _) => of_run(&Open::journal(&args.store.config(global)?).await?, run).await?,
+        (None, workflow) => {
+            let workflow = Library::read(&global.config()?.workflows).open(workflow.as_deref().unwrap_or_default())?;
+            if let Some(rejected) = workflow.document().and_then(|document| document.rejection(args.strict)) {
+                return Err(rejected.into());
+            }
+            Drawing::of(workflow.ir(), None)
+        }
+    };
+    let text = text(&drawing, format)?;
+    match &args.output {
+        Some(file) => write(file, &text)?,
+        None if terminal.json => {
+            let name = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+            terminal.json(&serde_json::json!({ name: text }))?;
+        }
+        None => terminal.line(&text)?,
+    }
+    Ok(Exit::Done)
+}
+
+async fn of_run(open: &Open, named: &str) -> Result<Drawing, Failure> {
+    let run = open.run(named).await?;
+    let history = open.engine.history(&run).await?;
+    let state = open.engine.state_at(&run, None).await?;
+    let program =
+        state.program().ok_or_else(|| Diagnostic::error("empty-run", format!("run {run} has no beginning")))?;
+    Ok(Drawing::of(program.ir(), Some(&RunPath::of(&history))))
+}
+
+/// What a file's ending says.
+pub fn format_of(file: &Path) -> Result<Format, Failure> {
+    match file.extension().and_then(|ending| ending.to_str()) {
+        Some("svg") => Ok(Format::Svg),
+        Some("dot" | "gv") => Ok(Format::Dot),
+        Some("mmd" | "mermaid") => Ok(Format::Mermaid),
+        _ => {
+            let message = format!("the ending of `{}` does not say how to draw", file.display());
+            Err(Diagnostic::error("unknown-format", message).help("name it .svg, .dot or .mmd").into())
+        }
+    }
+}
+
+pub fn text(drawing: &Drawing, format: Format) -> Result<String, Failure> {
+    match format {
+        Format::Mermaid => Ok(drawing.mermaid()),
+        Format::Dot => Ok(drawing.dot()),
+        Format::Svg => drawing.svg().map_err(|error| Diagnostic::error("undrawable", error.to_string()).into()),
+    }
+}
+
+pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    Ok(std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?)
+}

@@ -1,0 +1,99 @@
+//! `opcell new`: files to begin with. Nothing that exists is written over.
+
+use super::{Exit, Failure, Terminal};
+use clap::{Args, Subcommand};
+use opcell::report::Rejected;
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
+};
+
+const WORKFLOW: &str = include_str!("../../templates/workflowskill.md");
+const AUTHOR: &str = include_str!("../../templates/workflowskill-author.md");
+
+#[derive(Debug, Subcommand)]
+pub enum NewCommand {
+    /// Writes `NAME.md`, a WorkflowSkill that runs as it is.
+    #[command(name = "workflowskill")]
+    WorkflowSkill(WorkflowArgs),
+    /// Writes a skill that teaches an agent to author workflows.
+    AuthorSkill(SkillArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct WorkflowArgs {
+    /// Lower-case letters, digits and hyphens.
+    #[arg(default_value = "my-workflow", value_name = "NAME")]
+    name: String,
+}
+
+#[derive(Debug, Args)]
+pub struct SkillArgs {
+    /// The folder of skills that gets `workflowskill-author/SKILL.md`.
+    #[arg(default_value = "skills", value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Writes the skill to standard output instead.
+    #[arg(long)]
+    print: bool,
+}
+
+pub fn new(command: &NewCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        NewCommand::WorkflowSkill(args) => {
+            check_name(&args.name)?;
+            let path = PathBuf::from(format!("{}.md", args.name));
+            create(&path, &WORKFLOW.replace("{{name}}", &args.name))?;
+            written(&path, &format!("opcell run {}", path.display()), terminal)
+        }
+        NewCommand::AuthorSkill(args) if args.print => {
+            terminal.line(AUTHOR)?;
+            Ok(Exit::Done)
+        }
+        NewCommand::AuthorSkill(args) => {
+            let folder = args.folder.join("workflowskill-author");
+            fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+            let path = folder.join("SKILL.md");
+            create(&path, AUTHOR)?;
+            written(&path, "list its folder under `skill-folders` in opcell.toml", terminal)
+        }
+    }
+}
+
+/// Names of skills, which are names of files here.
+fn check_name(name: &str) -> Result<(), Rejected> {
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if name.len() <= 64 && name.split('-').all(is_word) {
+        return Ok(());
+    }
+    let message = format!("`{name}` is not a workflow's name");
+    let help =
+        "up to 64 lower-case letters and digits, in words with single hyphens between them, such as `triage-mail`";
+    Err(Diagnostic::error("invalid-name", message).help(help).into())
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
+    Diagnostic::error("unwritable", format!("`{}` cannot be written: {error}", path.display())).into()
+}
+
+fn create(path: &Path, text: &str) -> Result<(), Rejected> {
+    let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Diagnostic::error("already-exists", format!("`{}` exists, and is left as it is", path.display())).into()
+        }
+        _ => unwritable(path, &error),
+    })?;
+    file.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))
+}
+
+fn written(path: &Path, next: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    if terminal.json {
+        terminal.json(&json!({"written": path.display().to_string()}))?;
+    } else {
+        terminal.line(&path.display().to_string())?;
+        terminal.note(&format!("next: {next}"));
+    }
+    Ok(Exit::Done)
+}

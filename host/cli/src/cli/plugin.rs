@@ -1,0 +1,92 @@
+//! `opcell plugin`: what plugins are, what they may reach, and changes of that.
+
+mod diff;
+mod explain;
+mod grant;
+mod inspect;
+
+use super::{Exit, Failure, Global, Terminal};
+use clap::{Args, Subcommand};
+use opcell::{config::Config, config::PluginConfig, report::Rejected};
+use opcell_sandbox::{grants::Policy, inspect::Surface};
+use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// Lists the project's plugins without running them.
+    List,
+    /// Shows what a component says about itself, without running it.
+    Inspect(Target),
+    /// Shows what a plugin may reach and use, and who decided.
+    Explain(explain::ExplainArgs),
+    /// Grants a plugin something: writes `opcell.toml` and keeps its comments.
+    Grant(grant::GrantArgs),
+    /// Shows what another version of a plugin newly asks for.
+    Diff(diff::DiffArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct Target {
+    /// A plugin of the project by name, or a `.wasm` file.
+    #[arg(value_name = "PLUGIN")]
+    target: String,
+}
+
+pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        PluginCommand::List => inspect::list(&global.config()?, terminal),
+        PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
+        PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
+        PluginCommand::Grant(args) => grant::grant(global, args, terminal),
+        PluginCommand::Diff(args) => diff::diff(global, args, terminal),
+    }
+}
+
+/// A component's bytes and what they say.
+struct Component {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    surface: Surface,
+}
+
+impl Component {
+    fn read(path: &Path) -> Result<Self, Rejected> {
+        let wrong = |code: &'static str, message: String| {
+            Rejected::plain(Diagnostic::error(code, format!("{}: {message}", path.display())))
+        };
+        let bytes = std::fs::read(path).map_err(|error| wrong("unreadable", error.to_string()))?;
+        let surface =
+            opcell_sandbox::inspect::inspect(&bytes).map_err(|error| wrong(error.kind(), error.to_string()))?;
+        Ok(Self { path: path.to_owned(), bytes, surface })
+    }
+
+    /// A `.wasm` file by its path, else a plugin of the project by its name.
+    fn find(global: &Global, target: &str) -> Result<Self, Failure> {
+        if Path::new(target).extension().is_some_and(|ending| ending == "wasm") {
+            return Ok(Self::read(Path::new(target))?);
+        }
+        Ok(Self::read(&named(&global.config()?, target)?.path)?)
+    }
+}
+
+fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejected> {
+    config.plugins.get(name).ok_or_else(|| {
+        let mut diagnostic = Diagnostic::error("unknown-plugin", format!("the project has no plugin `{name}`"));
+        let known: Vec<&str> = config.plugins.keys().map(String::as_str).collect();
+        diagnostic.help = match did_you_mean(name, known.iter().copied()) {
+            Some(meant) => Some(format!("did you mean `{meant}`?")),
+            None if known.is_empty() => {
+                Some("name a project file with `--config`, or add the plugin to opcell.toml".to_owned())
+            }
+            None => Some(format!("its plugins are: {}", known.join(", "))),
+        };
+        Rejected::plain(diagnostic)
+    })
+}
+
+/// What this version of a plugin asks for, and what the project grants it.
+fn policy(plugin: &PluginConfig, component: &Component) -> Policy {
+    let requests = component.surface.manifest.requests();
+    Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone())
+}

@@ -1,0 +1,143 @@
+//! `opcell plugin diff`: what an upgrade newly asks for.
+
+use super::{Component, Exit, Failure, Global, Terminal};
+use clap::Args;
+use opcell_sandbox::{grants::Kind, inspect::Surface, limits::TABLE, manifest::Request};
+use serde::Serialize;
+use serde_json::json;
+use std::fmt;
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The version in use: a plugin of the project, or a `.wasm` file.
+    old: String,
+    /// The other version.
+    new: String,
+}
+
+/// One difference between two versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "change")]
+enum Difference {
+    /// The new version asks for something more.
+    Asks { capability: String, reason: String },
+    /// The new version asks for writing where the old one read.
+    Widens { capability: String, reason: String },
+    /// The new version no longer asks for something.
+    Drops { capability: String },
+    /// An import, export or limit came, went or changed.
+    Surface { what: String },
+}
+
+impl Difference {
+    fn wants_more(&self) -> bool {
+        matches!(self, Self::Asks { .. } | Self::Widens { .. })
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asks { capability, reason } => write!(f, "+ asks for {capability}: {reason}"),
+            Self::Widens { capability, reason } => write!(f, "+ asks for writing {capability}: {reason}"),
+            Self::Drops { capability } => write!(f, "- no longer asks for {capability}"),
+            Self::Surface { what } => write!(f, "  {what}"),
+        }
+    }
+}
+
+pub fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let (old, new) = (Component::find(global, &args.old)?, Component::find(global, &args.new)?);
+    let differences = differences(&old.surface, &new.surface);
+    let more = differences.iter().any(Difference::wants_more);
+    if terminal.json {
+        terminal.json(&json!({"asks_for_more": more, "differences": differences}))?;
+        return Ok(Exit::Done);
+    }
+    for difference in &differences {
+        terminal.line(&opcell::report::printable(&difference.to_string()))?;
+    }
+    terminal.line(if more {
+        "the new version asks for more; nothing of it is granted by an upgrade"
+    } else {
+        "the new version asks for nothing more"
+    })?;
+    Ok(Exit::Done)
+}
+
+fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let kinds = [
+        (Kind::Tool, &old.manifest.tools, &new.manifest.tools),
+        (Kind::Skill, &old.manifest.skills, &new.manifest.skills),
+        (Kind::Files, &old.manifest.files, &new.manifest.files),
+    ];
+    for (kind, before, after) in kinds {
+        let find = |list: &[Request], name: &str| list.iter().find(|request| request.name == name).cloned();
+        for request in after {
+            let capability = format!("{} {}", kind.word(), request.name);
+            let reason = request.reason.clone();
+            match find(before, &request.name) {
+                None => found.push(Difference::Asks { capability, reason }),
+                Some(earlier) if earlier.access < request.access => {
+                    found.push(Difference::Widens { capability, reason })
+                }
+                Some(_) => {}
+            }
+        }
+        for request in before.iter().filter(|request| find(after, &request.name).is_none()) {
+            found.push(Difference::Drops { capability: format!("{} {}", kind.word(), request.name) });
+        }
+    }
+    let mut names = |before: &[String], after: &[String], what: &str| {
+        let added = after.iter().filter(|name| !before.contains(name)).map(|name| format!("{what} added: {name}"));
+        let removed = before.iter().filter(|name| !after.contains(name)).map(|name| format!("{what} removed: {name}"));
+        found.extend(added.chain(removed).map(|what| Difference::Surface { what }));
+    };
+    names(&old.exports, &new.exports, "export");
+    names(&old.imports, &new.imports, "import");
+    for spec in TABLE {
+        let show = |value: Option<u64>| value.map_or("the operator's".to_owned(), |value| spec.unit.show(value));
+        let (before, after) = (old.manifest.limits.get(spec.key), new.manifest.limits.get(spec.key));
+        if before != after {
+            found.push(Difference::Surface {
+                what: format!("limit {}: {} becomes {}", spec.key, show(before), show(after)),
+            });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Difference, differences};
+    use opcell_sandbox::{inspect::Surface, manifest::Manifest};
+
+    fn surface(manifest: &str) -> Surface {
+        Surface { manifest: Manifest::parse(manifest.as_bytes()).unwrap(), ..Surface::default() }
+    }
+
+    fn with(capabilities: &str) -> Surface {
+        surface(&format!(r#"{{"schema":1,"name":"p","version":"1","capabilities":{capabilities}}}"#))
+    }
+
+    #[test]
+    fn a_new_request_and_a_wider_access_want_more() {
+        let old =
+            with(r#"{"files":[{"name":"repo","access":"read","reason":"r"}],"tools":[{"name":"a","reason":"r"}]}"#);
+        let new = with(
+            r#"{"files":[{"name":"repo","access":"read-write","reason":"w"}],"tools":[{"name":"b","reason":"n"}]}"#,
+        );
+        let found = differences(&old, &new);
+        let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["+ asks for tool b: n", "- no longer asks for tool a", "+ asks for writing files repo: w"]);
+        assert!(found.iter().any(Difference::wants_more));
+    }
+
+    #[test]
+    fn the_same_requests_are_no_difference() {
+        let one = with(r#"{"tools":[{"name":"a","reason":"r"}]}"#);
+        assert_eq!(differences(&one, &one), []);
+        assert!(!differences(&one, &with("{}")).iter().any(Difference::wants_more));
+    }
+}

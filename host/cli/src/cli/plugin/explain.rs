@@ -1,0 +1,188 @@
+//! `opcell plugin explain`: what a plugin may reach and use, and who decided.
+
+use super::{Component, Exit, Failure, Global, Terminal, named, policy};
+use clap::Args;
+use opcell::{
+    config::{Config, PluginConfig},
+    http::HttpRule,
+};
+use opcell_sandbox::{
+    grants::{Denial, Kind},
+    limits::{EffectiveLimits, Source},
+};
+use serde::Serialize;
+use serde_json::json;
+use std::{fmt::Write as _, path::PathBuf};
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The plugin's name in the project.
+    plugin: String,
+    /// Shows one operation or judge as well.
+    #[arg(long, value_name = "OP")]
+    call: Option<String>,
+}
+
+/// One capability: asked for, granted, both or neither.
+#[derive(Debug, Serialize)]
+struct Capability {
+    capability: String,
+    allowed: bool,
+    /// The plugin's words, if it asks.
+    reason: Option<String>,
+    /// What exactly is granted.
+    granted: Option<String>,
+    /// Why it is denied, and what would change that.
+    denied: Option<String>,
+}
+
+pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let config = global.config()?;
+    let plugin = named(&config, &args.plugin)?;
+    let component = Component::read(&plugin.path)?;
+    let capabilities = capabilities(plugin, &component);
+    let beyond = beyond(&config, plugin, &component);
+    let limits =
+        EffectiveLimits::resolve(&plugin.limits.or(&config.limits), &component.surface.manifest.limits).explain();
+    let operation = match &args.call {
+        None => None,
+        Some(id) => {
+            let host = global.host().await?;
+            let entry = host.catalog().find(id)?.clone();
+            if *entry.plugin != *plugin.name {
+                let message = format!("`{id}` is of plugin `{}`, not of `{}`", entry.plugin, plugin.name);
+                return Err(opcell_workflow::Diagnostic::error("unknown-operation", message).into());
+            }
+            Some(entry)
+        }
+    };
+    let http: Vec<String> = plugin.grants.http.iter().map(http_line).collect();
+    if terminal.json {
+        terminal.json(&json!({
+            "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "asks_for_more": beyond, "http": http, "limits": limits,
+        }))?;
+        return Ok(Exit::Done);
+    }
+
+    let mut text = format!("plugin {} ({})\n", plugin.name, plugin.path.display());
+    if let Some(entry) = operation {
+        let _ = writeln!(
+            text,
+            "\n{} {}: {}\n  arguments {}",
+            entry.kind(),
+            entry.id,
+            entry.summary,
+            entry.arguments_schema
+        );
+    }
+    text.push_str("\nMay reach:\n");
+    if capabilities.is_empty() {
+        text.push_str("  nothing: it asks for nothing and is granted nothing\n");
+    }
+    for capability in &capabilities {
+        let _ = writeln!(text, "  {} {}", if capability.allowed { "yes" } else { "no " }, capability.capability);
+        for (label, what) in
+            [("asked for", &capability.reason), ("granted", &capability.granted), ("denied", &capability.denied)]
+        {
+            if let Some(what) = what {
+                let _ = writeln!(text, "      {label}: {what}");
+            }
+        }
+    }
+    for line in &http {
+        let _ = writeln!(text, "  http.fetch: {line}");
+    }
+    if !beyond.is_empty() {
+        text.push_str("\nIs not loaded: this version asks for more than the one before. Grant it first:\n");
+        for denial in &beyond {
+            let _ = writeln!(text, "  {}", denial.remedy);
+        }
+    }
+    text.push_str("\nMay use, per cell:\n");
+    for limit in limits {
+        let who = who(limit.source, limit.key, plugin, &config);
+        let _ = writeln!(text, "  {:18} {:>14}  {who}", limit.key, limit.shown);
+    }
+    terminal.line(&opcell::report::printable(&text))?;
+    Ok(Exit::Done)
+}
+
+/// What this version newly asks for and is not granted.
+fn beyond(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<Denial> {
+    let Some(agreed) = config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)) else { return Vec::new() };
+    policy(plugin, component).beyond(agreed)
+}
+
+fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> String {
+    let file = config.source.name();
+    match source {
+        Source::Default => "default".to_owned(),
+        Source::Operator if plugin.limits.get(key).is_some() => format!("{file}, [plugins.{}.limits]", plugin.name),
+        Source::Operator => format!("{file}, [limits]"),
+        Source::Plugin => "the plugin asks for less".to_owned(),
+        Source::Step => "the step".to_owned(),
+    }
+}
+
+fn http_line(rule: &HttpRule) -> String {
+    let methods: Vec<&str> = rule.methods.iter().map(opcell::http::Method::as_str).collect();
+    let origins: Vec<String> = rule.origins.iter().map(ToString::to_string).collect();
+    let private = if rule.private { ", private addresses too" } else { "" };
+    let credential = rule
+        .credential
+        .as_ref()
+        .map(|credential| format!(", the host adds `{}`", credential.header))
+        .unwrap_or_default();
+    format!("{} {}{private}{credential}", methods.join("/"), origins.join(" "))
+}
+
+fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability> {
+    let manifest = &component.surface.manifest;
+    let grants = &plugin.grants.capabilities;
+    let policy = policy(plugin, component);
+    let kinds: [(Kind, &[opcell_sandbox::manifest::Request], Vec<&String>); 3] = [
+        (Kind::Tool, &manifest.tools, grants.tools.iter().collect()),
+        (Kind::Skill, &manifest.skills, grants.skills.iter().collect()),
+        (Kind::Files, &manifest.files, grants.files.keys().collect()),
+    ];
+    let mut found = Vec::new();
+    for (kind, requests, granted) in kinds {
+        let asked = requests.iter().map(|request| &request.name);
+        let extra = granted.into_iter().filter(|name| !requests.iter().any(|request| request.name == **name));
+        for name in asked.chain(extra) {
+            let request = requests.iter().find(|request| request.name == *name);
+            let denied = policy
+                .allows(kind, name, None)
+                .err()
+                .map(|denial| format!("{}; to grant it: {}", denial.rule, denial.remedy));
+            let files = grants.files.get(name).filter(|_| kind == Kind::Files).map(|grant| {
+                let access = policy.file_access(name, None).unwrap_or(grant.access);
+                let patterns = if grant.patterns.is_empty() {
+                    String::new()
+                } else {
+                    format!(", only {}", grant.patterns.join(" "))
+                };
+                // Without the `.` of a project's own folder.
+                let path: PathBuf = grant.path.components().collect();
+                format!("{access} of {}{patterns}", path.display())
+            });
+            let is_granted = kind == Kind::Tool && grants.tools.contains(name)
+                || kind == Kind::Skill && grants.skills.contains(name);
+            found.push(Capability {
+                capability: format!("{} {name}", kind.word()),
+                allowed: denied.is_none(),
+                reason: request.map(|request| request.reason.clone()),
+                granted: files.or_else(|| is_granted.then(|| "by opcell.toml".to_owned())),
+                denied,
+            });
+        }
+    }
+    found.extend(grants.dangerous_preopens.iter().map(|preopen| Capability {
+        capability: format!("preopen {} (dangerous)", preopen.guest),
+        allowed: true,
+        reason: None,
+        granted: Some(format!("{} of {}", preopen.access, preopen.host.display())),
+        denied: None,
+    }));
+    found
+}

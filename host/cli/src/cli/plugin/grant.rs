@@ -1,0 +1,122 @@
+//! `opcell plugin grant`.
+
+use super::{Component, Exit, Failure, Global, Terminal, named, policy};
+use clap::{Args, Subcommand};
+use opcell::{
+    config::{
+        Config,
+        edit::{self, NewGrant},
+        lock,
+    },
+    report::Rejected,
+};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+
+#[derive(Debug, Args)]
+pub struct GrantArgs {
+    /// The plugin's name in the project.
+    plugin: String,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A host tool, such as `http.fetch`.
+    Tool {
+        /// Its name.
+        name: String,
+    },
+    /// A skill.
+    Skill {
+        /// Its name.
+        name: String,
+    },
+    /// A directory, for reading unless `--write`.
+    Files {
+        /// The name under which the plugin opens it, and the directory: `NAME=PATH`.
+        #[arg(value_name = "NAME=PATH")]
+        root: String,
+        /// Creating, changing and removing files as well.
+        #[arg(long)]
+        write: bool,
+        /// Only paths that match, such as `**/*.rs`; may be repeated.
+        #[arg(long, value_name = "PATTERN")]
+        glob: Vec<String>,
+    },
+    /// Requests to a host by `http.fetch`.
+    Http {
+        /// Such as `https://api.github.com` or `*.example.com`.
+        host: String,
+        /// Which methods; GET and HEAD unless said; may be repeated.
+        #[arg(long, value_name = "METHOD")]
+        method: Vec<String>,
+        /// The host may be this machine or in a private network.
+        #[arg(long)]
+        private: bool,
+    },
+}
+
+impl What {
+    fn read(&self) -> Result<NewGrant, Rejected> {
+        Ok(match self {
+            Self::Tool { name } => NewGrant::Tool(name.clone()),
+            Self::Skill { name } => NewGrant::Skill(name.clone()),
+            Self::Files { root, write, glob } => {
+                let (name, path) = root
+                    .split_once('=')
+                    .filter(|(name, path)| !name.is_empty() && !path.is_empty())
+                    .ok_or_else(|| {
+                        Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`"))
+                            .help("the name under which the plugin opens the directory, then the directory: `repo=.`")
+                    })?;
+                NewGrant::Files { name: name.to_owned(), path: path.to_owned(), write: *write, globs: glob.clone() }
+            }
+            Self::Http { host, method, private } => {
+                NewGrant::Http { host: host.clone(), methods: method.clone(), private: *private }
+            }
+        })
+    }
+}
+
+pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let config = global.config()?;
+    let Some(file) = &config.file else {
+        return Err(
+            Diagnostic::error("no-project", "there is no opcell.toml here or above to write the grant into").into()
+        );
+    };
+    let plugin = named(&config, &args.plugin)?;
+    let old = config.source.text();
+    let new = edit::grant(old, &args.plugin, &args.what.read()?)
+        .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
+    // What would be written must mean something before anything is written.
+    let granted = Config::parse(&file.display().to_string(), new.clone(), &config.root)?;
+    let changed = new != old;
+    if changed {
+        let file = file.canonicalize()?;
+        lock::write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
+    }
+    // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or not.
+    let component = Component::read(&plugin.path).ok();
+    if let (Some(lock), Some(component)) = (&config.lock, &component) {
+        lock.remember_new(&plugin.name, component.surface.manifest.requests())?;
+    }
+    if terminal.json {
+        terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;
+    } else {
+        let what = if changed { "granted in" } else { "nothing to change: already granted in" };
+        terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
+    }
+    if let (Some(component), Some(plugin)) = (&component, granted.plugins.get(&args.plugin)) {
+        for (kind, name) in policy(plugin, component).unused_grants() {
+            terminal.note(&format!(
+                "note: plugin `{}` does not ask for {} `{name}`, and gets nothing by that grant",
+                plugin.name,
+                kind.word()
+            ));
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,110 @@
+//! `opcell plugin list` and `opcell plugin inspect`: what components say about themselves, without running them.
+
+use super::{Component, Exit, Failure, Global, Terminal};
+use opcell::config::Config;
+use opcell_sandbox::{
+    grants::{Kind, Policy},
+    limits::TABLE,
+    manifest::Manifest,
+};
+use serde_json::json;
+use std::fmt::Write as _;
+
+pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut entries = Vec::new();
+    let mut broken = false;
+    for plugin in config.plugins.values() {
+        let component = Component::read(&plugin.path);
+        broken |= component.is_err();
+        if terminal.json {
+            entries.push(match &component {
+                Ok(component) => json!({
+                    "name": plugin.name, "path": plugin.path, "bytes": component.bytes.len(),
+                    "version": component.surface.manifest.version, "ungranted": ungranted(plugin, component),
+                }),
+                Err(rejected) => json!({"name": plugin.name, "path": plugin.path, "diagnostics": rejected.to_json()}),
+            });
+            continue;
+        }
+        match &component {
+            Ok(component) => {
+                let version = component.surface.manifest.version.as_deref().unwrap_or("no version");
+                terminal.line(&format!(
+                    "{}  {version}  {} bytes  {}",
+                    plugin.name,
+                    component.bytes.len(),
+                    plugin.path.display()
+                ))?;
+                for grant in ungranted(plugin, component) {
+                    terminal.line(&format!("  asks for {grant}, which is not granted"))?;
+                }
+            }
+            Err(rejected) => {
+                terminal.line(&format!("{}  broken  {}", plugin.name, plugin.path.display()))?;
+                terminal.rejected(rejected);
+            }
+        }
+    }
+    if terminal.json {
+        terminal.json(&json!(entries))?;
+    }
+    Ok(if broken { Exit::InputWrong } else { Exit::Done })
+}
+
+/// What the plugin asks for and does not have, as `opcell plugin grant` takes it.
+fn ungranted(plugin: &opcell::config::PluginConfig, component: &Component) -> Vec<String> {
+    let requests = component.surface.manifest.requests();
+    let policy = Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone());
+    policy.ungranted().into_iter().map(|(kind, name)| request(kind, name)).collect()
+}
+
+fn request(kind: Kind, name: &str) -> String {
+    format!("{} {name}", kind.word())
+}
+
+pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    let component = Component::find(global, target)?;
+    let surface = &component.surface;
+    if terminal.json {
+        terminal.json(&json!({"path": component.path, "bytes": component.bytes.len(), "surface": surface}))?;
+        return Ok(Exit::Done);
+    }
+    let manifest = &surface.manifest;
+    let mut text = format!("{}  {} bytes\n", component.path.display(), component.bytes.len());
+    match (&manifest.name, &manifest.version) {
+        (Some(name), Some(version)) => {
+            let _ = writeln!(text, "name     {name} {version}");
+        }
+        _ => text.push_str("no manifest: asks for nothing\n"),
+    }
+    for export in &surface.exports {
+        let _ = writeln!(text, "exports  {export}");
+    }
+    for import in &surface.imports {
+        let _ = writeln!(text, "imports  {import}");
+    }
+    if surface.wasi {
+        text.push_str("wasi     closed: no files, environment, network or input; output becomes log lines\n");
+    }
+    text.push_str(&requests(manifest));
+    terminal.line(&opcell::report::printable(&text))?;
+    Ok(Exit::Done)
+}
+
+/// What a manifest asks for, a line each, with its reason.
+fn requests(manifest: &Manifest) -> String {
+    let mut text = String::new();
+    for (kind, list) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)]
+    {
+        for request in list {
+            let access = request.access.map(|access| format!(" ({access})")).unwrap_or_default();
+            let _ = writeln!(text, "asks for {} {}{access}: {}", kind.word(), request.name, request.reason);
+        }
+    }
+    for spec in TABLE {
+        if let Some(value) = manifest.limits.get(spec.key) {
+            let _ = writeln!(text, "limits   {} to {}", spec.key, spec.unit.show(value));
+        }
+    }
+    text
+}

@@ -1,0 +1,164 @@
+//! `opcell run`.
+
+use super::{
+    Exit, Failure, Global, Terminal,
+    chat::{self, Lines},
+    follow::Steps,
+    graph, skill, stream,
+};
+use crate::graph::{Drawing, Path};
+use clap::Args;
+use opcell::{
+    config::{Config, JournalSettings},
+    host::Host,
+    report,
+    run::Workflow,
+};
+use opcell_engine::{RunOptions, ports::RunText};
+use opcell_workflow::{Diagnostic, document::Language};
+use std::{path::PathBuf, sync::Arc};
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A document, or the name of a workflow of the project.
+    #[arg(value_name = "WORKFLOW", id = "document")]
+    document: String,
+    /// What the run is given: JSON, a text, `@FILE`, `-`, or `key=value`, repeated.
+    #[arg(long, short, value_name = "INPUT")]
+    input: Vec<String>,
+    /// Inputs as a JSON object; they win over those of `--input`.
+    #[arg(long, value_name = "JSON")]
+    json_input: Option<String>,
+    /// Writes WorkflowSkill's run log instead of the result, whatever became of the run.
+    #[arg(long)]
+    output_json: bool,
+    /// Shows what models say, as they say it, on stderr.
+    #[arg(long)]
+    stream: bool,
+    /// Draws the workflow with the way that the run took; the ending (.svg, .dot, .mmd) says how.
+    #[arg(long, value_name = "FILE")]
+    graph: Option<PathBuf>,
+    /// Takes warnings for errors.
+    #[arg(long)]
+    strict: bool,
+    /// Runs the workflow of a PromptPack; a pack without one is refused instead of becoming a single conversation.
+    #[arg(long)]
+    workflow: bool,
+    /// Starts in the state that an agent of the pack stands for (RFC 0011).
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// What is said next whenever the run waits, in order; `/event NAME [CONTEXT]` raises an event from outside.
+    #[arg(long, value_name = "TEXT")]
+    say: Vec<String>,
+    #[command(flatten)]
+    journal: JournalArgs,
+}
+
+/// Where a run is kept, and what it is called.
+#[derive(Debug, Args)]
+pub struct JournalArgs {
+    /// Keeps the run in a journal, so that it survives this process: in the project's, in `.opcell/runs.db`, or in this file.
+    #[arg(long, value_name = "PATH", require_equals = true)]
+    journal: Option<Option<PathBuf>>,
+    /// Keeps the run in memory even if the project has a journal.
+    #[arg(long, conflicts_with = "journal")]
+    no_journal: bool,
+    /// Names the run; a name that is taken is refused. Without it, a name is made up.
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+}
+
+pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let format = args.graph.as_deref().map(graph::format_of).transpose()?;
+    let mut config = global.config()?;
+    args.journal.choose(&mut config);
+    let journaled = config.journal.is_some();
+    let host = Host::builder().config(config).build().await?;
+    let refused = |rejected: Failure| match args.output_json {
+        true => skill::write_refusal(global, &args.document, &host, terminal).err().unwrap_or(rejected),
+        false => rejected,
+    };
+    let workflow = host.open(&args.document).map_err(|rejected| refused(rejected.into()))?;
+    let workflow = chat::as_agent(workflow, args.agent.as_deref())?;
+    let given = skill::run_input(&workflow, &args.input, args.json_input.as_deref())?;
+    if args.strict
+        && let Some(rejected) = workflow.document().and_then(|document| document.rejection(true))
+    {
+        return Err(rejected.into());
+    }
+    if args.workflow {
+        require_workflow(&workflow)?;
+    }
+    if !args.say.is_empty() {
+        chat::require_states(&workflow)?;
+    }
+    show_warnings(&workflow, terminal);
+    if let Some(missing) = skill::missing_inputs(&workflow, &given) {
+        terminal.note(&missing);
+    }
+
+    // What waits for somebody can be taken up again, if it is kept anywhere.
+    let detach = journaled || args.workflow || !args.say.is_empty();
+    let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
+    let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
+    let options = RunOptions { run: args.journal.name(), detach, sink: sink.clone(), ..RunOptions::default() };
+    let run = host.start_with(&workflow, given, options).await.map_err(|error| refused(error.into()))?;
+    if journaled && !terminal.json {
+        terminal.note(&format!("run {}", run.id()));
+    }
+    let log = skill::LogWriter::new(&workflow, args.output_json, terminal);
+    let mut steps = Steps::new(terminal, workflow.step_names(), text, log);
+    let mut said = Lines::Scripted(args.say.clone().into_iter());
+    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink).await?;
+    let exit = steps.end(&outcome, terminal)?;
+    if let (Some(file), Some(format)) = (&args.graph, format) {
+        let history = host.engine().history(&outcome.run).await?;
+        graph::write(file, &graph::text(&Drawing::of(workflow.ir(), Some(&Path::of(&history))), format)?)?;
+    }
+    Ok(exit)
+}
+
+/// A pack that only has prompts is no workflow.
+fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
+    let document = workflow.document();
+    let has_workflow = document.is_some_and(|document| {
+        let json: Option<serde_json::Value> = serde_json::from_str(document.source.text()).ok();
+        document.language == Some(Language::PromptPack) && json.is_some_and(|json| json.get("workflow").is_some())
+    });
+    if has_workflow {
+        return Ok(());
+    }
+    let message = format!("`{}` is no PromptPack with a workflow", workflow.ir().name);
+    Err(Diagnostic::error("no-workflow", message).help("leave out `--workflow` to run it all the same").into())
+}
+
+impl JournalArgs {
+    /// Sets the project's journal to what is asked for.
+    pub fn choose(&self, config: &mut Config) {
+        match &self.journal {
+            Some(Some(path)) => config.journal = Some(JournalSettings::at(path.clone())),
+            Some(None) => {
+                let default = config.root.join(JournalSettings::DEFAULT_PATH);
+                config.journal.get_or_insert_with(|| JournalSettings::at(default));
+            }
+            None if self.no_journal => config.journal = None,
+            None => {}
+        }
+    }
+
+    /// The name that the run shall have.
+    pub fn name(&self) -> Option<Arc<str>> {
+        self.name.as_deref().map(Into::into)
+    }
+}
+
+pub fn show_warnings(workflow: &Workflow, terminal: &Terminal) {
+    if terminal.json {
+        return;
+    }
+    if let Some(document) = workflow.document() {
+        for warning in &document.diagnostics {
+            terminal.note(report::render(Some(&document.source), warning, terminal.color).trim_end());
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! `opcell runs show` and `replay`.
+
+use super::{Exit, Failure, Open, Terminal};
+use crate::cli::{
+    follow::ask,
+    progress::{call_line, cell_line},
+};
+use clap::Args;
+use opcell_engine::{
+    Recorded, Trace,
+    conversation::{Message, Role},
+    receipt::{Receipt, cell_of, is_of_call},
+    trace::{StepTrace, Talk, Told, What},
+};
+use opcell_types::Value;
+use serde_json::json;
+use std::fmt::Write as _;
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The run: its name, the beginning of it, or `last`.
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// Shows the run as it stood after this event.
+    #[arg(long, value_name = "SEQ")]
+    at: Option<u64>,
+    /// Shows every event instead of what they amount to.
+    #[arg(long)]
+    events: bool,
+    /// Shows texts and values whole, system prompts included.
+    #[arg(long)]
+    full: bool,
+}
+
+pub async fn show(open: &Open, args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let run = open.run(&args.run).await?;
+    let history = open.engine.history_up_to(&run, args.at).await?;
+    if args.events {
+        return events(&history, args, terminal);
+    }
+    let trace = Trace::of(&run, &history)?;
+    if terminal.json {
+        let mut shown = serde_json::to_value(&trace).map_err(anyhow::Error::from)?;
+        spell_out_times(&mut shown);
+        terminal.json(&shown)?;
+    } else {
+        terminal.line(&Page { width: if args.full { usize::MAX } else { 160 } }.run(&trace))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Moments as people write them, in whatever has them.
+fn spell_out_times(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(entries) => {
+            for (key, value) in entries {
+                match (key.as_str(), value.as_i64()) {
+                    ("at" | "started-at" | "began" | "ended", Some(micros)) => {
+                        *value = opcell_engine::event::Timestamp(micros).to_text().into();
+                    }
+                    // What a workflow or a plugin says is theirs.
+                    ("arguments" | "result" | "input" | "data" | "artifacts" | "receipts" | "details", _) => {}
+                    _ => spell_out_times(value),
+                }
+            }
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(spell_out_times),
+        _ => {}
+    }
+}
+
+fn events(history: &[Recorded], args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut shown = Vec::new();
+    for recorded in history {
+        let event = serde_json::to_value(&recorded.event).map_err(anyhow::Error::from)?;
+        if terminal.json {
+            shown.push(json!({"seq": recorded.seq, "at": recorded.at.to_text(), "event": event}));
+        } else {
+            let text = event.to_string();
+            let text = if args.full { text } else { short(&text, 160) };
+            terminal.line(&printable_line(&format!("{:>6}  {}  {text}", recorded.seq, recorded.at.to_text())))?;
+        }
+    }
+    if terminal.json {
+        terminal.json(&json!(shown))?;
+    }
+    Ok(Exit::Done)
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The run: its name, the beginning of it, or `last`.
+    #[arg(value_name = "RUN")]
+    run: String,
+}
+
+pub async fn replay(open: &Open, args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let run = open.run(&args.run).await?;
+    let events = open.engine.history(&run).await?.len();
+    let Some(divergence) = open.engine.replay(&run).await? else {
+        if terminal.json {
+            terminal.json(&json!({"ok": true, "run": run, "events": events}))?;
+        } else {
+            terminal.line(&format!("{events} events of run {run}: this version decides the same"))?;
+        }
+        return Ok(Exit::Done);
+    };
+    let event = |event| serde_json::to_value(event).map_err(anyhow::Error::from);
+    let (recorded, decided) = (event(Some(&divergence.recorded.event))?, event(divergence.decided.as_ref())?);
+    if terminal.json {
+        terminal.json(&json!({
+            "ok": false, "run": run, "seq": divergence.recorded.seq, "recorded": recorded, "decided": decided,
+        }))?;
+    } else {
+        terminal.failed(&format!(
+            "run {run} was decided otherwise: event {} is\n  {recorded}\nand this version decides\n  {decided}",
+            divergence.recorded.seq
+        ));
+    }
+    Ok(Exit::RunFailed)
+}
+
+fn short(text: &str, width: usize) -> String {
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match one_line.char_indices().nth(width) {
+        Some((end, _)) => format!("{}…", one_line.get(..end).unwrap_or_default()),
+        None => one_line,
+    }
+}
+
+fn printable_line(text: &str) -> String {
+    opcell::report::printable(text).into_owned()
+}
+
+/// What is used of the run's limits; nothing where it has none.
+fn budget(page: &mut String, trace: &Trace) {
+    let (limits, used) = (&trace.limits, &trace.used);
+    let seconds = (trace.at.ms_since(trace.started_at) / 1000.0).floor();
+    let parts: Vec<String> = [
+        limits.total_visits.map(|max| format!("{} of {max} visits", used.visits)),
+        limits.tool_calls.map(|max| format!("{} of {max} tool calls", used.tool_calls)),
+        limits.wall_time_seconds.map(|max| format!("{seconds} of {max} s")),
+        limits.tokens.map(|max| format!("{} of {max} tokens", used.tokens)),
+        limits.cost.map(|max| format!("{} of {max} USD", used.cost)),
+        limits.host_calls.map(|max| format!("{} of {max} host calls", used.host_calls)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !parts.is_empty() {
+        let _ = writeln!(page, "budget: {}", parts.join(", "));
+    }
+}
+
+/// A run as text.
+struct Page {
+    /// Characters of a value that are shown.
+    width: usize,
+}
+
+impl Page {
+    fn run(&self, trace: &Trace) -> String {
+        let mut page = String::new();
+        let reason = trace.end.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let _ = writeln!(page, "run {}  {}  {}{reason}", trace.run, trace.workflow, trace.end.status);
+        let took = trace.at.ms_since(trace.started_at);
+        let _ = writeln!(page, "started {}, {took:.1} ms, {} events", trace.started_at.to_text(), trace.seq);
+        self.value(&mut page, 0, "input", &trace.input);
+        for (name, digest) in &trace.pins {
+            let _ = writeln!(page, "pinned {name} {}", short(digest, 16));
+        }
+        for step in &trace.steps {
+            self.step(&mut page, step);
+        }
+        if !trace.told.is_empty() {
+            page.push_str("\ntold:\n");
+        }
+        for told in &trace.told {
+            self.told(&mut page, told);
+        }
+        let used = &trace.used;
+        let _ = writeln!(
+            page,
+            "\nused: {} visits, {} cells, {} host calls, {} model rounds, {} tool calls, {} tokens, {} USD",
+            used.visits, used.cells, used.host_calls, used.rounds, used.tool_calls, used.tokens, used.cost
+        );
+        budget(&mut page, trace);
+        self.artifacts(&mut page, 0, &trace.artifacts);
+        if let Some(message) = &trace.end.message {
+            let _ = writeln!(page, "{message}");
+        }
+        if trace.end.status == opcell_engine::Status::Completed {
+            self.value(&mut page, 0, "result", &trace.end.result);
+        }
+        for question in &trace.questions {
+            let _ = writeln!(page, "{}", ask(&trace.run, question));
+        }
+        printable_line(&page)
+    }
+
+    fn step(&self, page: &mut String, step: &StepTrace) {
+        let depth = step.depth as usize;
+        let pad = "  ".repeat(depth);
+        let element = step.element.map(|element| format!("[{element}]")).unwrap_or_default();
+        let visit = if step.visit > 1 { format!(" (visit {})", step.visit) } else { String::new() };
+        let target = step.target.as_deref().map(|target| format!(" {target}")).unwrap_or_default();
+        let took = step.ended.ms_since(step.began);
+        if step.skipped {
+            let _ = writeln!(page, "\n{pad}#{} {}  skipped", step.seq, step.step);
+            return;
+        }
+        let _ =
+            writeln!(page, "\n{pad}#{} {}{element}{visit}  {}{target}  {took:.1} ms", step.seq, step.step, step.form);
+        let depth = depth + 1;
+        self.maybe(page, depth, "arguments", step.arguments.as_ref());
+        if let Some(talk) = &step.conversation {
+            self.talk(page, depth, talk);
+        }
+        if let Some(question) = &step.question {
+            self.text(page, depth, "asks", question);
+        }
+        for failure in &step.retried {
+            self.text(page, depth, "tried again after", &format!("{}: {}", failure.reason, failure.message));
+        }
+        self.maybe(page, depth, "result", step.result.as_ref());
+        if let Some(failure) = &step.failure {
+            let what = if step.ignored { "failed, ignored" } else { "failed" };
+            self.text(page, depth, what, &format!("{}: {}", failure.reason, failure.message));
+        }
+        self.cells(page, depth, &step.receipts);
+        if let Some(judge) = &step.judge {
+            self.maybe(page, depth, "judge's arguments", judge.arguments.as_ref());
+            if let Some(talk) = &judge.conversation {
+                self.talk(page, depth + 1, talk);
+            }
+            if let Some(failure) = &judge.failure {
+                self.text(page, depth, "judge failed", &format!("{}: {}", failure.reason, failure.message));
+            }
+            if let Some(rationale) = &judge.rationale {
+                self.text(page, depth, "because", rationale);
+            }
+            self.cells(page, depth, &judge.receipts);
+        }
+        if let Some(transition) = &step.transition {
+            let outcome = transition.outcome.as_ref().map(|outcome| format!("{outcome} ")).unwrap_or_default();
+            let why = transition.redirected.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
+            self.text(page, depth, &format!("{outcome}->"), &format!("{}{why}", transition.to));
+        }
+        if let Some(used) = step.used.filter(|used| used.tokens + used.tool_calls > 0) {
+            let so_far = format!("{} visits, {} tool calls, {} tokens", used.visits, used.tool_calls, used.tokens);
+            self.text(page, depth, "used so far", &so_far);
+        }
+        if let Some(artifacts) = &step.artifacts {
+            self.artifacts(page, depth, artifacts);
+        }
+    }
+
+    fn talk(&self, page: &mut String, depth: usize, talk: &Talk) {
+        let models = talk.rounds.last().map_or_else(|| talk.models.join(", "), |round| round.model.clone());
+        let tokens: u64 = talk.rounds.iter().map(|round| round.usage.input_tokens + round.usage.output_tokens).sum();
+        self.text(page, depth, "model", &format!("{models}, {} rounds, {tokens} tokens", talk.rounds.len()));
+        if !talk.tools.is_empty() {
+            self.text(page, depth, "tools", &talk.tools.join(", "));
+        }
+        self.text(page, depth, "system", &talk.system);
+        for message in &talk.messages {
+            self.message(page, depth, message);
+        }
+        for failure in &talk.failures {
+            self.text(page, depth, "failed", &format!("{}: {}", failure.reason, failure.message));
+        }
+    }
+
+    fn message(&self, page: &mut String, depth: usize, message: &Message) {
+        let who = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool if message.is_error => "tool failed",
+            Role::Tool => "tool",
+        };
+        if !message.content.is_empty() {
+            self.text(page, depth, who, &message.content);
+        }
+        for call in &message.tool_calls {
+            self.text(page, depth, "calls", &format!("{} {}", call.name, call.arguments.to_json()));
+        }
+    }
+
+    fn told(&self, page: &mut String, told: &Told) {
+        let what = match &told.what {
+            What::Signal { name, data, .. } => format!("signal {name} {}", data.to_json()),
+            What::Answer { effect, answer } => format!("effect {effect}: {answer:?}").to_lowercase(),
+            What::Cancel { reason } => format!("cancel: {reason}"),
+        };
+        let by = told.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let taken = told.taken_by.as_deref().map(|step| format!(", taken by {step}")).unwrap_or_default();
+        self.text(page, 1, &format!("#{} {}{by}", told.seq, told.at.to_text()), &format!("{what}{taken}"));
+    }
+
+    fn artifacts(&self, page: &mut String, depth: usize, artifacts: &Value) {
+        if artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) {
+            self.value(page, depth, "artifacts", artifacts);
+        }
+    }
+
+    fn cells(&self, page: &mut String, depth: usize, receipts: &[Receipt]) {
+        let pad = "  ".repeat(depth);
+        for receipt in receipts {
+            if is_of_call(receipt) {
+                let _ = writeln!(page, "{pad}call {}", call_line(receipt).replace('\n', &format!("\n{pad}")));
+            }
+            if let Some(cell) = cell_of(receipt) {
+                let _ = writeln!(page, "{pad}cell {}", cell_line(cell));
+            }
+        }
+    }
+
+    fn maybe(&self, page: &mut String, depth: usize, key: &str, value: Option<&Value>) {
+        if let Some(value) = value {
+            self.value(page, depth, key, value);
+        }
+    }
+
+    fn value(&self, page: &mut String, depth: usize, key: &str, value: &Value) {
+        self.text(page, depth, key, &value.as_str().map_or_else(|| value.to_json(), str::to_owned));
+    }
+
+    fn text(&self, page: &mut String, depth: usize, key: &str, text: &str) {
+        let pad = "  ".repeat(depth);
+        if self.width == usize::MAX && text.contains('\n') {
+            let _ = writeln!(page, "{pad}{key}:");
+            for line in text.lines() {
+                let _ = writeln!(page, "{pad}  {line}");
+            }
+        } else {
+            let _ = writeln!(page, "{pad}{key}: {}", short(text, self.width));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Where output goes and how it looks.
+
+use opcell::report::{Rejected, printable};
+use std::io::{self, IsTerminal, Write};
+use tracing::level_filters::LevelFilter;
+
+/// Results on stdout, everything else on stderr.
+#[derive(Debug, Clone, Copy)]
+pub struct Terminal {
+    /// Whether results and findings are JSON on stdout.
+    pub json: bool,
+    /// Whether progress is left out.
+    pub quiet: bool,
+    /// Whether stderr is a terminal that shows colours.
+    pub color: bool,
+    /// Whether stdout is.
+    pub color_out: bool,
+}
+
+impl Terminal {
+    pub fn new(json: bool, quiet: bool) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            json,
+            quiet,
+            color: io::stderr().is_terminal() && !plain,
+            color_out: io::stdout().is_terminal() && !plain,
+        }
+    }
+
+    /// From now on, what goes wrong without stopping a command is a line on stderr.
+    pub fn show_warnings(&self) {
+        let level = if self.quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
+        let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(self.color).with_max_level(level);
+        // An embedder that runs the command line may have a subscriber already.
+        let _ = lines.without_time().with_target(false).try_init();
+    }
+
+    /// One line of a result.
+    pub fn line(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
+    }
+
+    /// A result as JSON.
+    pub fn json(&self, value: &serde_json::Value) -> io::Result<()> {
+        self.line(&format!("{value:#}"))
+    }
+
+    /// A line for the person who watches; never a result.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr(), "{}", printable(text));
+        }
+    }
+
+    /// Input that was wrong.
+    pub fn rejected(&self, rejected: &Rejected) {
+        if self.json {
+            let _ = self.json(&serde_json::json!({"ok": false, "diagnostics": rejected.to_json()}));
+        } else {
+            let _ = io::stderr().write_all(rejected.render(self.color).as_bytes());
+        }
+    }
+
+    /// An operation or a run that failed.
+    pub fn failed(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{}", printable(text));
+    }
+
+    /// A failure of the machinery.
+    pub fn failure(&self, error: &anyhow::Error) {
+        if self.json {
+            let _ = self.json(&serde_json::json!({"ok": false, "error": format!("{error:#}")}));
+        } else {
+            let _ = writeln!(io::stderr(), "error: {}", printable(&format!("{error:#}")));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `opcell worker`: drives the runs of a journal that can go on, so many at once, each for a while.
+
+use super::{Exit, Failure, Global, Terminal, runs::StoreArgs};
+use clap::Args;
+use opcell::host::Host;
+use opcell_engine::{ResumeOptions, RunError, RunOutcome};
+use opcell_journal::{JournalError, RunId};
+use serde_json::json;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Runs that are driven at once.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    concurrency: u16,
+    /// Ends as soon as no run can go on, instead of waiting for one that can.
+    #[arg(long)]
+    until_idle: bool,
+}
+
+/// How often the journal is asked what can go on.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How long a run goes on while others wait for their turn.
+const TURN: Duration = Duration::from_secs(2);
+
+/// A run that waits for no more time than this is kept at hand.
+const PARK: Duration = Duration::from_secs(1);
+
+/// How long a run that could not be taken up is left alone: first, and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = Host::builder().config(args.store.config(global)?).build().await?;
+    let mut worker = Worker {
+        host,
+        terminal,
+        most: usize::from(args.concurrency),
+        turns: JoinSet::new(),
+        driven: HashMap::new(),
+        refused: HashMap::new(),
+    };
+    let stop = CancellationToken::new();
+    tokio::spawn(interrupted(stop.clone()));
+    while !stop.is_cancelled() {
+        let waiting = worker.take_up().await?;
+        if worker.turns.is_empty() && args.until_idle {
+            return Ok(worker.exit());
+        }
+        worker.let_others_go_on(waiting);
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Some(done) = worker.turns.join_next(), if !worker.turns.is_empty() => worker.take(done)?,
+            () = tokio::time::sleep(POLL) => {}
+        }
+    }
+    if !worker.driven.is_empty() {
+        terminal.note(&format!("letting go of {} runs; interrupt again to leave at once", worker.driven.len()));
+    }
+    for turn in worker.driven.values() {
+        turn.let_go.cancel();
+    }
+    while let Some(done) = worker.turns.join_next().await {
+        worker.take(done)?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn interrupted(stop: CancellationToken) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        stop.cancel();
+    }
+    // Whoever interrupts twice does not want to wait.
+    if tokio::signal::ctrl_c().await.is_ok() {
+        std::process::exit(130);
+    }
+}
+
+/// One run's turn.
+struct Turn {
+    since: Instant,
+    let_go: CancellationToken,
+}
+
+/// A run that could not be taken up.
+struct Refused {
+    until: Instant,
+    wait: Duration,
+    why: String,
+}
+
+type Ended = (RunId, Result<RunOutcome, RunError>);
+
+struct Worker<'a> {
+    host: Host,
+    terminal: &'a Terminal,
+    most: usize,
+    turns: JoinSet<Ended>,
+    driven: HashMap<RunId, Turn>,
+    refused: HashMap<RunId, Refused>,
+}
+
+impl Worker<'_> {
+    /// Fills the free places with the runs that have waited longest, and says whether one is left over.
+    async fn take_up(&mut self) -> Result<bool, Failure> {
+        let now = Instant::now();
+        let held = self.refused.len() as u64;
+        let runnable = self.host.engine().runnable(self.most as u64 + 1 + held).await?;
+        for run in runnable {
+            if self.driven.contains_key(&run) || self.refused.get(&run).is_some_and(|refused| refused.until > now) {
+                continue;
+            }
+            if self.driven.len() >= self.most {
+                return Ok(true);
+            }
+            let let_go = CancellationToken::new();
+            self.driven.insert(run.clone(), Turn { since: now, let_go: let_go.clone() });
+            let options = ResumeOptions { detach: true, park: Some(PARK), let_go, ..ResumeOptions::default() };
+            let host = self.host.clone();
+            self.turns.spawn(async move {
+                let ended = match host.resume(&run, options).await {
+                    Ok(taken) => taken.outcome().await,
+                    Err(error) => Err(error),
+                };
+                (run, ended)
+            });
+        }
+        Ok(false)
+    }
+
+    /// A run whose turn is over makes room as soon as nothing of it is in flight.
+    fn let_others_go_on(&self, waiting: bool) {
+        for turn in self.driven.values().filter(|turn| waiting && turn.since.elapsed() >= TURN) {
+            turn.let_go.cancel();
+        }
+    }
+
+    fn take(&mut self, done: Result<Ended, tokio::task::JoinError>) -> Result<(), Failure> {
+        let (run, ended) = done.map_err(anyhow::Error::from)?;
+        self.driven.remove(&run);
+        match ended {
+            Ok(outcome) => {
+                self.refused.remove(&run);
+                self.say(&outcome)
+            }
+            // Somebody else was faster.
+            Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => Ok(()),
+            Err(error) => self.refuse(run, &error),
+        }
+    }
+
+    fn say(&self, outcome: &RunOutcome) -> Result<(), Failure> {
+        if self.terminal.json {
+            let line = json!({
+                "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "step": outcome.step,
+                "result": outcome.result, "questions": outcome.questions,
+            });
+            self.terminal.line(&line.to_string())?;
+        } else if outcome.status.has_ended() || outcome.status == opcell_engine::Status::Suspended {
+            let step = outcome.step.as_deref().map(|step| format!(" at step `{step}`")).unwrap_or_default();
+            let reason = outcome.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            self.terminal.line(&format!("{}  {}{step}{reason}", outcome.run, outcome.status))?;
+        }
+        Ok(())
+    }
+
+    /// Reported once for each reason, and tried again less and less often.
+    fn refuse(&mut self, run: RunId, error: &RunError) -> Result<(), Failure> {
+        let why = error.to_string();
+        let before = self.refused.get(&run);
+        if before.is_none_or(|before| before.why != why) {
+            if self.terminal.json {
+                self.terminal.line(&json!({"run": run, "error": why}).to_string())?;
+            } else {
+                self.terminal.failed(&format!("{run}  cannot go on: {why}"));
+            }
+        }
+        let wait = before.map_or(BACKOFF.0, |before| (before.wait * 2).min(BACKOFF.1));
+        self.refused.insert(run, Refused { until: Instant::now() + wait, wait, why });
+        Ok(())
+    }
+
+    fn exit(&self) -> Exit {
+        if self.refused.is_empty() { Exit::Done } else { Exit::RunFailed }
+    }
+}

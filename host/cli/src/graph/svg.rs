@@ -1,0 +1,135 @@
+//! SVG, laid out by `layout-rs` and drawn on our [`Canvas`].
+
+use super::{Drawing, Edge, Node, Shape, Target, canvas::Canvas, merged};
+use layout::{
+    core::{base::Orientation, color::Color, style::StyleAttr},
+    std_shapes::shapes::{Arrow, Element, ShapeKind},
+    topo::layout::VisualGraph,
+};
+use opcell::report::printable;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Steps of a picture that a person can still take in, and that the layout places within seconds.
+const MAX_NODES: usize = 400;
+
+/// A label's line is cut here, so that one long name does not push everything else off the picture.
+const MAX_LINE: usize = 60;
+
+/// The size of letters in steps.
+pub(super) const FONT: usize = 14;
+
+/// A workflow that makes no SVG.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Undrawable {
+    /// Too much for one picture.
+    #[error("the workflow has {0} steps; an SVG shows at most {MAX_NODES}, Mermaid and DOT any number")]
+    TooLarge(usize),
+    /// The layout gave up.
+    #[error("the layout library cannot place this workflow; Mermaid and DOT can")]
+    Layout,
+}
+
+impl Drawing {
+    /// A picture as SVG.
+    ///
+    /// # Errors
+    /// When there is too much to draw, or the library cannot.
+    pub fn svg(&self) -> Result<String, Undrawable> {
+        if self.nodes.len() > MAX_NODES {
+            return Err(Undrawable::TooLarge(self.nodes.len()));
+        }
+        // The library asserts where a layout does not work out; a picture is not worth a crash.
+        catch_unwind(AssertUnwindSafe(|| self.draw())).map_err(|_| Undrawable::Layout)
+    }
+
+    fn draw(&self) -> String {
+        let mut graph = VisualGraph::new(Orientation::TopToBottom);
+        let start = graph.add_node(element(ShapeKind::new_circle("start"), style(None, false, 0)));
+        let steps: Vec<_> = self.nodes.iter().map(|node| graph.add_node(step(node))).collect();
+        let done = graph.add_node(element(ShapeKind::new_circle("done"), style(None, false, 0)));
+        let unknown = self
+            .has_unknown()
+            .then(|| graph.add_node(element(ShapeKind::new_box("unknown step"), style(None, true, 0))));
+        let handle = |target: Target| match target {
+            Target::Step(index) => steps.get(index).copied(),
+            Target::Done => Some(done),
+            Target::Unknown => unknown,
+        };
+        if let Some(entry) = handle(Target::Step(self.entry)) {
+            graph.add_edge(arrow("", self.is_started()), start, entry);
+        }
+        // The library turns around whatever would close a circle: what leads forward comes first, so that it stays forward.
+        let mut edges = merged(&self.edges);
+        edges.sort_by_key(|(from, to, _)| matches!(to, Target::Step(to) if to <= from));
+        for (from, to, several) in edges {
+            let (Some(from), Some(to)) = (handle(Target::Step(from)), handle(to)) else { continue };
+            let label: Vec<String> = together(&several).iter().map(|line| shown(line)).collect();
+            graph.add_edge(arrow(&label.join("\n"), several.iter().any(|edge| edge.is_taken())), from, to);
+        }
+        let mut canvas = Canvas::default();
+        graph.do_it(false, false, false, &mut canvas);
+        canvas.finish()
+    }
+}
+
+fn step(node: &Node) -> Element {
+    let lines: Vec<String> = node.lines.iter().map(|line| shown(line)).collect();
+    let visits =
+        node.visits.filter(|visits| *visits > 1).map(|visits| format!("\n{visits} visits")).unwrap_or_default();
+    let text = format!("{}{visits}", lines.join("\n"));
+    let rounded = if matches!(node.shape, Shape::Session | Shape::Exit | Shape::Wait) { 12 } else { 0 };
+    let kind = match node.shape {
+        Shape::Branch | Shape::Parallel => ShapeKind::new_circle(&text),
+        _ => ShapeKind::new_box(&text),
+    };
+    element(kind, style(node.visits, node.failed, rounded))
+}
+
+fn element(kind: ShapeKind, look: StyleAttr) -> Element {
+    let size = layout::std_shapes::render::get_shape_size(Orientation::TopToBottom, &kind, FONT, false);
+    Element::create(kind, look, Orientation::TopToBottom, size)
+}
+
+fn style(visits: Option<u32>, failed: bool, rounded: usize) -> StyleAttr {
+    let (line, fill) = match visits {
+        _ if failed => (0xcf22_2eff, 0xffe1_dfff),
+        Some(1..) => (0x1a7f_37ff, 0xdcf5_e3ff),
+        _ => (0x5765_75ff, 0xffff_ffff),
+    };
+    StyleAttr::new(Color::new(line), 1, Some(Color::new(fill)), rounded, FONT)
+}
+
+fn arrow(label: &str, taken: bool) -> Arrow {
+    let (color, width) = if taken { (0x1a7f_37ff, 3) } else { (0x5765_75ff, 1) };
+    Arrow {
+        text: label.to_owned(),
+        look: StyleAttr::new(Color::new(color), width, Some(Color::new(0xffff_ffff)), 0, FONT - 2),
+        ..Arrow::default()
+    }
+}
+
+/// One line of at most [`MAX_LINE`] characters.
+fn shown(text: &str) -> String {
+    let text = printable(text).replace(['\n', '\t'], " ");
+    match text.char_indices().nth(MAX_LINE) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// One label for several edges: outcomes that are decided and bounded alike share a line.
+fn together(edges: &[&Edge]) -> Vec<String> {
+    let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for edge in edges {
+        let mut rest = edge.label();
+        if rest.is_empty() {
+            continue;
+        }
+        let outcome = rest.remove(0);
+        match groups.iter_mut().find(|(_, known)| *known == rest) {
+            Some((outcomes, _)) => outcomes.push(outcome),
+            None => groups.push((vec![outcome], rest)),
+        }
+    }
+    groups.into_iter().flat_map(|(outcomes, rest)| std::iter::once(outcomes.join(" or ")).chain(rest)).collect()
+}

@@ -1,0 +1,143 @@
+use super::{Drawing, Undrawable};
+use crate::graph::Path;
+use opcell::Workflow;
+use opcell_engine::event::{Destination, Event, FrameId, Recorded, StepResult, Timestamp};
+use opcell_workflow::names::Outcome;
+
+const LOOP: &str = r#"
+    {:name "w" :description "d"
+     :steps [{:name "look" :type :invoke :operation "a/look" :args {}
+              :judge {:type :invoke :operation "a/judge" :args {}}
+              :on {"AGAIN" {:goto "look" :max-iterations 3 :on-max-iterations "give up"} :fine {:goto :next} "STOP" {:goto :done}}}
+             {:name "say \"<hi>\"\\" :type :session :contributions [{:type :template :text "Hi" :vars {}}]
+              :judge {:type :llm :contributions [{:type :template :text "OK?" :vars {}}]}
+              :on {"OK" {:goto :done} "NO" {:goto "look"}}}
+             {:name "give up" :type :delegate :target "helper" :prompt-string "Help."}]}"#;
+
+fn drawing(text: &str) -> Drawing {
+    Drawing::of(Workflow::compile("w.edn", text).unwrap().ir(), None)
+}
+
+#[test]
+fn judges_outcomes_bounds_and_ends_are_drawn_in_mermaid() {
+    insta::assert_snapshot!(drawing(LOOP).mermaid());
+}
+
+#[test]
+fn judges_outcomes_bounds_and_ends_are_drawn_in_dot() {
+    insta::assert_snapshot!(drawing(LOOP).dot());
+}
+
+#[test]
+fn the_library_draws_every_step_and_label_as_svg() {
+    let svg = drawing(LOOP).svg().unwrap();
+    for text in
+        ["look", "a/judge", "AGAIN", "at most 3 times", "LLM judge", "delegate helper", "say &quot;&lt;hi&gt;&quot;\\"]
+    {
+        assert!(svg.contains(text), "{text} is not in {svg}");
+    }
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn groups_are_chains_that_come_back_after_the_step_that_chose_them() {
+    let text = r#"---
+name: w
+description: d
+---
+```workflow
+inputs: {}
+outputs: {}
+steps:
+  - id: choose
+    type: conditional
+    description: Chooses
+    condition: $inputs.fast
+    then: [a, b]
+    else: [c]
+    inputs: {}
+    outputs: {}
+  - {id: a, type: tool, tool: t, description: A, inputs: {}, outputs: {}}
+  - {id: b, type: tool, tool: t, description: B, inputs: {}, outputs: {}}
+  - {id: c, type: tool, tool: t, description: C, inputs: {}, outputs: {}}
+  - {id: last, type: tool, tool: t, description: L, inputs: {}, outputs: {}}
+```
+"#;
+    let workflow = Workflow::compile("w.md", text).unwrap();
+    insta::assert_snapshot!(Drawing::of(workflow.ir(), None).mermaid());
+}
+
+#[test]
+fn a_workflow_too_large_for_one_picture_says_so_and_stays_text() {
+    let steps: String =
+        (0..500).map(|n| format!("{{:name \"s{n}\" :type :invoke :operation \"a/b\" :args {{}}}}\n")).collect();
+    let drawing = drawing(&format!("{{:name \"w\" :description \"d\" :steps [{steps}]}}"));
+    assert_eq!(drawing.svg(), Err(Undrawable::TooLarge(500)));
+    assert!(drawing.mermaid().contains("s499 --> done"));
+}
+
+/// Every shape of a graph that has caught layouts out: circles, ladders of back edges, twins, islands.
+#[test]
+fn awkward_graphs_are_drawn() {
+    for steps in [2_usize, 7, 12] {
+        for stride in 1..steps.min(5) {
+            let text: String = (0..steps)
+                .map(|n| {
+                    let (back, on) = (n.saturating_sub(stride), (n + stride) % steps);
+                    format!(
+                        "{{:name \"s{n}\" :type :invoke :operation \"a/b\" :args {{}} :judge {{:type :invoke :operation \"a/j\" :args {{}}}}\n\
+                         :on {{\"A\" {{:goto \"s{back}\" :max-iterations 2}} \"B\" {{:goto \"s{on}\" :max-iterations 2}} \"C\" {{:goto \"s{on}\" :max-iterations 2}}\n\
+                               \"D\" {{:goto :done}}}}}}\n"
+                    )
+                })
+                .collect();
+            drawing(&format!("{{:name \"w\" :description \"d\" :steps [{text}]}}")).svg().unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_way_of_a_run_is_counted_and_a_callee_is_not_part_of_it() {
+    let entered = |frame, parent, step| Event::StepEntered {
+        frame: FrameId(frame),
+        parent: FrameId(parent),
+        step,
+        name: "n".into(),
+        visit: 1,
+    };
+    let routed = |frame, outcome: &str, to| Event::Routed {
+        frame: FrameId(frame),
+        outcome: Some(Outcome::Text(outcome.into())),
+        to,
+        redirected: None,
+        bounded: true,
+    };
+    let end = serde_json::from_str(r#"{"status": "completed", "result": null}"#).unwrap();
+    let events = [
+        entered(1, 0, 0),
+        routed(1, "AGAIN", Destination::Step(0)),
+        entered(2, 0, 0),
+        routed(2, "AGAIN", Destination::Step(0)),
+        entered(3, 0, 0),
+        // A callee's line.
+        entered(5, 4, 1),
+        Event::StepFinished { frame: FrameId(5), result: Box::new(StepResult::default()) },
+        routed(5, "OK", Destination::Done),
+        Event::Routed {
+            frame: FrameId(3),
+            outcome: Some(Outcome::Keyword("fine".into())),
+            to: Destination::Step(1),
+            redirected: None,
+            bounded: true,
+        },
+        entered(6, 0, 1),
+        entered(7, 0, 2),
+        Event::RunFinished(Box::new(end)),
+    ];
+    let recorded: Vec<Recorded> =
+        events.into_iter().zip(1..).map(|(event, seq)| Recorded::new(seq, Timestamp(0), event)).collect();
+    let workflow = Workflow::compile("w.edn", LOOP).unwrap();
+    let drawing = Drawing::of(workflow.ir(), Some(&Path::of(&recorded)));
+    insta::assert_snapshot!(drawing.mermaid());
+    assert!(drawing.svg().unwrap().contains("3 visits"));
+}

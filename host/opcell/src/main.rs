@@ -1,8 +1,0 @@
-//! The `opcell` command.
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn main() -> std::process::ExitCode {
-    opcell::cli::main()
-}

@@ -1,0 +1,16 @@
+//! The host tool `http.fetch`: allow-listed requests on behalf of plugins.
+//!
+//! A plugin hands over a request as data. The host checks method, scheme, host and port against the plugin's grant, resolves the
+//! name itself, checks *every* address, connects to exactly the checked addresses, adds the grant's credential, and repeats all of
+//! it for each redirect. The plugin never sees a credential, and no proxy or cookie setting of the host's environment applies.
+
+pub mod address;
+pub mod credential;
+pub mod fetch;
+pub mod request;
+pub mod rule;
+
+pub use fetch::{FetchError, FetchLimits, HttpClient};
+/// What rules are made of: the client that performs requests says how a method and a header are spelt.
+pub use reqwest::{Method, header::HeaderName};
+pub use rule::{Credential, HttpRule, OriginPattern, SecretSource};
