@@ -175,7 +175,7 @@ impl Bench {
             self.note("`native`, `process`, `pipe` and `node-worker` echo the same arguments: they show what each boundary costs, not this operation's own work");
         }
         if peer::echo_program().is_none() {
-            self.note("`process` and `pipe` start this program itself, which takes longer than a small one: `opcell-echo` is not beside it");
+            self.note("`process` and `pipe` start this program itself, which is slower than a small one: there is no `opcell-echo` beside it");
         }
         self.peers.push(peer::native(Arc::clone(&arguments)));
         if let Some(bare) = self.bare.take() {
@@ -187,7 +187,7 @@ impl Bench {
                     self.bare = Some(bare);
                 }
                 Err(error) => self.note(format!(
-                    "`bare-wasmtime` and `reused-instance` are missing: without a host the operation fails ({error})"
+                    "`bare-wasmtime` and `reused-instance` are missing: the operation fails without a host ({error})"
                 )),
             }
         }
@@ -222,7 +222,7 @@ impl Bench {
         while round < 5 || started.elapsed() < self.time {
             if round % 10 == 0 {
                 let left = self.time.saturating_sub(started.elapsed()).as_secs();
-                progress(&format!("{count} peers in turns, {left} s left"));
+                progress(&format!("{count} peers alternately, {left} s left"));
             }
             // Another one begins each time: none is always the one after the noisiest.
             for at in 0..count {

@@ -1,6 +1,6 @@
 //! The `opcell` command: results on stdout, progress and findings on stderr.
 //!
-//! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run waits for somebody.
+//! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run is suspended.
 
 mod bench;
 mod chat;
@@ -35,7 +35,7 @@ use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use terminal::Terminal;
 
-/// Runs agent workflows whose operations are sandboxed WebAssembly components.
+/// Run agent workflows whose operations are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
 #[command(name = "opcell", version, about, max_term_width = 100)]
 struct Cli {
@@ -48,52 +48,52 @@ struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 struct Global {
-    /// The project file; without it, `opcell.toml` here or in the nearest directory above.
+    /// Project file; by default `opcell.toml` in this directory or the nearest one above.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Takes a grant of the project file away for this command: `PLUGIN:KIND[:NAME]`, such as `repo:files`.
+    /// Withdraw a grant of the project file for this command: `PLUGIN:KIND[:NAME]`, such as `repo:files`.
     #[arg(long, global = true, value_name = "GRANT")]
     without_grant: Vec<String>,
-    /// Writes the result as JSON.
+    /// Print results as JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// Writes results and errors only.
+    /// Print results and errors only.
     #[arg(long, short, global = true)]
     quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a workflow and prints its result.
+    /// Run a workflow and print its result.
     Run(run::RunArgs),
-    /// Talks with a workflow whose states speak, such as a PromptPack's.
+    /// Chat with a conversational workflow, such as a PromptPack.
     Chat(chat::ChatArgs),
-    /// Shows the runs of a journal, and goes on with them.
+    /// Inspect, resume and control the runs of a journal.
     Runs(runs::RunsArgs),
-    /// Drives every run of a journal that can go on.
+    /// Drive all runnable runs of a journal, with bounded concurrency and fair scheduling.
     Worker(worker::WorkerArgs),
-    /// Begins a workflow from a template.
+    /// Create a workflow from a template.
     #[command(subcommand)]
     New(new::NewCommand),
-    /// Checks documents without running them: one verdict per file.
+    /// Check documents without running them.
     Check(check::CheckArgs),
-    /// Compiles a document and prints the execution model.
+    /// Compile a document and print its execution model (`workflow-ir/v1`).
     Compile(compile::CompileArgs),
-    /// Draws a workflow's steps, judges and routes: Mermaid, DOT or SVG.
+    /// Draw the steps, judges and routes of a workflow as Mermaid, DOT or SVG.
     Graph(graph::GraphArgs),
-    /// Shows what the model of each session step and LLM judge would be told, by section.
+    /// Show the prompt that each session step and LLM judge would send, section by section.
     Prompt(prompt::PromptArgs),
-    /// Shows and changes what plugins may reach.
+    /// Inspect plugins and change what they may reach.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
-    /// Lists and calls single operations.
+    /// List and invoke single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
-    /// Measures what isolation costs here: one operation natively, in the bare engine, in a cell, in processes.
+    /// Measure what isolation costs on this machine: one operation natively, in the bare engine, in a cell, in a process.
     Bench(bench::BenchArgs),
-    /// Runs the hostile plugins of `tests/hostile/` against this build and tells what contained each.
+    /// Run the built-in hostile plugins against this build and report what contained each.
     Selftest(selftest::SelftestArgs),
-    /// Compiles one component under resource limits; started by the sandbox only.
+    /// Compile one component under resource limits; started by the sandbox only.
     #[command(hide = true, name = "compile-child")]
     CompileChild,
 }
@@ -159,7 +159,7 @@ impl From<RunError> for Failure {
             RunError::Ended { .. } => "run-ended",
             RunError::NoSuchEvent { .. } => "unknown-event",
             RunError::Unreadable { .. } => "event-unreadable",
-            RunError::Replay { .. } => "journal-senseless",
+            RunError::Replay { .. } => "journal-inconsistent",
             RunError::Gone(_) => return Self::Other(error.into()),
         };
         Diagnostic::error(code, error.to_string()).into()
@@ -178,11 +178,11 @@ impl Failure {
         let code = match error.as_ref() {
             JournalError::UnknownRun(_) => "unknown-run",
             JournalError::RunExists(_) => "run-exists",
-            JournalError::Held { .. } => "run-driven",
+            JournalError::Held { .. } => "run-locked",
             JournalError::Ended { .. } => "run-ended",
-            JournalError::NewerSchema { .. } => "journal-newer",
-            JournalError::Corrupt { .. } => "journal-unsound",
-            JournalError::Broken { .. } => "journal-changed",
+            JournalError::NewerSchema { .. } => "journal-schema",
+            JournalError::Corrupt { .. } => "journal-corrupt",
+            JournalError::Broken { .. } => "journal-tampered",
             JournalError::Torn { .. } => "journal-torn",
             JournalError::Locked => "journal-locked",
             JournalError::Full { .. } => "run-full",

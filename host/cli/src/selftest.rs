@@ -56,7 +56,7 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
             Ok(outcome) => outcome.map(|stopped| (stopped, workspace.problem(case))),
             Err(_) => Err(format!("still running after {} ms", case.within.as_millis())),
         },
-        Err(error) => Err(format!("the case's folder cannot be made: {error}")),
+        Err(error) => Err(format!("cannot create the folder of the case: {error}")),
     };
     let (Stopped { by, message }, problem) = match outcome {
         Ok((stopped, problem)) => (stopped, problem),
@@ -153,7 +153,7 @@ fn check_message(case: &Case, message: &str) -> Result<(), String> {
     }
     // Lists have line breaks.
     if case.message_without_control && message.chars().any(|c| c.is_control() && c != '\n') {
-        return Err("the message carries control characters".to_owned());
+        return Err("the message contains control characters".to_owned());
     }
     Ok(())
 }
@@ -161,11 +161,11 @@ fn check_message(case: &Case, message: &str) -> Result<(), String> {
 fn check_receipt(case: &Case, receipt: &Receipt) -> Result<(), String> {
     let denials = receipt.denials.len();
     if denials < case.denials_at_least {
-        return Err(format!("the receipt shows {denials} refusals instead of {}", case.denials_at_least));
+        return Err(format!("the receipt shows {denials} denials, expected {}", case.denials_at_least));
     }
     let is_control = |line: &LogLine| line.message.chars().any(|c| c.is_control() && c != '\n');
     if case.log_without_control && (receipt.log.lines.is_empty() || receipt.log.lines.iter().any(is_control)) {
-        return Err("the receipt's log is empty or carries control characters".to_owned());
+        return Err("the receipt's log is empty or contains control characters".to_owned());
     }
     let log: usize = receipt.log.lines.iter().map(|line| line.message.len()).sum();
     match case.log_at_most {

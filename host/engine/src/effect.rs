@@ -159,7 +159,7 @@ impl State {
             Request::Judge { .. } => write!(key, "{run}/{frame}/judge"),
             _ => write!(key, "{run}/{frame}/{id}"),
         };
-        debug_assert!(written.is_ok(), "a text takes what is written");
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
         Some(EffectContext {
             run: self.run.clone(),
             step: step.name.clone(),
@@ -322,7 +322,7 @@ async fn within<T>(timer: &Arc<dyn Timer>, ms: Option<f64>, work: impl Future<Ou
         done = work => Ok(done),
         () = timer.deadline(ms) => Err(Failure {
             reason: "timeout".into(),
-            message: format!("It did not end within {} ms", ms.ceil()),
+            message: format!("It did not stop within {} ms", ms.ceil()),
             details: None,
             retriable: true,
         }),

@@ -291,7 +291,7 @@ impl Engine {
             fold(run, &mut state, &from_record(run, record)?)?;
         }
         if state.program().is_none() {
-            let problem = "the run has no first event; it was never started, or its beginning is lost".to_owned();
+            let problem = "the run has no first event: it was never started, or its first records are lost".to_owned();
             return Err(RunError::Unreadable {
                 run: run.clone(),
                 seq: 1,

@@ -11,7 +11,7 @@ pub enum RunError {
     #[error("the run stopped: {0}")]
     Journal(#[source] Arc<JournalError>),
     /// The journal holds events that do not follow from each other.
-    #[error("the journal of run `{run}` does not make sense: {source}")]
+    #[error("the journal of run `{run}` is inconsistent: {source}")]
     Replay {
         /// The run.
         run: RunId,
@@ -19,7 +19,7 @@ pub enum RunError {
         source: ApplyError,
     },
     /// A record is not an event that this version knows.
-    #[error("event {seq} of run `{run}` cannot be read ({kind}, schema {version}): {problem}")]
+    #[error("cannot read event {seq} of run `{run}` ({kind}, schema {version}): {problem}")]
     Unreadable {
         /// The run.
         run: RunId,
@@ -33,7 +33,7 @@ pub enum RunError {
         problem: String,
     },
     /// What the run was started with is not what is there now.
-    #[error("run `{run}` was started with {name} {pinned}, and there is {found}; put the pinned one back to go on")]
+    #[error("run `{run}` was started with {name} {pinned}, but found {found}; restore the pinned version to resume it")]
     Pin {
         /// The run.
         run: RunId,
@@ -76,7 +76,7 @@ pub enum RunError {
         last: u64,
     },
     /// The task that drove it is gone.
-    #[error("whatever drove run `{0}` is gone; resume it")]
+    #[error("the driver of run `{0}` is gone; resume the run")]
     Gone(RunId),
 }
 

@@ -34,7 +34,7 @@ impl Judges for Nothing {
     }
 
     async fn judge(&self, call: Call) -> Reply<Verdict> {
-        let message = format!("There is no judge `{}`", call.id);
+        let message = format!("Judge not found: `{}`", call.id);
         Reply { result: Err(missing("missing-judge", message)), receipt: None }
     }
 }
@@ -42,11 +42,11 @@ impl Judges for Nothing {
 #[async_trait]
 impl Sessions for Nothing {
     async fn open(&self, _request: OpenSession) -> Result<OpenedSession, Failure> {
-        Err(missing("no-sessions", "This host has no models".to_owned()))
+        Err(missing("no-sessions", "This host has no models configured".to_owned()))
     }
 
     async fn complete(&self, _round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
-        Err(missing("no-sessions", "This host has no models".to_owned()))
+        Err(missing("no-sessions", "This host has no models configured".to_owned()))
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {
@@ -54,7 +54,7 @@ impl Sessions for Nothing {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
-        let message = format!("There is no tool `{}`", call.request.name);
+        let message = format!("Tool not found: `{}`", call.request.name);
         Reply { result: Err(missing("unknown-tool", message)), receipt: None }
     }
 }

@@ -413,7 +413,7 @@ impl Driver {
 
     fn find(&self, name: &str) -> Option<Arc<Program>> {
         let ir = self.ports.workflows.find(name)?;
-        Program::new(ir).inspect_err(|error| tracing::warn!(%error, "a delegated workflow cannot run")).ok()
+        Program::new(ir).inspect_err(|error| tracing::warn!(%error, "a delegated workflow cannot be run")).ok()
     }
 
     fn hear(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
@@ -443,7 +443,7 @@ impl Driver {
         for letter in letters {
             match serde_json::from_str(&letter.payload) {
                 Ok(message) => self.hear(batch, message)?,
-                Err(error) => tracing::warn!(run = %self.run, letter = letter.id, %error, "a letter cannot be read"),
+                Err(error) => tracing::warn!(run = %self.run, letter = letter.id, %error, "an inbox message cannot be read"),
             }
             batch.letters = Some(letter.id);
         }
@@ -486,7 +486,7 @@ impl Driver {
 fn panicked() -> Failure {
     Failure {
         reason: "panicked".into(),
-        message: "The host's own code panicked while it performed this; see its log".to_owned(),
+        message: "The host panicked while performing this effect; see its log".to_owned(),
         details: None,
         retriable: false,
     }

@@ -22,7 +22,7 @@ pub(crate) enum Invalid {
 /// The value in an answer: the whole text, or the one fenced block in it.
 pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Invalid> {
     let Some(schema) = &spec.json_schema else {
-        return Err(Invalid::Schema("A structured output needs a :json-schema to check answers against".to_owned()));
+        return Err(Invalid::Schema("A structured output needs a :json-schema".to_owned()));
     };
     let json: serde_json::Value = serde_json::from_str(unfenced(answer))
         .map_err(|error| Invalid::Answer(format!("The answer is not JSON: {error}")))?;
@@ -30,7 +30,7 @@ pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Inva
         .map_err(|error| Invalid::Schema(format!("The :json-schema is not a schema: {error}")))?;
     match misfits(&compiled, &json) {
         None => Ok(Value::from(json)),
-        Some(misfits) => Err(Invalid::Answer(format!("The answer does not fit its schema: {misfits}"))),
+        Some(misfits) => Err(Invalid::Answer(format!("The answer does not match its schema: {misfits}"))),
     }
 }
 
@@ -56,6 +56,6 @@ fn unfenced(answer: &str) -> &str {
 /// What a model is told about an answer that does not pass.
 pub(crate) fn feedback(problem: &str) -> String {
     format!(
-        "Your response is not the JSON that was asked for. {problem}. Respond with one JSON value that passes the schema, nothing else."
+        "Your response is not the requested JSON. {problem}. Respond with one JSON value that matches the schema and nothing else."
     )
 }

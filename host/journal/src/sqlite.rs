@@ -77,7 +77,7 @@ fn mend(
     may: Cut,
 ) -> Result<Option<Damage>, JournalError> {
     let missing = (found.records > last_good)
-        .then(|| format!("{} records were written, and {last_good} are there", found.records));
+        .then(|| format!("{} records were written, but only {last_good} are present", found.records));
     let Some(reason) = read.broken.clone().or(missing) else { return Ok(None) };
     if read.behind > 0 && may == Cut::Tail {
         return Err(JournalError::Broken { run: run.clone(), last_good, reason, behind: read.behind });
@@ -232,7 +232,7 @@ impl Journal for SqliteJournal {
                 }
                 Some(reason) => Err(JournalError::Torn { run, last_good: after, reason }),
                 None if read.records.is_empty() && limit > 0 && after < found.records => {
-                    let reason = format!("{} records were written, and {after} are there", found.records);
+                    let reason = format!("{} records were written, but only {after} are present", found.records);
                     Err(JournalError::Torn { run, last_good: after, reason })
                 }
                 None => Ok(read.records),

@@ -118,13 +118,13 @@ pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(),
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// There is no such run.
-    #[error("there is no run `{0}` in this journal")]
+    #[error("the journal has no run `{0}`")]
     UnknownRun(RunId),
     /// The name is taken.
-    #[error("there is already a run `{0}` in this journal")]
+    #[error("run `{0}` already exists in this journal")]
     RunExists(RunId),
     /// A living process drives the run.
-    #[error("run `{run}` is driven by another process ({owner}); wait for it to end, or signal it")]
+    #[error("run `{run}` is locked: another process drives it ({owner}); wait for it to end, or send it a signal")]
     Held {
         /// Which run.
         run: RunId,
@@ -132,7 +132,7 @@ pub enum JournalError {
         owner: String,
     },
     /// Another owner has taken the run since.
-    #[error("run `{run}` was taken over: this writer holds fence {held}, the newest is {newest}; nothing was written")]
+    #[error("run `{run}` was taken over: this writer has fence {held}, the newest is {newest}; nothing was written")]
     Fenced {
         /// Which run.
         run: RunId,
@@ -143,7 +143,7 @@ pub enum JournalError {
     },
     /// A record in the middle of the run is not what was written.
     #[error(
-        "run `{run}` was changed: {reason}, and {behind} good records stand behind it; the run is sound up to event {last_good}"
+        "run `{run}` was tampered with: {reason}, but {behind} intact records follow; the run is intact up to event {last_good}"
     )]
     Broken {
         /// Which run.
@@ -156,7 +156,7 @@ pub enum JournalError {
         behind: u64,
     },
     /// The end of the run is not what was written. Taking the run over cuts it.
-    #[error("the end of run `{run}` is damaged: {reason}; the run is sound up to event {last_good}")]
+    #[error("the end of run `{run}` is damaged: {reason}; the run is intact up to event {last_good}")]
     Torn {
         /// Which run.
         run: RunId,
@@ -166,7 +166,7 @@ pub enum JournalError {
         reason: String,
     },
     /// The run has ended and takes no letters.
-    #[error("run `{run}` has ended ({status}); nothing can be told to it any more")]
+    #[error("run `{run}` has ended ({status}); it accepts no more messages")]
     Ended {
         /// Which run.
         run: RunId,
@@ -174,7 +174,7 @@ pub enum JournalError {
         status: String,
     },
     /// The run has as many records as a run can have.
-    #[error("run `{run}` has {most} records, and no run can have more")]
+    #[error("run `{run}` has {most} records, the maximum")]
     Full {
         /// Which run.
         run: RunId,
@@ -182,7 +182,7 @@ pub enum JournalError {
         most: u64,
     },
     /// Another process keeps the store to itself.
-    #[error("the journal is locked by another process; try again when that is done")]
+    #[error("the journal is locked by another process; try again when it has finished")]
     Locked,
     /// The records do not follow the run's last.
     #[error("run `{run}` has {last} records; the next one is {expected}, not {got}; nothing was written")]
@@ -207,7 +207,7 @@ pub enum JournalError {
         newest: u32,
     },
     /// The file is not a sound store.
-    #[error("{path} is not a sound journal: {reason}; restore it from a copy, or move it away to start anew")]
+    #[error("{path} is not an intact journal: {reason}; restore it from a backup, or move it away to start a new one")]
     Corrupt {
         /// The store.
         path: String,

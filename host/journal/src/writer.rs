@@ -30,7 +30,7 @@ pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> 
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the journal's writing thread is gone")]
+#[error("the journal's writer thread has stopped")]
 struct WriterGone;
 
 #[derive(Debug, thiserror::Error)]

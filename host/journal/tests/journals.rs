@@ -312,7 +312,7 @@ async fn two_processes_never_own_one_run() {
     let run: RunId = "r".into();
     let fence = first.create(NewRun::empty(&run, "w", 0)).await.unwrap();
     let error = second.acquire(&run, Cut::Tail).await.unwrap_err();
-    assert!(error.to_string().contains("is driven by another process"), "{error}");
+    assert!(error.to_string().contains("another process drives it"), "{error}");
     assert!(second.runs().await.unwrap()[0].driven);
     first.append(append(&run, fence, 1..=1)).await.unwrap();
     drop(first);
@@ -337,14 +337,14 @@ async fn a_writer_whose_run_is_gone_does_not_write_into_the_run_that_has_its_row
 #[tokio::test]
 async fn a_damaged_end_is_cut_and_reported() {
     for (place, (sql, last_good, cut, reason)) in [
-        ("UPDATE TABLE SET at = 7 WHERE ID = 4", 3, 1, "record 4 does not have the checksum it was written with"),
+        ("UPDATE TABLE SET at = 7 WHERE ID = 4", 3, 1, "record 4 has a wrong checksum"),
         (
             "UPDATE TABLE SET payload = 'x' WHERE ID >= 3",
             2,
             2,
-            "record 3 does not have the checksum it was written with",
+            "record 3 has a wrong checksum",
         ),
-        ("DELETE FROM TABLE WHERE ID = 4", 3, 1, "4 records were written, and 3 are there"),
+        ("DELETE FROM TABLE WHERE ID = 4", 3, 1, "4 records were written, but only 3 are present"),
     ]
     .into_iter()
     .flat_map(|case| PLACES.map(|place| (place, case)))
@@ -372,7 +372,7 @@ async fn a_run_that_was_edited_in_the_middle_is_cut_only_when_somebody_says_so()
             "UPDATE TABLE SET payload = '{}' WHERE ID = 3",
             2,
             1,
-            "record 3 does not have the checksum it was written with",
+            "record 3 has a wrong checksum",
         ),
         ("DELETE FROM TABLE WHERE ID = 2", 1, 2, "record 2 is missing"),
     ]
@@ -471,7 +471,7 @@ async fn a_run_that_has_ended_has_no_owner_and_takes_no_letters() {
         journal.append(Append { state: ended("completed"), ..append(&run, fence, 1..=1) }).await.unwrap();
         assert!(!journal.runs().await.unwrap()[0].driven);
         let error = journal.post(&run, 0, "{}".into()).await.unwrap_err();
-        assert_eq!(error.to_string(), "run `r` has ended (completed); nothing can be told to it any more");
+        assert_eq!(error.to_string(), "run `r` has ended (completed); it accepts no more messages");
         assert!(journal.acquire(&run, Cut::Tail).await.is_ok());
     }
 }
@@ -501,7 +501,7 @@ fn a_file_that_is_no_store_is_refused_and_not_touched() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let other = directory.path().join("other.db");
     edit(&other, "CREATE TABLE mine (x)");
-    assert!(SqliteJournal::open(&other).unwrap_err().to_string().contains("something else"));
+    assert!(SqliteJournal::open(&other).unwrap_err().to_string().contains("another application"));
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Catalog {
                 let message =
                     format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
                 let collision = Diagnostic::error("duplicate-operation", message);
-                return Err(Box::new(collision.help("take one of the two plugins out of the project")));
+                return Err(Box::new(collision.help("remove one of the two plugins from the project")));
             }
             self.entries.insert(entry.id.clone(), (entry, self.plugins.len()));
         }
@@ -162,7 +162,7 @@ impl Catalog {
         let mut diagnostic = Diagnostic::error("unknown-operation", format!("no plugin of the project offers `{id}`"));
         diagnostic.help = match did_you_mean(id, self.entries.keys().map(AsRef::as_ref)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
-            None => Some("`opcell op list` shows what there is".to_owned()),
+            None => Some("`opcell op list` lists the operations".to_owned()),
         };
         diagnostic
     }

@@ -69,7 +69,7 @@ pub fn language_name(language: Language) -> &'static str {
 pub fn read(path: &Path) -> Result<Document, Rejected> {
     let name = path.display().to_string();
     let bytes = read_bytes(path)
-        .map_err(|what| Rejected::plain(Diagnostic::error("unreadable", format!("`{name}` cannot be read: {what}"))))?;
+        .map_err(|what| Rejected::plain(Diagnostic::error("unreadable", format!("cannot read `{name}`: {what}"))))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(compile(path, text)),
         Err(error) => {
@@ -92,7 +92,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it is not a file".to_owned());
     }
     if metadata.len() > MAX_DOCUMENT_BYTES {
-        return Err(format!("it has {} bytes, more than the {MAX_DOCUMENT_BYTES} of a document", metadata.len()));
+        return Err(format!("it has {} bytes; a document has at most {MAX_DOCUMENT_BYTES}", metadata.len()));
     }
     std::fs::read(path).map_err(|error| error.to_string())
 }
@@ -120,7 +120,7 @@ impl Companions for Beside<'_> {
         let folder = self.0?.canonicalize().ok()?;
         let file = folder.join(path).canonicalize().ok()?;
         if !file.starts_with(&folder) {
-            return Some(Err("it is outside of the workflow's folder".to_owned()));
+            return Some(Err("it is outside the workflow's folder".to_owned()));
         }
         Some(read_bytes(&file).and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())))
     }

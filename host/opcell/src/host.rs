@@ -177,7 +177,7 @@ impl Host {
     pub fn check(&self, workflow: &Workflow) -> Vec<Diagnostic> {
         let mut findings = checks::names(workflow.ir(), self);
         for finding in findings.iter_mut().filter(|finding| finding.code == checks::UNKNOWN_OPERATION) {
-            finding.help.get_or_insert_with(|| "`opcell op list` shows what there is".to_owned());
+            finding.help.get_or_insert_with(|| "`opcell op list` lists the operations".to_owned());
         }
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
@@ -265,7 +265,7 @@ impl HostBuilder {
             None => this_executable().map_err(|error| {
                 Rejected::plain(Diagnostic::error(
                     "no-compiler",
-                    format!("the path of this program cannot be found: {error}"),
+                    format!("cannot determine the path of this program: {error}"),
                 ))
             })?,
         };
@@ -329,7 +329,7 @@ impl HostBuilder {
             let asked = catalog.plugins().map(|plugin| (plugin.name().to_owned(), plugin.policy().requests().clone()));
             if let Err(error) = lock.remember(asked.collect()) {
                 tracing::warn!(
-                    "what the plugins ask for cannot be remembered, so their upgrades go unnoticed: {error}"
+                    "cannot write opcell.lock, so upgrades of plugins will not be noticed: {error}"
                 );
             }
         }

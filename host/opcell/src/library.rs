@@ -117,11 +117,11 @@ impl Library {
         }
         let names = self.names();
         let mut diagnostic =
-            Diagnostic::error("unknown-workflow", format!("there is no workflow and no file `{target}`"));
+            Diagnostic::error("unknown-workflow", format!("there is no workflow or file `{target}`"));
         diagnostic.help = match did_you_mean(target, names.iter().map(String::as_str)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
             None if names.is_empty() => {
-                Some("name a file, or list folders under `workflows` in opcell.toml".to_owned())
+                Some("give a file, or add its folder to `workflows` in opcell.toml".to_owned())
             }
             None => Some(format!("the project's workflows are: {}", names.join(", "))),
         };
@@ -170,7 +170,7 @@ fn is_psi(file: &Path) -> bool {
 /// psi's rule: one name, two kinds of file, neither counts.
 fn twice(name: &str, one: &Path, other: &Path) -> Rejected {
     let message = format!("Workflow name `{name}` is defined by both `.md` and `.edn` files");
-    let help = format!("take {} or {} away", one.display(), other.display());
+    let help = format!("remove {} or {}", one.display(), other.display());
     Rejected::plain(Diagnostic::error("duplicate-workflow", message).help(help))
 }
 

@@ -91,7 +91,7 @@ impl Host {
                 let prompt = self.step_prompt(&program, step, session, judge, request).map_err(|failure| {
                     let message = format!("Step '{}': {}: {}", step.name, failure.reason, failure.message);
                     let finding =
-                        Diagnostic::error("session-does-not-open", message).path(format!("steps[{index}].{path}"));
+                        Diagnostic::error("session-failed-to-open", message).path(format!("steps[{index}].{path}"));
                     workflow.reject(vec![workflow.locate(finding)])
                 })?;
                 prompts.push(prompt);
@@ -132,13 +132,13 @@ fn no_session(ir: &WorkflowIr, name: &str) -> Diagnostic {
         |step: &&Step| matches!(step.form, Form::Session { .. }) || matches!(step.judge, Some(Judge::Llm { .. }));
     let with: Vec<&str> = ir.steps.iter().filter(has_session).map(|step| step.name.as_ref()).collect();
     let message = match ir.step(name) {
-        Some(_) => format!("step '{name}' asks no model"),
+        Some(_) => format!("step '{name}' uses no model"),
         None => format!("the workflow has no step '{name}'"),
     };
     let help = match did_you_mean(name, with.iter().copied()) {
         Some(meant) => format!("did you mean '{meant}'?"),
-        None if with.is_empty() => "no step of this workflow asks a model".to_owned(),
-        None => format!("the steps that ask a model are: {}", with.join(", ")),
+        None if with.is_empty() => "no step of this workflow uses a model".to_owned(),
+        None => format!("the steps that use a model are: {}", with.join(", ")),
     };
     Diagnostic::error("no-session", message).help(help)
 }

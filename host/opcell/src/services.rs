@@ -100,7 +100,7 @@ impl PluginServices {
                 rule: format!("{rule} (plugin `{}`)", self.plugin),
                 remedy: match grant {
                     Some(grant) => format!("opcell plugin grant {} {grant}", self.plugin),
-                    None => "no setting does".to_owned(),
+                    None => "no setting allows it".to_owned(),
                 },
             }),
             FetchError::Invalid(error) => failed("invalid-arguments", error.to_string()),
@@ -116,7 +116,7 @@ async fn off_runtime<T: Send + 'static>(
 ) -> Result<T, ServiceError> {
     match tokio::task::spawn_blocking(read).await {
         Ok(result) => result.map_err(|error| failed("skill-unreadable", error.to_string())),
-        Err(_) => Err(failed("skill-unreadable", "reading the skill was given up".to_owned())),
+        Err(_) => Err(failed("skill-unreadable", "reading the skill was abandoned".to_owned())),
     }
 }
 

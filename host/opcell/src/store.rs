@@ -18,7 +18,7 @@ pub async fn open(settings: &JournalSettings) -> Result<SqliteJournal, JournalEr
         let micros = oldest.and_then(|oldest| oldest.duration_since(SystemTime::UNIX_EPOCH).ok());
         let ended_after = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
         for run in journal.retain(Retention { keep: settings.keep, ended_after }).await? {
-            tracing::info!(%run, "an ended run is not kept any longer");
+            tracing::info!(%run, "cannot remove an ended run");
         }
     }
     Ok(journal)

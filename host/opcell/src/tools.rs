@@ -145,7 +145,7 @@ impl OutsideTool for Fetch {
                         let remedy = format!("add a rule to `tools.{}.http` in opcell.toml", self.name);
                         (format!("{message}; to allow it, {remedy}"), remedy)
                     }
-                    None => (message, "no setting does".to_owned()),
+                    None => (message, "no setting allows it".to_owned()),
                 };
                 Denial { capability, rule, remedy }.failure("denied", message)
             }

@@ -50,7 +50,7 @@ impl HostCalls {
 /// A limit of the budget that a cell has run into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exceeded {
-    #[error("more than {0} calls of host functions")]
+    #[error("more than {0} host calls")]
     HostCalls(u64),
     #[error("more than {0} bytes over the boundary")]
     BoundaryBytes(u64),

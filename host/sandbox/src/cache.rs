@@ -114,7 +114,7 @@ impl Cache {
                 if rustix::fs::renameat(&self.directory, &*name, &self.directory, &*aside).is_err() {
                     let _ = rustix::fs::unlinkat(&self.directory, &*name, AtFlags::empty());
                 }
-                tracing::warn!(cache = %self.path.display(), entry = name, reason, "a cached artefact was set aside and is made again");
+                tracing::warn!(cache = %self.path.display(), entry = name, reason, "a cached component was discarded and is compiled again");
                 Found::Quarantined { reason }
             }
         }

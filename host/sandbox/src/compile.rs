@@ -77,13 +77,13 @@ pub enum CompileError {
         message: String,
     },
     /// A limit ended the compilation.
-    #[error("compiling the component takes too much: {what}")]
+    #[error("compiling the component exceeds a limit: {what}")]
     Limit {
         /// Which limit.
         what: String,
     },
     /// The child process did not do its work, for reasons that need not be the component's.
-    #[error("the compiling process failed: {message}")]
+    #[error("the compile process failed: {message}")]
     Process {
         /// What happened.
         message: String,
@@ -200,7 +200,7 @@ impl Compiler {
             }
             Answer::Compiled { engine, bytes, digest } => {
                 if engine != self.compatibility {
-                    return Err("the child is built with another engine than this process".to_owned());
+                    return Err("the child was built with a different engine than this process".to_owned());
                 }
                 if bytes > self.limits.artefact_bytes {
                     return Ok(Err(CompileError::Limit { what: format!("{bytes} bytes of native code") }));
@@ -208,7 +208,7 @@ impl Compiler {
                 let mut artefact = Vec::new();
                 (&mut stdout).take(bytes).read_to_end(&mut artefact).await.map_err(|error| error.to_string())?;
                 if artefact.len() as u64 != bytes || blake3::hash(&artefact).to_hex().as_str() != digest {
-                    return Err("the native code was cut off or changed on its way".to_owned());
+                    return Err("the native code was truncated or changed in transit".to_owned());
                 }
                 Ok(Ok(artefact))
             }

@@ -136,7 +136,7 @@ pub(crate) fn judges(
         let outcomes: Vec<Outcome> = judge.outcomes.into_iter().map(Outcome::from).collect();
         let mut seen = HashSet::new();
         if let Some(twice) = outcomes.iter().find(|outcome| !seen.insert(*outcome)) {
-            return Err(format!("judge `{}` lists the outcome {} twice", judge.id, printable(&twice.to_string(), 100)));
+            return Err(format!("judge `{}` declares the outcome {} twice", judge.id, printable(&twice.to_string(), 100)));
         }
         schemas.push(Arc::new(arguments));
         Schema::check_patterns(schemas.iter().map(|schema| &**schema))?;
@@ -152,10 +152,10 @@ pub(crate) fn judges(
 
 fn check_ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), String> {
     if ids.len() == 0 {
-        return Err("it lists nothing, although the component exports the interface".to_owned());
+        return Err("it describes nothing, although the component exports the interface".to_owned());
     }
     if ids.len() > MAX_ENTRIES {
-        return Err(format!("it lists {} entries, more than {MAX_ENTRIES}", ids.len()));
+        return Err(format!("it describes {} entries; at most {MAX_ENTRIES} are allowed", ids.len()));
     }
     let mut seen = HashSet::new();
     for id in ids {

@@ -193,7 +193,7 @@ impl Engines {
                 }
                 (Err(error), _) | (_, Err(error)) => {
                     let text = format!(
-                        "address space is too short for pools, cells are allocated on demand and slower: {error}"
+                        "not enough address space for pools; cells are allocated on demand, which is slower: {error}"
                     );
                     tracing::warn!("{text}");
                     warning = Some(text);

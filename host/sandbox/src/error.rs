@@ -26,7 +26,7 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CellError {
     /// The plugin offers no such operation or judge.
-    #[error("plugin `{plugin}` offers no {what} `{id}`{}", .suggestion.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default())]
+    #[error("plugin `{plugin}` has no {what} `{id}`{}", .suggestion.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default())]
     Unknown {
         /// The plugin.
         plugin: String,
@@ -38,7 +38,7 @@ pub enum CellError {
         suggestion: Option<String>,
     },
     /// The arguments do not fit the operation's schema, or are not JSON.
-    #[error("the arguments of `{id}` do not fit its schema: {message}")]
+    #[error("the arguments of `{id}` do not match its schema: {message}")]
     InvalidArguments {
         /// The operation or judge.
         id: String,
@@ -46,13 +46,13 @@ pub enum CellError {
         message: String,
     },
     /// The wall time is up.
-    #[error("the wall time of {limit_ms} ms is up")]
+    #[error("wall time limit reached: {limit_ms} ms")]
     Timeout {
         /// In milliseconds.
         limit_ms: u64,
     },
     /// The guest was seen running in more ticks than it may.
-    #[error("interrupted after {ticks} ticks of running")]
+    #[error("computing time limit reached: {ticks} ticks of 10 ms")]
     Interrupted {
         /// The limit.
         ticks: u64,
@@ -61,7 +61,7 @@ pub enum CellError {
     #[error("cancelled")]
     Cancelled,
     /// The deterministic engine's fuel is used up.
-    #[error("all {fuel} units of fuel are used up")]
+    #[error("fuel limit reached: {fuel} units")]
     OutOfFuel {
         /// The limit.
         fuel: u64,
@@ -77,7 +77,7 @@ pub enum CellError {
         panic: Option<String>,
     },
     /// The guest's stack is used up.
-    #[error("the stack is used up: the plugin recurses too deeply")]
+    #[error("stack overflow: the plugin recurses too deeply")]
     StackOverflow,
     /// The guest trapped.
     #[error("{}", match .panic { Some(text) => format!("the plugin panicked: {text}"), None => format!("the plugin trapped: {code}") })]
@@ -88,7 +88,7 @@ pub enum CellError {
         panic: Option<String>,
     },
     /// The guest broke the component model's rules: pointers out of bounds, text that is not UTF-8, and the like.
-    #[error("the plugin broke the rules of the component boundary: {message}")]
+    #[error("the plugin violated the component ABI: {message}")]
     AbiViolation {
         /// The engine's words.
         message: String,
@@ -106,7 +106,7 @@ pub enum CellError {
         limit: u64,
     },
     /// Too many calls of host functions.
-    #[error("more than {limit} calls of host functions")]
+    #[error("more than {limit} host calls")]
     HostCallLimit {
         /// The limit.
         limit: u64,
@@ -172,7 +172,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// More bytes than a component may have.
-    #[error("the component has {size} bytes, more than the {limit} that are compiled")]
+    #[error("the component has {size} bytes; at most {limit} are compiled")]
     TooLarge {
         /// Bytes.
         size: u64,
@@ -186,11 +186,11 @@ pub enum LoadError {
         message: String,
     },
     /// The manifest section is malformed.
-    #[error("the manifest of the component is wrong: {0}")]
+    #[error("the component's manifest is invalid: {0}")]
     Manifest(#[from] ManifestError),
     /// The component exports neither operations nor judges.
     #[error(
-        "the component is of another world: it exports {exports}, but neither `opcell:plugin/operations` nor `opcell:plugin/judges`; build it against a world of `opcell:plugin@{served}`"
+        "the component has the wrong world: it exports {exports}, but neither `opcell:plugin/operations` nor `opcell:plugin/judges`; build it against a world of `opcell:plugin@{served}`"
     )]
     World {
         /// What it exports.
@@ -211,13 +211,13 @@ pub enum LoadError {
         served: &'static str,
     },
     /// The component asks for more than its operator has agreed to: an upgrade that nobody looked at.
-    #[error("this version asks for more than the one before, and is not loaded until that is granted:{}", lines(.0, |denial| format!("{}: {}", denial.capability, denial.remedy)))]
+    #[error("this version requests more than was agreed to, and is not loaded until that is granted:{}", lines(.0, |denial| format!("{}: {}", denial.capability, denial.remedy)))]
     AsksForMore(Vec<Denial>),
     /// The component imports what no plugin gets.
-    #[error("the component imports what no plugin gets:{}", lines(.0, ToString::to_string))]
+    #[error("the component imports what the host does not offer to plugins:{}", lines(.0, ToString::to_string))]
     Imports(Vec<crate::inspect::RefusedImport>),
     /// The component cannot be linked although its imports are known by name.
-    #[error("the component cannot be linked: {message}")]
+    #[error("cannot link the component: {message}")]
     Link {
         /// The engine's words.
         message: String,
@@ -240,7 +240,7 @@ pub enum LoadError {
         error: Box<CellError>,
     },
     /// `describe` says something that cannot be true or used.
-    #[error("`describe` of {interface} is wrong: {message}")]
+    #[error("`describe` of {interface} is invalid: {message}")]
     Describe {
         /// `operations` or `judges`.
         interface: &'static str,
@@ -248,7 +248,7 @@ pub enum LoadError {
         message: String,
     },
     /// A granted directory cannot be opened.
-    #[error("the grant `{name}` cannot be opened: `{}`: {source}", .path.display())]
+    #[error("cannot open the grant `{name}`: `{}`: {source}", .path.display())]
     Grant {
         /// The grant.
         name: String,
@@ -258,7 +258,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// A grant's pattern is not a pattern.
-    #[error("the grant `{name}` has a wrong pattern `{pattern}`: {message}")]
+    #[error("the grant `{name}` has an invalid pattern `{pattern}`: {message}")]
     Pattern {
         /// The grant.
         name: String,
@@ -287,15 +287,15 @@ impl LoadError {
             Self::Read { .. } => "unreadable",
             Self::TooLarge { .. } => "too-large",
             Self::NotAComponent { .. } => "not-a-component",
-            Self::Manifest(_) => "manifest",
-            Self::World { .. } => "world",
-            Self::Version { .. } => "version",
-            Self::AsksForMore(_) => "asks-for-more",
+            Self::Manifest(_) => "invalid-manifest",
+            Self::World { .. } => "wrong-world",
+            Self::Version { .. } => "unsupported-version",
+            Self::AsksForMore(_) => "new-permissions",
             Self::Imports(_) | Self::Link { .. } => "link-error",
             Self::Compile(error) => error.kind(),
-            Self::Shape { .. } => "shape",
-            Self::DescribeFailed { .. } | Self::Describe { .. } => "describe",
-            Self::Grant { .. } | Self::Pattern { .. } => "grant",
+            Self::Shape { .. } => "too-large-for-pool",
+            Self::DescribeFailed { .. } | Self::Describe { .. } => "describe-failed",
+            Self::Grant { .. } | Self::Pattern { .. } => "invalid-grant",
         }
     }
 }
@@ -304,10 +304,10 @@ impl LoadError {
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The engine refuses its configuration.
-    #[error("the engine cannot be built: {0}")]
+    #[error("cannot build the engine: {0}")]
     Engine(String),
     /// The clock thread cannot be started.
-    #[error("the clock thread cannot be started: {0}")]
+    #[error("cannot start the clock thread: {0}")]
     Ticker(std::io::Error),
     /// The cache directory is not safe to use.
     #[error(transparent)]

@@ -65,7 +65,7 @@ pub(crate) fn failure_from_guest(failure: GuestFailure, limit: u64) -> Failure {
 fn too_slow(limit_ms: u64) -> Failure {
     Failure {
         reason: "timeout".to_owned(),
-        message: format!("the host gave no answer within {limit_ms} ms"),
+        message: format!("the host did not answer within {limit_ms} ms"),
         details: None,
     }
 }

@@ -78,7 +78,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
 /// [`LoadError::NotAComponent`] or [`LoadError::Manifest`].
 pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
     if !bytes.starts_with(b"\0asm") {
-        return Err(not_a_component("it does not begin as WebAssembly does"));
+        return Err(not_a_component("it does not start with the WebAssembly magic number"));
     }
     let mut surface = Surface::default();
     let mut manifest: Option<Manifest> = None;
@@ -218,7 +218,7 @@ mod tests {
     fn a_component_of_another_world_is_told_so_by_its_exports() {
         let error =
             inspected(r#"(component (instance $i) (export "acme:http/handler@1.0.0" (instance $i)))"#).unwrap_err();
-        assert_eq!(error.kind(), "world");
+        assert_eq!(error.kind(), "wrong-world");
         assert!(error.to_string().contains("`acme:http/handler@1.0.0`"), "{error}");
     }
 
@@ -229,7 +229,7 @@ mod tests {
                 format!(r#"(component (instance $i) (export "opcell:plugin/operations@{version}" (instance $i)))"#);
             let Ok(bytes) = wat::parse_str(&wat) else { continue };
             let error = inspect(&bytes).unwrap_err();
-            assert_eq!(error.kind(), "version", "{version}");
+            assert_eq!(error.kind(), "unsupported-version", "{version}");
             assert!(error.to_string().contains(version) && error.to_string().contains(SERVED), "{error}");
         }
     }
@@ -247,7 +247,7 @@ mod tests {
         let section =
             |name| format!(r#"(@custom "opcell:manifest" "{{\"schema\":1,\"name\":\"{name}\",\"version\":\"1\"}}")"#);
         let wat = format!("(component (core module {}) (core module {}))", section("a"), section("b"));
-        assert_eq!(read(&wat::parse_str(wat).unwrap()).unwrap_err().kind(), "manifest");
+        assert_eq!(read(&wat::parse_str(wat).unwrap()).unwrap_err().kind(), "invalid-manifest");
     }
 
     #[test]

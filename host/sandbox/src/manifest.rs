@@ -139,15 +139,15 @@ fn requests(capabilities: &Map<String, Value>, key: &str, with_access: bool) -> 
         let entry = object(entry, &at, keys)?;
         let name = text_at(entry, "name", &format!("{at}.name"))?;
         if one_line(name, MAX_NAME) != name {
-            return Err(wrong(at, format!("`{name}` cannot be shown, expected at most {MAX_NAME} bytes that can")));
+            return Err(wrong(at, format!("`{name}` is not printable; expected at most {MAX_NAME} printable bytes")));
         }
         if requests.iter().any(|earlier| earlier.name == name) {
-            return Err(wrong(at, format!("`{name}` is asked for twice")));
+            return Err(wrong(at, format!("`{name}` is requested twice")));
         }
         let access = match (with_access, entry.get("access")) {
             (false, _) => None,
             (true, Some(value)) => Some(serde_json::from_value(value.clone()).map_err(|_| {
-                wrong(format!("{at}.access"), format!("{value} is not an access, expected `read` or `read-write`"))
+                wrong(format!("{at}.access"), format!("{value} is not an access mode; expected `read` or `read-write`"))
             })?),
             (true, None) => return Err(wrong(format!("{at}.access"), "missing, expected `read` or `read-write`")),
         };

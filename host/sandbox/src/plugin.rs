@@ -354,7 +354,7 @@ impl Plugin {
         let outcome = Outcome::from(verdict.outcome);
         if !description.outcomes.is_empty() && !description.outcomes.contains(&outcome) {
             let listed: Vec<String> = description.outcomes.iter().map(ToString::to_string).collect();
-            let message = format!("{outcome} is none of the outcomes that it lists: {}", listed.join(", "));
+            let message = format!("{outcome} is not a declared outcome: {}", listed.join(", "));
             return Err(CellError::MalformedResult {
                 id: description.id.to_string(),
                 message: printable(&message, 1_000),

@@ -184,7 +184,7 @@ impl Sandbox {
         for (kind, unused) in policy.unused_grants() {
             tracing::warn!(
                 plugin = &*name,
-                "{} `{unused}` is granted, but the plugin does not ask for it",
+                "{} `{unused}` is granted, but the plugin does not request it",
                 kind.word()
             );
         }

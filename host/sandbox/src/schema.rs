@@ -17,5 +17,5 @@ pub(crate) async fn parse(schema: &Arc<Schema>, text: &str) -> Result<Value, Str
         schema.affords(&value, MAX_STEPS)?;
         schema.check(&value).map(|()| value)
     });
-    checked.await.map_err(|_| "it cannot be checked".to_owned())?
+    checked.await.map_err(|_| "the schema cannot be checked".to_owned())?
 }

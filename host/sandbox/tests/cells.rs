@@ -121,8 +121,8 @@ async fn a_busy_loop_ends_by_ticks_and_by_wall_time_and_by_fuel() {
 async fn a_loop_in_the_start_function_ends_before_the_plugin_is_loaded() {
     let guest = Guest::default().with("(func $spin (loop (br 0))) (start $spin)");
     let error = sandbox().load(LoadRequest { limits: limits(r#"{"ticks":5}"#), ..request(&guest) }).await.unwrap_err();
-    assert_eq!(error.kind(), "describe");
-    assert!(error.to_string().contains("interrupted after 5 ticks"), "{error}");
+    assert_eq!(error.kind(), "describe-failed");
+    assert!(error.to_string().contains("5 ticks of 10 ms"), "{error}");
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -181,7 +181,7 @@ async fn a_memory_that_starts_above_the_limit_is_refused_when_the_plugin_is_load
         })
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), "describe");
+    assert_eq!(error.kind(), "describe-failed");
     assert!(error.to_string().contains("out of memory"), "{error}");
 }
 

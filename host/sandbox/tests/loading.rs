@@ -33,7 +33,7 @@ async fn a_description_that_cannot_be_true_or_used_is_refused() {
     };
     let twice = "(memory.copy (i32.const 2084) (i32.const 2048) (i32.const 36))";
     for (describe, schema, expected) in [
-        (list(0), "true", "it lists nothing"),
+        (list(0), "true", "it describes nothing"),
         (format!("{entry} {twice} {}", list(2)), "true", "`test/run` is listed twice"),
         (format!("{entry} (i32.store (i32.const 2052) (i32.const 5)) {}", list(1)), "true", "`test/` is not an id"),
         (format!("{entry} {}", list(1_000)), "true", "abi"),
@@ -44,7 +44,7 @@ async fn a_description_that_cannot_be_true_or_used_is_refused() {
         let describe = describe.replace("LENGTH", &schema.len().to_string());
         let guest = Guest { describe: Some(describe), schema: schema.to_owned(), ..Guest::default() };
         let error = refusal(&guest).await;
-        assert_eq!(error.kind(), "describe", "{expected}: {error}");
+        assert_eq!(error.kind(), "describe-failed", "{expected}: {error}");
         assert!(expected == "abi" || error.to_string().contains(expected), "{expected}: {error}");
     }
 }
@@ -70,7 +70,7 @@ async fn a_grant_to_a_directory_that_does_not_exist_is_refused() {
     let grants =
         Grants { files: [("repo".to_owned(), FilesGrant::read("/does/not/exist"))].into(), ..Grants::default() };
     let error = sandbox().load(LoadRequest { grants, ..request(&Guest::default()) }).await.unwrap_err();
-    assert_eq!(error.kind(), "grant");
+    assert_eq!(error.kind(), "invalid-grant");
     assert!(error.to_string().contains("`repo`") && error.to_string().contains("/does/not/exist"), "{error}");
 }
 
@@ -78,7 +78,7 @@ async fn a_grant_to_a_directory_that_does_not_exist_is_refused() {
 async fn a_component_above_the_size_cap_is_refused_before_it_is_looked_at() {
     let sandbox = compiling_with(CompileLimits { component_bytes: 1_000, ..CompileLimits::default() });
     let error = sandbox.load(LoadRequest::new("x", PluginSource::Bytes(vec![0; 2_000].into()))).await.unwrap_err();
-    assert_eq!(error.to_string(), "the component has 2000 bytes, more than the 1000 that are compiled");
+    assert_eq!(error.to_string(), "the component has 2000 bytes; at most 1000 are compiled");
 }
 
 /// One function of many nested blocks with many live values: slow to compile out of proportion to its size.
@@ -124,11 +124,11 @@ async fn a_compiler_that_is_missing_dies_or_lies_is_an_error() {
     for (path, args, expected) in [
         ("/does/not/exist", vec![], "cannot start"),
         ("/bin/sh", vec!["-c", "exit 3"], "gave no answer"),
-        ("/bin/sh", vec!["-c", "echo nonsense"], "not an answer"),
+        ("/bin/sh", vec!["-c", "echo nonsense"], "not a compile response"),
         (
             "/bin/sh",
             vec!["-c", r#"echo '{"compiled":{"engine":"other","bytes":1,"digest":"00"}}'; echo x"#],
-            "another engine",
+            "a different engine",
         ),
         ("/bin/sh", vec!["-c", "kill -XCPU $$"], "CPU time"),
     ] {
@@ -168,7 +168,7 @@ async fn a_component_too_large_for_the_small_pool_runs_in_the_script_pool() {
     assert!(plugin.invoke(CellRequest::new("test/run", "1")).await.result.is_ok());
     let tables = (0..100).map(|number| format!("(table $t{number} 10 funcref)")).collect::<String>();
     let error = refusal(&Guest::default().with(&tables)).await;
-    assert_eq!(error.kind(), "shape", "{error}");
+    assert_eq!(error.kind(), "too-large-for-pool", "{error}");
 }
 
 #[tokio::test]

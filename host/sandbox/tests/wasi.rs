@@ -88,7 +88,7 @@ async fn a_preopen_is_there_only_when_the_operator_grants_it_explicitly() {
         LoadRequest { grants, ..request(&count) }
     };
     assert_eq!(data(&common::sandbox().load(granting("/tmp")).await.unwrap()).await, 1);
-    assert_eq!(common::sandbox().load(granting("/does/not/exist")).await.unwrap_err().kind(), "grant");
+    assert_eq!(common::sandbox().load(granting("/does/not/exist")).await.unwrap_err().kind(), "invalid-grant");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ fn inner_first(nodes: &[Node]) -> Result<Vec<usize>, String> {
         }
     }
     if order.len() < nodes.len() {
-        return Err("it refers to itself without looking at a part of the value in between".to_owned());
+        return Err("it refers to itself without descending into the value".to_owned());
     }
     if chain.iter().any(|length| *length > MAX_CHAIN) {
         return Err(format!("more than {MAX_CHAIN} of its schemas apply to the same place one through the other"));
@@ -175,7 +175,7 @@ impl<'a> Graph<'a> {
                 ("$dynamicRef" | "$recursiveRef" | "$anchor" | "$dynamicAnchor" | "$recursiveAnchor", _) => {
                     return Err(format!("`{keyword}` is not followed; use `$ref` with `#/$defs/…`"));
                 }
-                ("$id", _) if !is_root => return Err("`$id` stands at the top of a schema only".to_owned()),
+                ("$id", _) if !is_root => return Err("`$id` is allowed only at the top of a schema".to_owned()),
                 ("not" | "if" | "then" | "else", schema) => node.here.push(self.node(schema)),
                 ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => {
                     node.here.extend(list.iter().map(|schema| self.node(schema)))
@@ -224,9 +224,9 @@ impl<'a> Graph<'a> {
         let shown = || crate::printable(reference, 200);
         let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         let Some(pointer) = pointer.filter(|pointer| pointer.is_empty() || pointer.starts_with('/')) else {
-            return Err(format!("`{}` leads out of the schema; use `$ref` with `#/$defs/…`", shown()));
+            return Err(format!("`{}` points outside the schema; use `$ref` with `#/$defs/…`", shown()));
         };
-        self.root.pointer(pointer).ok_or_else(|| format!("`{}` leads nowhere", shown()))
+        self.root.pointer(pointer).ok_or_else(|| format!("`{}` does not resolve", shown()))
     }
 }
 

@@ -98,7 +98,7 @@ impl Schema {
         let (parts, depth) = measure(value, 0);
         if self.effort.at(depth).saturating_mul(parts) > steps {
             return Err(format!(
-                "it is too large for its schema: {parts} parts, nested {depth} deep, would take too long to check"
+                "it would take too long to check: {parts} parts, nested {depth} deep, against this schema"
             ));
         }
         Ok(())
@@ -225,7 +225,7 @@ mod tests {
             many(&|_| r#"{"pattern":"^same$"}"#.to_owned()),
         ] {
             let error = Schema::parse(&text).unwrap_err();
-            assert!(error.contains("its patterns need more than"), "{error}");
+            assert!(error.contains("its patterns together need more than"), "{error}");
         }
         assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
         let few = r#"{"properties":{"id":{"pattern":"^[a-z0-9-]{1,63}$"},"day":{"pattern":"^\\d{4}-\\d{2}-\\d{2}$"}}}"#;
@@ -238,7 +238,7 @@ mod tests {
         let (_, heavy) = Schema::parse(r#"{"pattern": "^[01]*1[01]{3000}[^a]*[01]$"}"#).unwrap();
         let started = Instant::now();
         let error = fit(&heavy, &format!("\"{}\"", "01".repeat(1 << 20))).unwrap_err();
-        assert!(error.contains("too large for its schema"), "{error}");
+        assert!(error.contains("too long to check"), "{error}");
         assert!(fit(&heavy, &format!("\"{}\"", "1".repeat(3_010))).is_ok());
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 

@@ -72,7 +72,7 @@ impl<'a> Patterns<'a> {
 /// Whether so many states may be kept.
 pub(crate) fn check_total(states: u64) -> Result<(), String> {
     if states > MAX_STATES {
-        return Err(format!("its patterns need more than {MAX_STATES} states together; use fewer or simpler ones"));
+        return Err(format!("its patterns together need more than {MAX_STATES} states; use fewer or simpler ones"));
     }
     Ok(())
 }

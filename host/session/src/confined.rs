@@ -30,7 +30,7 @@ pub enum FileError {
     #[error("`{0}` is not a directory")]
     NotADirectory(String),
     /// More than may be read at once.
-    #[error("`{path}` has {size} bytes; at most {limit} are read")]
+    #[error("`{path}` has {size} bytes; at most {limit} can be read")]
     TooLarge {
         /// As asked.
         path: String,
@@ -194,12 +194,12 @@ fn relative(path: &str) -> Result<&Path, FileError> {
         return refuse("a path must not be empty");
     }
     if path.contains('\0') {
-        return refuse("a path must not hold NUL");
+        return refuse("a path must not contain NUL");
     }
     for component in Path::new(path).components() {
         match component {
             Component::Normal(_) | Component::CurDir => {}
-            Component::ParentDir => return refuse("`..` is not allowed; name the path from the root"),
+            Component::ParentDir => return refuse("`..` is not allowed; give the path from the root"),
             Component::RootDir | Component::Prefix(_) => return refuse("paths are relative to a root"),
         }
     }
@@ -213,7 +213,7 @@ fn failed(path: &str, error: &std::io::Error) -> FileError {
         ErrorKind::NotADirectory => FileError::NotADirectory(path.to_owned()),
         // cap-std's word for a link or a path that leads out of the folder.
         ErrorKind::PermissionDenied => {
-            FileError::Refused { path: path.to_owned(), why: "it leads out of its root, or the system denies it" }
+            FileError::Refused { path: path.to_owned(), why: "it leads outside its root, or the system denies it" }
         }
         kind => FileError::Failed { path: path.to_owned(), message: kind.to_string() },
     }

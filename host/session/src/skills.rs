@@ -66,7 +66,7 @@ impl Skill {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SkillError {
     /// No skill has this name.
-    #[error("there is no skill `{name}`; there are: {known}{hint}")]
+    #[error("there is no skill `{name}`; available: {known}{hint}")]
     Unknown {
         /// As asked.
         name: String,

@@ -94,7 +94,7 @@ impl Server {
     pub async fn call(&self, tool: &str, arguments: &Value) -> Result<Value, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
-            _ => return Err(failed("invalid-arguments", "a tool's arguments are an object".to_owned(), false)),
+            _ => return Err(failed("invalid-arguments", "expected an object as the tool's arguments".to_owned(), false)),
         };
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let peer = self.peer().await?;
@@ -103,7 +103,7 @@ impl Server {
             Err(_) => {
                 let bytes = self.config.result_bytes;
                 let message = format!(
-                    "MCP server `{}` gave no answer of at most {bytes} bytes within {} ms",
+                    "MCP server `{}` sent no answer of at most {bytes} bytes within {} ms",
                     self.name,
                     limit.as_millis()
                 );
@@ -111,13 +111,13 @@ impl Server {
             }
             Ok(Ok(CallToolResponse::Complete(result))) => output(result),
             Ok(Ok(_)) => {
-                Err(failed("mcp-input-required", format!("MCP tool `{tool}` asks for input; nobody is there"), false))
+                Err(failed("mcp-input-required", format!("MCP tool `{tool}` asks for user input, which a run cannot give"), false))
             }
             Ok(Err(ServiceError::McpError(error))) => {
                 Err(failed("mcp-error", format!("MCP server `{}`: {}", self.name, error.message), false))
             }
             Ok(Err(error)) => {
-                Err(failed("mcp-disconnected", format!("MCP server `{}` is gone: {error}", self.name), true))
+                Err(failed("mcp-disconnected", format!("MCP server `{}` has exited: {error}", self.name), true))
             }
         }
     }
@@ -152,7 +152,7 @@ impl Server {
                 command.env(name, value);
             }
         }
-        let mut child = command.spawn().map_err(|error| not_started(format!("it cannot be started: {error}")))?;
+        let mut child = command.spawn().map_err(|error| not_started(format!("cannot start it: {error}")))?;
         let pipes = child.stdout.take().zip(child.stdin.take());
         let process = Process { child };
         let (stdout, stdin) = pipes.ok_or_else(|| not_started("it has no pipes".to_owned()))?;
@@ -184,7 +184,7 @@ fn output(result: CallToolResult) -> Result<Value, Failure> {
         return Ok(data.unwrap_or_else(|| only.text.as_str().into()));
     }
     let parts = serde_json::to_value(&result.content)
-        .map_err(|error| failed("mcp-error", format!("the tool's result is not JSON: {error}"), false))?;
+        .map_err(|error| failed("mcp-error", format!("the result of the tool is not JSON: {error}"), false))?;
     Ok(parts.into())
 }
 

@@ -60,7 +60,7 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
             let names: Vec<String> =
                 members.iter().filter_map(|i| ir.steps.get(*i)).map(|step| format!("'{}'", step.name)).collect();
             let first = members.first().copied().unwrap_or_default();
-            let message = format!("steps {} form a loop that nothing bounds", names.join(", "));
+            let message = format!("steps {} form a loop without a bound", names.join(", "));
             Diagnostic::warning("unbounded-loop", message)
                 .path(format!("steps[{first}]"))
                 .help("set :max-iterations on a transition of the loop or on one of its steps")
@@ -142,10 +142,10 @@ fn unset_references(ir: &WorkflowIr, graph: &Graph, reached: &HashSet<usize>) ->
                 continue;
             }
             let message = format!(
-                "Step '{}': references step '{target}', which some path here never runs; it is null then",
+                "Step '{}': references step '{target}', which some path to this step skips; the value is null then",
                 step.name
             );
-            found.push(Diagnostic::warning("maybe-unset-ref", message).path(format!("steps[{i}].{}", reference.path)));
+            found.push(Diagnostic::warning("possibly-unset-ref", message).path(format!("steps[{i}].{}", reference.path)));
         }
     }
     found
@@ -198,13 +198,13 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names)
         let Some(possible) = possible else { continue };
         for (j, route) in step.on.iter().enumerate().filter(|(_, route)| !possible.contains(&route.outcome)) {
             let listed: Vec<String> = possible.iter().map(ToString::to_string).collect();
-            let message = format!("Step '{}': the judge never gives {}", step.name, route.outcome);
+            let message = format!("Step '{}': the judge never returns {}", step.name, route.outcome);
             let warning = Diagnostic::warning("impossible-outcome", message).path(at(&format!("on[{j}]")));
             check.found.push(warning.help(format!("it gives {}", listed.join(", "))));
         }
         for outcome in possible.iter().filter(|outcome| step.on.iter().all(|route| route.outcome != **outcome)) {
             let message = format!(
-                "Step '{}': the judge may give {outcome}, which :on does not route; the run fails then",
+                "Step '{}': the judge may return {outcome}, which :on does not route; the run fails then",
                 step.name
             );
             check.found.push(Diagnostic::warning("unrouted-outcome", message).path(at("on")));
@@ -257,7 +257,7 @@ fn unknown(what: &str, name: &str, known: Option<&[String]>, path: String, found
         "workflow" => "unknown-workflow",
         _ => UNKNOWN_OPERATION,
     };
-    let warning = Diagnostic::warning(code, format!("no {what} is called `{name}` here")).path(path);
+    let warning = Diagnostic::warning(code, format!("there is no {what} `{name}` in this project")).path(path);
     found.push(match did_you_mean(name, known.iter().map(String::as_str)) {
         Some(near) => warning.help(format!("did you mean `{near}`?")),
         None => warning,

@@ -70,7 +70,7 @@ pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
         Some(Language::PromptPack) => promptpack::compile_with(source, companions),
         Some(Language::Ir) => compile_ir(source),
         None => {
-            let message = format!("`{}` is no workflow document: its name tells no language", source.name());
+            let message = format!("`{}` is not a workflow document: unknown extension", source.name());
             refused(
                 Diagnostic::error("unknown-language", message).help("expected a .edn, .md, .yaml, .yml or .json file"),
             )

@@ -68,7 +68,7 @@ fn reused_schemas(ir: &WorkflowIr) -> Vec<Diagnostic> {
                 );
                 let finding = Diagnostic::error("reusable-structured-output-schema-mismatch", message);
                 let finding = finding.path(format!("steps[{i}].{path}.{key}"));
-                found.push(finding.help("give one of the two another :schema-id or :schema-version"));
+                found.push(finding.help("give one of them a different :schema-id or :schema-version"));
             }
         }
     }

@@ -348,7 +348,7 @@ mod packs {
     impl Companions for Files {
         fn text(&self, path: &str) -> Option<Result<String, String>> {
             if path.starts_with('/') || path.contains("..") {
-                return Some(Err("it is outside of the workflow's folder".to_owned()));
+                return Some(Err("it is outside the workflow's folder".to_owned()));
             }
             self.0.iter().find(|(name, _)| *name == path).map(|(_, text)| Ok((*text).to_owned()))
         }
@@ -406,12 +406,12 @@ mod packs {
             files
         };
         for (files, problem) in [
-            (&[][..], "there is no file `s.json` in the pack's own folder"),
+            (&[][..], "there is no file `s.json` in the pack's folder"),
             (&[("s.json", "{")], "`s.json` is not JSON"),
             (&[("s.json", r#"{"type": 5}"#)], "not a JSON Schema"),
-            (&[("s.json", r#"{"$ref": "other.json"}"#)], "leads out of the schema"),
+            (&[("s.json", r#"{"$ref": "other.json"}"#)], "points outside the schema"),
             (&[("s.json", r#"{"pattern": "(a)\\1"}"#)], "cannot be used"),
-            (many(), "its patterns need more than"),
+            (many(), "its patterns together need more than"),
         ] {
             for (schemas, pointer) in [
                 (with_schemas("s.json", "", ""), "/compositions/sorting/input_schema"),
@@ -586,7 +586,7 @@ mod checks {
             "z": {"prompt_task": "p", "terminal": true},
             "island": {"prompt_task": "p", "terminal": true},
         }));
-        assert_eq!(codes(&pack, Severity::Warning), ["no-way-out", "pack-workflow", "unreachable-state"]);
+        assert_eq!(codes(&pack, Severity::Warning), ["no-terminal-path", "pack-workflow", "unreachable-state"]);
     }
 
     #[test]
@@ -690,7 +690,7 @@ mod checks {
     fn validators_are_told_to_be_kept_and_a_field_that_means_nothing_any_more_to_be_left_out() {
         let mut pack = with_states(json!({"a": {"prompt_task": "p", "terminal": true}}));
         pack["prompts"]["p"]["validators"] = json!([{"type": "max_length"}, {"type": "x", "fail_on_violation": false}]);
-        assert_eq!(codes(&pack, Severity::Warning), ["deprecated-field", "not-acted-upon"]);
+        assert_eq!(codes(&pack, Severity::Warning), ["deprecated-field", "no-effect"]);
         let found = compile(&pack).diagnostics;
         let deprecated = found.iter().find(|found| found.code == "deprecated-field").unwrap();
         assert_eq!(deprecated.path.as_deref(), Some("/prompts/p/validators/1/fail_on_violation"));

@@ -12,14 +12,14 @@ const OTHERS: RGBColor = RGBColor(0xb0, 0xb7, 0xc0);
 /// An SVG with one bar per row, from the fastest, on a logarithmic scale: a bar ends at the median, a thin line at the 99th percentile.
 ///
 /// # Errors
-/// When there is nothing to draw.
+/// When the chart has no rows.
 pub fn chart(title: &str, rows: &[Row]) -> Result<String> {
     let mut rows: Vec<&Row> = rows.iter().collect();
     rows.sort_by(|a, b| b.median_us.total_cmp(&a.median_us));
     let least = rows.iter().map(|row| row.median_us).fold(f64::INFINITY, f64::min) / 4.0;
     let most = rows.iter().map(|row| row.p99_us).fold(0.0, f64::max) * 8.0;
     if !(least.is_finite() && least > 0.0 && most > least) {
-        return Err(anyhow!("there is nothing to draw"));
+        return Err(anyhow!("the chart has no rows"));
     }
     let mut svg = String::new();
     draw(&mut svg, title, &rows, least, most).map_err(|error| anyhow!("the chart cannot be drawn: {error}"))?;

@@ -121,7 +121,7 @@ pub fn bare(bare: Arc<Bare>, id: Arc<str>, arguments: Arc<str>) -> Peer {
 
 pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> Peer {
     let about =
-        "one instance of the bare engine for all calls, for reference: what one call leaves, the next one finds";
+        "one instance of the bare engine for all calls, for reference: calls see each other's state";
     Peer::new("reused-instance", about, async move || {
         black_box(reused.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
         Ok(())
@@ -129,7 +129,7 @@ pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> P
 }
 
 pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    let about = "an Opcell cell: fresh instance, arguments and result checked, every limit on, receipt kept";
+    let about = "an Opcell cell: fresh instance, arguments and result checked, all limits on, receipt kept";
     Peer::new("cell", about, async move || {
         black_box(plugin.invoke(CellRequest::new(&id, &arguments)).await).result?;
         Ok(())
@@ -232,7 +232,7 @@ fn line_peer(name: &str, about: &str, command: &mut Command, arguments: &str) ->
 }
 
 pub(super) fn pipe(arguments: &str) -> Result<Peer> {
-    let about = "one process for all calls over a pipe: isolated from the host, not one call from the next";
+    let about = "one process for all calls over a pipe: calls are isolated from the host but not from each other";
     line_peer("pipe", about, &mut echo_command(&["lines"])?, arguments)
 }
 
@@ -246,7 +246,7 @@ require('node:readline').createInterface({input: process.stdin}).on('line', line
 });";
 
 pub(super) fn node_worker(arguments: &str) -> Result<Peer> {
-    let about = "a fresh worker thread of a running Node.js per call, asked over a pipe";
+    let about = "a fresh worker thread of a running Node.js per call, requested over a pipe";
     let mut node = Command::new("node");
     line_peer("node-worker", about, node.args(["-e", WORKER_PER_LINE]).stderr(Stdio::null()), arguments)
         .context("no working `node` on the path")

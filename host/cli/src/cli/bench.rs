@@ -1,4 +1,4 @@
-//! `opcell bench`: what a cell costs on this machine, and how fast it stops what must be stopped.
+//! `opcell bench`: what a cell costs on this machine, and how fast it stops a runaway guest.
 
 use super::{Exit, Failure, Global, Terminal, input};
 use crate::bench::{self, Bench, Guest, Options, Report, contain};
@@ -10,28 +10,28 @@ use std::{path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// A component's file, or the name of one of the project's plugins; without it, the project's plugin `echo`, or a built-in echo.
+    /// Component file, or name of a plugin of the project. Defaults to the project's plugin `echo`, else a built-in echo.
     #[arg(requires = "op")]
     plugin: Option<String>,
-    /// The operation to call.
+    /// Operation to call.
     #[arg(long, value_name = "ID", requires = "plugin")]
     op: Option<String>,
-    /// A JSON object, `@FILE`, or `key=value`, repeated.
+    /// Arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
     #[arg(long, value_name = "ARGS", requires = "plugin")]
     args: Vec<String>,
-    /// For all that is measured in turns.
+    /// Time for the peers that are measured alternately, in seconds; setting up and the memory figures take longer.
     #[arg(long, value_name = "SECONDS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
-    /// Where `bench.json` and its chart, `bench.svg`, are written.
+    /// Folder for `bench.json` and its chart, `bench.svg`.
     #[arg(long, value_name = "FOLDER", default_value = ".opcell/bench")]
     out: PathBuf,
-    /// Bytes of each memory that the pool cleans by hand when a cell ends, instead of the sandbox's default.
+    /// Bytes of each memory that the pool keeps resident and clears when a cell ends; the sandbox's default if omitted.
     #[arg(long, value_name = "BYTES")]
     keep_resident: Option<usize>,
-    /// Writes no files.
+    /// Do not write any files.
     #[arg(long, conflicts_with = "out")]
     no_files: bool,
-    /// Measures containment instead: how long after its deadline a guest is stopped, and what its neighbours notice.
+    /// Measure containment instead: how long after its deadline a guest is stopped, and how much its neighbours are slowed.
     #[arg(long, conflicts_with_all = ["plugin", "out", "no_files"])]
     contain: bool,
 }
@@ -44,7 +44,7 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
     };
     let progress = |text: &str| terminal.note(&format!("bench: {text}"));
     if cfg!(debug_assertions) {
-        terminal.note("bench: this build is not optimised; `cargo build --release` makes one whose figures count");
+        terminal.note("bench: this build is not optimised; measure one made with `cargo build --release`");
     }
     if args.contain {
         let containment = contain::contain(&options, &progress).await?;
@@ -69,9 +69,9 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
     if !args.no_files {
         let title = format!("{} of {}, {} bytes of arguments", report.operation, report.guest, report.argument_bytes);
         let (data, picture) = (args.out.join("bench.json"), args.out.join("bench.svg"));
-        std::fs::create_dir_all(&args.out).with_context(|| format!("`{}` cannot be made", args.out.display()))?;
+        std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create `{}`", args.out.display()))?;
         let write = |path: &PathBuf, text: &str| {
-            std::fs::write(path, text).with_context(|| format!("`{}` cannot be written", path.display()))
+            std::fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
         };
         write(&data, &format!("{value:#}\n"))?;
         write(&picture, &bench::chart(&title, &report.rows)?)?;
@@ -89,7 +89,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
             match std::fs::read(&echo.path) {
                 Ok(component) => return Ok(Guest::echo(&echo.path.display().to_string(), component)),
                 Err(error) => terminal.note(&format!(
-                    "bench: the project's plugin `echo` cannot be read ({error}), so the built-in echo is measured"
+                    "bench: measuring the built-in echo, because the project's plugin `echo` cannot be read ({error})"
                 )),
             }
         }
@@ -98,7 +98,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
     let path = of_project(plugin).map_or_else(|| PathBuf::from(plugin), |plugin| plugin.path.clone());
     let component = std::fs::read(&path).map_err(|error| {
         Diagnostic::error("no-plugin", format!("`{}` cannot be read: {error}", path.display()))
-            .help("name a component's file, or a plugin of the project file")
+            .help("expected a component file, or a plugin of the project")
     })?;
     let arguments = input::arguments(&args.args)?.to_json();
     Ok(Guest {

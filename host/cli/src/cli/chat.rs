@@ -36,21 +36,21 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// A PromptPack, or the name of a workflow of the project whose states speak.
+    /// PromptPack, or name of a conversational workflow of the project.
     #[arg(value_name = "PACK")]
     workflow: String,
-    /// What the run is given beside what is said: the pack's variables, as `key=value`, repeated, or as JSON.
+    /// Variables of the pack: `key=value` (repeatable) or JSON.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
-    /// Starts in the state that an agent of the pack stands for (RFC 0011).
+    /// Start in the state of this agent of the pack (RFC 0011).
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     #[command(flatten)]
     journal: JournalArgs,
 }
 
-const HELP: &str = "say something, or: /event NAME [CONTEXT] raises an event from outside, /state shows where the run is, \
-                    /artifacts shows what it has gathered, /quit leaves it";
+const HELP: &str = "type a message, or: /event NAME [CONTEXT] raises an external event, /state shows the current state, \
+                    /artifacts shows the artifacts, /quit leaves the chat";
 
 pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let given = input::run_input(&args.input)?;
@@ -73,7 +73,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     }
     terminal.note(&match journaled {
         true => {
-            format!("the run waits: `opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT` goes on with it", outcome.run)
+            format!("the run is suspended; to continue: opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT", outcome.run)
         }
         false => "left".to_owned(),
     });
@@ -88,8 +88,8 @@ pub fn require_states(workflow: &Workflow) -> Result<(), Failure> {
     if workflow.ir().steps.iter().any(|step| matches!(step.judge, Some(Judge::Event { .. }))) {
         return Ok(());
     }
-    let message = format!("`{}` has no states: there is nobody to talk with", workflow.ir().name);
-    Err(Diagnostic::error("not-a-conversation", message).help("`opcell run` runs every workflow").into())
+    let message = format!("`{}` is not a conversational workflow: it has no state that takes messages or events", workflow.ir().name);
+    Err(Diagnostic::error("not-conversational", message).help("`opcell run` runs every workflow").into())
 }
 
 /// The workflow as an agent of its pack opens it: entered at the agent's state.
@@ -111,7 +111,7 @@ pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Fai
         return Err(unknown(format!("`{}` has no agent `{agent}`", workflow.ir().name), near));
     };
     let entered = member.state.as_deref().and_then(|state| workflow.entered_at(state));
-    entered.ok_or_else(|| unknown(format!("agent `{agent}` stands for no state"), Some("give it a `state`".to_owned())))
+    entered.ok_or_else(|| unknown(format!("agent `{agent}` names no state"), Some("give it a `state`".to_owned())))
 }
 
 /// Drives a run until it ends, or waits and nobody says anything any more.
@@ -164,11 +164,11 @@ fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Re
                     }
                 }
             }
-            command if command.starts_with('/') => lines.answer(&format!("there is no `{command}`; {HELP}")),
+            command if command.starts_with('/') => lines.answer(&format!("unknown command `{command}`; {HELP}")),
             _ if listens(outcome) => {
                 return Ok(Some(Word { signal: MESSAGE_SIGNAL.into(), data: Value::from(line.as_str()) }));
             }
-            _ => lines.answer(&format!("nobody listens here; {}", state_line(outcome, step))),
+            _ => lines.answer(&format!("this state accepts no messages; {}", state_line(outcome, step))),
         }
     }
     Ok(None)
@@ -191,7 +191,7 @@ fn refuses(step: Option<&Step>, event: &str) -> Option<String> {
     }
     let internal = matches!(&step.judge, Some(Judge::Event { orchestration: Orchestration::Internal, .. }));
     (internal && matches!(step.form, Form::Session { .. }))
-        .then(|| format!("state `{}` takes events from its model only (orchestration internal)", step.name))
+        .then(|| format!("state `{}` takes events only from its model (orchestration: internal)", step.name))
 }
 
 fn events(step: &Step) -> Vec<&str> {
@@ -207,7 +207,7 @@ fn events(step: &Step) -> Vec<&str> {
 }
 
 fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
-    let Some(step) = step else { return "the run is in no state".to_owned() };
+    let Some(step) = step else { return "the run is not in any state".to_owned() };
     let used = &outcome.used;
     format!(
         "state `{}`, events: {}; {} visits, {} tool calls, {} model rounds so far",

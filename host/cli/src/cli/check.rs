@@ -14,10 +14,10 @@ use std::{fmt::Write as _, io::IsTerminal, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Documents, or folders of them.
+    /// Documents, or folders that contain them.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Takes warnings for errors: what a document's own reference runtime accepts is a warning otherwise.
+    /// Treat warnings as errors. Without it, whatever the reference runtime accepts is at most a warning.
     #[arg(long)]
     strict: bool,
 }

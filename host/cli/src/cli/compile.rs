@@ -11,10 +11,10 @@ use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct CompileArgs {
-    /// The document.
+    /// Document file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Takes warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
 }

@@ -191,7 +191,7 @@ pub fn ask(run: &str, question: &Question) -> String {
             format!("{question}step `{step}` waits for {what}: {command}")
         }
         Question::Doubt { step, what, effect } => format!(
-            "step `{step}`: {what} was under way when the run was interrupted, and must not be repeated without your consent: \
+            "step `{step}`: {what} was in progress when the run was interrupted and must not be repeated without confirmation: \
              opcell runs resume {run} --retry, --skip or --fail (effect {effect})"
         ),
     }

@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct GraphArgs {
-    /// A document, or the name of a workflow of the project.
+    /// Document file, or name of a workflow of the project.
     #[arg(value_name = "WORKFLOW", required_unless_present = "run")]
     workflow: Option<String>,
-    /// Draws the workflow of a run of the journal, with the way that the run took: its name, the beginning of it, or `last`.
+    /// Draw the workflow of a run, with the path taken: a run ID, a unique prefix, or `last`.
     #[arg(long, value_name = "RUN", conflicts_with = "workflow")]
     run: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
-    /// How it is written; the ending of `--output` says it otherwise, and Mermaid is what is left.
+    /// Output format. Defaults to the extension of `--output`, else `mermaid`.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Writes a file (.svg, .dot, .mmd) instead of standard output.
+    /// Write to this file (.svg, .dot, .mmd) instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Takes warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
 }
 
-/// How a picture is written.
+/// Format of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Mermaid,
@@ -73,19 +73,19 @@ async fn of_run(open: &Open, named: &str) -> Result<Drawing, Failure> {
     let history = open.engine.history(&run).await?;
     let state = open.engine.state_at(&run, None).await?;
     let program =
-        state.program().ok_or_else(|| Diagnostic::error("empty-run", format!("run {run} has no beginning")))?;
+        state.program().ok_or_else(|| Diagnostic::error("no-first-event", format!("run {run} has no first event")))?;
     Ok(Drawing::of(program.ir(), Some(&RunPath::of(&history))))
 }
 
-/// What a file's ending says.
+/// The format that a file's extension names.
 pub fn format_of(file: &Path) -> Result<Format, Failure> {
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("svg") => Ok(Format::Svg),
         Some("dot" | "gv") => Ok(Format::Dot),
         Some("mmd" | "mermaid") => Ok(Format::Mermaid),
         _ => {
-            let message = format!("the ending of `{}` does not say how to draw", file.display());
-            Err(Diagnostic::error("unknown-format", message).help("name it .svg, .dot or .mmd").into())
+            let message = format!("the extension of `{}` names no graph format", file.display());
+            Err(Diagnostic::error("unknown-format", message).help("use .svg, .dot or .mmd").into())
         }
     }
 }
@@ -94,7 +94,7 @@ pub fn text(drawing: &Drawing, format: Format) -> Result<String, Failure> {
     match format {
         Format::Mermaid => Ok(drawing.mermaid()),
         Format::Dot => Ok(drawing.dot()),
-        Format::Svg => drawing.svg().map_err(|error| Diagnostic::error("undrawable", error.to_string()).into()),
+        Format::Svg => drawing.svg().map_err(|error| Diagnostic::error("render-failed", error.to_string()).into()),
     }
 }
 

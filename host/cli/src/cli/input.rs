@@ -5,10 +5,10 @@ use opcell_types::Value;
 use opcell_workflow::Diagnostic;
 use std::{io::Read, path::Path};
 
-/// The most bytes that `@FILE` and `-` take in.
+/// Maximum bytes read from `@FILE` and `-`.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// What a run is given: JSON, `@FILE`, `-` for standard input, one or more `key=value`, or a plain text. A text becomes
+/// Input of a run: JSON, `@FILE`, `-` for standard input, one or more `key=value`, or plain text. Text becomes
 /// `{"input": text, "original": text}`, as psi's own `/delegate` hands it over.
 pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
     match parts {
@@ -19,7 +19,7 @@ pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
                 Ok(value) if value.as_str().is_none() => value,
                 // Broken JSON must not silently become a text.
                 Err(error) if looks_like_json(&text) => {
-                    return Err(wrong("invalid-input", format!("the input begins like JSON and is none: {error}")));
+                    return Err(wrong("invalid-input", format!("the input looks like JSON but does not parse: {error}")));
                 }
                 Ok(text) => as_request(text),
                 Err(_) => as_request(Value::from(text)),
@@ -29,7 +29,7 @@ pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
     }
 }
 
-/// Arguments of an operation: a JSON object, `@FILE`, `-`, or `key=value`, repeated.
+/// Arguments of an operation: a JSON object, `@FILE`, `-`, or `key=value` (repeatable).
 pub fn arguments(parts: &[String]) -> Result<Value, Rejected> {
     match parts {
         [] => Ok(Value::object::<&str>([])),
@@ -48,14 +48,14 @@ pub fn arguments(parts: &[String]) -> Result<Value, Rejected> {
     }
 }
 
-/// One value: JSON, `@FILE`, `-`, or a text.
+/// One value: JSON, `@FILE`, `-`, or text.
 pub fn value(part: &str) -> Result<Value, Rejected> {
     let text = text_of(part)?;
     match Value::from_json(&text) {
         Ok(value) => Ok(value),
         // Broken JSON must not silently become a text.
         Err(error) if looks_like_json(&text) => {
-            Err(wrong("invalid-data", format!("`{part}` begins like JSON and is none: {error}")))
+            Err(wrong("invalid-data", format!("`{part}` looks like JSON but does not parse: {error}")))
         }
         Err(_) => Ok(Value::from(text)),
     }
@@ -102,7 +102,7 @@ pub fn written_pair(part: &str) -> Option<(&str, &str)> {
     named.then_some((key, value))
 }
 
-/// `key=value`; the value is JSON where it is JSON, else a text.
+/// `key=value`; the value is parsed as JSON if it is JSON, else taken as text.
 fn pair(part: &str) -> Option<(&str, Value)> {
     let (key, value) = written_pair(part)?;
     Some((key, Value::from_json(value).unwrap_or_else(|_| Value::from(value))))
@@ -112,7 +112,7 @@ fn pairs(parts: &[String]) -> Result<Value, Rejected> {
     let mut entries = Vec::new();
     for part in parts {
         let (key, value) = pair(part).ok_or_else(|| {
-            wrong("invalid-input", format!("`{part}` is not `key=value`, and several parts of an input must be"))
+            wrong("invalid-input", format!("`{part}` is not `key=value`; an input of several parts must consist of such pairs"))
         })?;
         if entries.iter().any(|(earlier, _)| *earlier == key) {
             return Err(wrong("invalid-input", format!("`{key}` is given twice")));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_begins_like_json_and_is_none_is_an_error() {
-        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("is none"));
+        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("does not parse"));
         assert!(run_input(&["a=1".to_owned(), "b".to_owned()]).is_err());
         assert!(run_input(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
         assert!(run_input(&["@no/such/file".to_owned()]).is_err());

@@ -1,4 +1,4 @@
-//! `opcell new`: files to begin with. Nothing that exists is written over.
+//! `opcell new`: files to start from. Existing files are never overwritten.
 
 use super::{Exit, Failure, Terminal};
 use clap::{Args, Subcommand};
@@ -16,26 +16,26 @@ const AUTHOR: &str = include_str!("../../templates/workflowskill-author.md");
 
 #[derive(Debug, Subcommand)]
 pub enum NewCommand {
-    /// Writes `NAME.md`, a WorkflowSkill that runs as it is.
+    /// Create `NAME.md`, a WorkflowSkill that runs as it is.
     #[command(name = "workflowskill")]
     WorkflowSkill(WorkflowArgs),
-    /// Writes a skill that teaches an agent to author workflows.
+    /// Create a skill that teaches an agent to author workflows.
     AuthorSkill(SkillArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct WorkflowArgs {
-    /// Lower-case letters, digits and hyphens.
+    /// Name of the workflow: lower-case letters, digits and hyphens.
     #[arg(default_value = "my-workflow", value_name = "NAME")]
     name: String,
 }
 
 #[derive(Debug, Args)]
 pub struct SkillArgs {
-    /// The folder of skills that gets `workflowskill-author/SKILL.md`.
+    /// Skill folder in which to create `workflowskill-author/SKILL.md`.
     #[arg(default_value = "skills", value_name = "FOLDER")]
     folder: PathBuf,
-    /// Writes the skill to standard output instead.
+    /// Print the skill to standard output instead.
     #[arg(long)]
     print: bool,
 }
@@ -57,7 +57,7 @@ pub fn new(command: &NewCommand, terminal: &Terminal) -> Result<Exit, Failure> {
             fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
             let path = folder.join("SKILL.md");
             create(&path, AUTHOR)?;
-            written(&path, "list its folder under `skill-folders` in opcell.toml", terminal)
+            written(&path, "add its folder to `skill-folders` in opcell.toml", terminal)
         }
     }
 }
@@ -68,20 +68,20 @@ fn check_name(name: &str) -> Result<(), Rejected> {
     if name.len() <= 64 && name.split('-').all(is_word) {
         return Ok(());
     }
-    let message = format!("`{name}` is not a workflow's name");
+    let message = format!("`{name}` is not a valid workflow name");
     let help =
-        "up to 64 lower-case letters and digits, in words with single hyphens between them, such as `triage-mail`";
+        "expected at most 64 lower-case letters, digits and single hyphens, such as `triage-mail`";
     Err(Diagnostic::error("invalid-name", message).help(help).into())
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
-    Diagnostic::error("unwritable", format!("`{}` cannot be written: {error}", path.display())).into()
+    Diagnostic::error("unwritable", format!("cannot write `{}`: {error}", path.display())).into()
 }
 
 fn create(path: &Path, text: &str) -> Result<(), Rejected> {
     let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Diagnostic::error("already-exists", format!("`{}` exists, and is left as it is", path.display())).into()
+            Diagnostic::error("already-exists", format!("`{}` already exists; it was not changed", path.display())).into()
         }
         _ => unwritable(path, &error),
     })?;

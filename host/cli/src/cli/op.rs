@@ -6,17 +6,17 @@ use serde_json::json;
 
 #[derive(Debug, Subcommand)]
 pub enum OpCommand {
-    /// Lists the operations and judges of the project's plugins.
+    /// List the operations and judges of the project's plugins.
     List,
-    /// Calls one operation and prints its data.
+    /// Invoke one operation and print its data.
     Invoke(InvokeArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct InvokeArgs {
-    /// `namespace/name`.
+    /// Operation ID: `namespace/name`.
     id: String,
-    /// A JSON object, `@FILE`, or `key=value`, repeated.
+    /// Arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
     #[arg(long, value_name = "ARGS")]
     args: Vec<String>,
 }

@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Lists the project's plugins without running them.
+    /// List the project's plugins without running them.
     List,
-    /// Shows what a component says about itself, without running it.
+    /// Show the manifest and interface of a component without running it.
     Inspect(Target),
-    /// Shows what a plugin may reach and use, and who decided.
+    /// Show what a plugin may reach and use, and which setting decides.
     Explain(explain::ExplainArgs),
-    /// Grants a plugin something: writes `opcell.toml` and keeps its comments.
+    /// Grant a capability to a plugin: edits `opcell.toml` and keeps its comments.
     Grant(grant::GrantArgs),
-    /// Shows what another version of a plugin newly asks for.
+    /// Show what another version of a plugin requests in addition.
     Diff(diff::DiffArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct Target {
-    /// A plugin of the project by name, or a `.wasm` file.
+    /// Name of a plugin of the project, or a `.wasm` file.
     #[arg(value_name = "PLUGIN")]
     target: String,
 }
@@ -77,7 +77,7 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejecte
         diagnostic.help = match did_you_mean(name, known.iter().copied()) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
             None if known.is_empty() => {
-                Some("name a project file with `--config`, or add the plugin to opcell.toml".to_owned())
+                Some("add the plugin to opcell.toml, or choose a project file with `--config`".to_owned())
             }
             None => Some(format!("its plugins are: {}", known.join(", "))),
         };

@@ -1,4 +1,4 @@
-//! `opcell prompt`: what models would be told.
+//! `opcell prompt`: what models would receive.
 
 use super::{Exit, Failure, Global, Terminal, input};
 use clap::{Args, ValueEnum};
@@ -13,16 +13,16 @@ use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
 pub struct PromptArgs {
-    /// A document, or the name of a workflow of the project.
+    /// Document file, or name of a workflow of the project.
     #[arg(value_name = "WORKFLOW")]
     workflow: String,
-    /// Only this step.
+    /// Show this step only.
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// What the run would be given, as `opcell run` takes it; without it, references to the input are shown as such.
+    /// Input of the run, as for `opcell run`. Without it, references to the input are shown unresolved.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
-    /// In place of the mode that the sessions have.
+    /// Prompt mode to use instead of the sessions' own.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
 }
@@ -48,7 +48,7 @@ pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> 
     if terminal.json {
         terminal.json(&json!({"workflow": workflow.ir().name, "prompts": prompts}))?;
     } else if prompts.is_empty() {
-        terminal.note("no step of this workflow asks a model");
+        terminal.note("no step of this workflow uses a model");
     }
     if !terminal.json {
         for prompt in &prompts {
@@ -64,7 +64,7 @@ fn text(prompt: &StepPrompt) -> String {
         PromptMode::Lambda => "lambda",
         PromptMode::Prose => "prose",
     };
-    let whose = if prompt.judge { "the judge of step" } else { "step" };
+    let whose = if prompt.judge { "judge of step" } else { "step" };
     let mut text = format!("{whose} {}, mode {mode}\n{:30}{:>9} {:>9}\n", prompt.step, "", "bytes", "tokens");
     let mut parts = String::new();
     for section in &prompt.system.sections {

@@ -20,50 +20,50 @@ use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// A document, or the name of a workflow of the project.
+    /// Document file, or name of a workflow of the project.
     #[arg(value_name = "WORKFLOW", id = "document")]
     document: String,
-    /// What the run is given: JSON, a text, `@FILE`, `-`, or `key=value`, repeated.
+    /// Input of the run: JSON, text, `@FILE`, `-` for standard input, or `key=value` (repeatable).
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
-    /// Inputs as a JSON object; they win over those of `--input`.
+    /// Inputs as a JSON object; overrides `--input`.
     #[arg(long, value_name = "JSON")]
     json_input: Option<String>,
-    /// Writes WorkflowSkill's run log instead of the result, whatever became of the run.
+    /// Print WorkflowSkill's run log instead of the result, even if the run fails.
     #[arg(long)]
     output_json: bool,
-    /// Shows what models say, as they say it, on stderr.
+    /// Stream the text of models to stderr.
     #[arg(long)]
     stream: bool,
-    /// Draws the workflow with the way that the run took; the ending (.svg, .dot, .mmd) says how.
+    /// Write the graph with the path taken highlighted; format from the extension (.svg, .dot, .mmd).
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
-    /// Takes warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// Runs the workflow of a PromptPack; a pack without one is refused instead of becoming a single conversation.
+    /// Require that the PromptPack has a workflow, instead of running a pack without one as a single conversation.
     #[arg(long)]
     workflow: bool,
-    /// Starts in the state that an agent of the pack stands for (RFC 0011).
+    /// Start in the state of this agent of the pack (RFC 0011).
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// What is said next whenever the run waits, in order; `/event NAME [CONTEXT]` raises an event from outside.
+    /// User message to send each time the run waits (repeatable); `/event NAME [CONTEXT]` raises an external event.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
     #[command(flatten)]
     journal: JournalArgs,
 }
 
-/// Where a run is kept, and what it is called.
+/// Where a run is kept, and its ID.
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// Keeps the run in a journal, so that it survives this process: in the project's, in `.opcell/runs.db`, or in this file.
+    /// Keep the run in a journal, so that it survives this process: this file, else the project's, else `.opcell/runs.db`.
     #[arg(long, value_name = "PATH", require_equals = true)]
     journal: Option<Option<PathBuf>>,
-    /// Keeps the run in memory even if the project has a journal.
+    /// Keep the run in memory only, even if the project has a journal.
     #[arg(long, conflicts_with = "journal")]
     no_journal: bool,
-    /// Names the run; a name that is taken is refused. Without it, a name is made up.
+    /// Run ID; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 }
@@ -128,8 +128,8 @@ fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
     if has_workflow {
         return Ok(());
     }
-    let message = format!("`{}` is no PromptPack with a workflow", workflow.ir().name);
-    Err(Diagnostic::error("no-workflow", message).help("leave out `--workflow` to run it all the same").into())
+    let message = format!("`{}` is not a PromptPack with a workflow", workflow.ir().name);
+    Err(Diagnostic::error("no-workflow", message).help("omit `--workflow` to run it as a single conversation").into())
 }
 
 impl JournalArgs {

@@ -1,4 +1,4 @@
-//! `opcell runs`: what a journal holds, and what its runs can be told. Nothing here loads a plugin unless a run is to go on.
+//! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
 mod list;
 mod resume;
@@ -28,28 +28,28 @@ pub struct RunsArgs {
 /// Which journal.
 #[derive(Debug, Args)]
 pub struct StoreArgs {
-    /// The journal; without it, the project's, or `.opcell/runs.db`.
+    /// Journal file; by default the project's, else `.opcell/runs.db`.
     #[arg(long, global = true, value_name = "PATH")]
     journal: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// Lists runs, newest first.
+    /// List runs, newest first.
     List(list::ListArgs),
-    /// Shows what a run did, step by step, up to its last event or any other.
+    /// Show what a run did, step by step.
     Show(show::ShowArgs),
-    /// Takes up a run that was interrupted, or that waits and has been told something.
+    /// Resume an interrupted or suspended run.
     Resume(resume::ResumeArgs),
-    /// Makes a run stop.
+    /// Cancel a run.
     Cancel(tell::CancelArgs),
-    /// Sends a run a signal.
+    /// Send a signal to a run.
     Signal(tell::SignalArgs),
-    /// Approves, or refuses, what a run asks.
+    /// Approve what a run asks for, or refuse it.
     Approve(tell::ApproveArgs),
-    /// Decides a run again from its journal, and fails where this version decides otherwise.
+    /// Decide a run again from its journal; fail where this version decides otherwise.
     Replay(show::ReplayArgs),
-    /// Starts a new run that shares the beginning of another.
+    /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
 }
 
@@ -68,7 +68,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
 }
 
 impl StoreArgs {
-    /// The project, with the journal that is meant; it has to be there.
+    /// The project and the chosen journal, which must exist.
     pub fn config(&self, global: &Global) -> Result<Config, Failure> {
         let mut config = global.config()?;
         let default = config.root.join(JournalSettings::DEFAULT_PATH);
@@ -78,7 +78,7 @@ impl StoreArgs {
         };
         if !settings.path.is_file() {
             let missing = format!("there is no journal `{}`", settings.path.display());
-            let help = "`opcell run --journal WORKFLOW` makes one; `--journal PATH` names another";
+            let help = "`opcell run --journal WORKFLOW` creates one; `--journal PATH` chooses another";
             return Err(Diagnostic::error("no-journal", missing).help(help.to_owned()).into());
         }
         config.journal = Some(settings);
@@ -89,7 +89,7 @@ impl StoreArgs {
 /// Who tells.
 #[derive(Debug, Args)]
 struct Teller {
-    /// Who says so; unless given, the user that runs this command.
+    /// Name to record as the sender. Defaults to the current user.
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
 }
@@ -101,7 +101,7 @@ impl Teller {
     }
 }
 
-/// A journal with an engine that can ask and tell, and perform nothing.
+/// A journal with an engine that reads runs and sends messages, and performs no effect.
 pub(super) struct Open {
     pub(super) engine: Engine,
 }
@@ -112,13 +112,13 @@ impl Open {
         Ok(Self { engine: Engine::builder().journal(Arc::new(store::open(settings).await?)).build() })
     }
 
-    /// The run that a person means.
+    /// The run that the argument names.
     pub(super) async fn run(&self, named: &str) -> Result<RunId, Failure> {
         Ok(meant(&self.engine.runs().await?, named)?.run.clone())
     }
 }
 
-/// The run of this name, the only one whose name begins like this, or the `last` one.
+/// The run with this ID, the only one with this prefix, or the `last` one.
 fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Rejected> {
     if let Some(exact) = runs.iter().find(|run| run.run.as_ref() == named) {
         return Ok(exact);
@@ -136,14 +136,14 @@ fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Rejected
         [] => {
             let near = did_you_mean(named, runs.iter().map(|run| run.run.as_ref()));
             let help = near.map_or_else(
-                || "`opcell runs list` shows what there is".to_owned(),
+                || "`opcell runs list` lists the runs".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
             unknown(format!("the journal has no run `{named}`"), help)
         }
         several => {
             let names: Vec<&str> = several.iter().take(5).map(|run| run.run.as_ref()).collect();
-            unknown(format!("{} runs begin with `{named}`", several.len()), format!("such as {}", names.join(", ")))
+            unknown(format!("the prefix `{named}` matches {} runs", several.len()), format!("such as {}", names.join(", ")))
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
-    /// Runs only the cases whose name contains this.
+    /// Run only the cases whose name contains this.
     filter: Option<String>,
 }
 
@@ -16,7 +16,7 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
     let mut cases = Case::all()?;
     cases.retain(|case| args.filter.as_ref().is_none_or(|filter| case.name.contains(filter)));
     if cases.is_empty() {
-        return Err(Failure::Other(anyhow::anyhow!("no case is named like that; `opcell selftest` runs them all")));
+        return Err(Failure::Other(anyhow::anyhow!("no case has a name that contains this; `opcell selftest` runs all cases")));
     }
     let compile = opcell::host::this_executable()?;
     let sandbox = Sandbox::new(SandboxConfig::new(compile)).map_err(anyhow::Error::from)?;

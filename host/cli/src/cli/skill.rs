@@ -29,7 +29,7 @@ pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> R
     let Some(json) = json else { return Ok(given) };
     let over = Value::from_json(json).map_err(|error| wrong(format!("`--json-input` is not JSON: {error}")))?;
     let (Value::Object(given), Value::Object(over)) = (given, over) else {
-        return Err(wrong("`--json-input` is a JSON object of inputs, such as '{\"n\": 3}'".to_owned()));
+        return Err(wrong("`--json-input` must be a JSON object of inputs, such as '{\"n\": 3}'".to_owned()));
     };
     let mut merged = Map::clone(&given);
     merged.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -57,7 +57,7 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
                     "array" => format!("JSON, such as `'{key}=[1, 2]'`"),
                     _ => format!("JSON, such as `'{key}={{\"a\": 1}}'`"),
                 };
-                let message = format!("input `{key}` is declared `{}`, and `{text}` is not one", declared.kind);
+                let message = format!("input `{key}` is declared `{}`, but `{text}` is not one", declared.kind);
                 Rejected::plain(Diagnostic::error("invalid-input", message).help(help))
             })?,
             None => Value::from(*text),
@@ -95,7 +95,7 @@ pub fn missing_inputs(workflow: &Workflow, given: &Value) -> Option<String> {
     };
     let missing: Vec<String> = workflow.ir().inputs.iter().filter_map(missing).collect();
     (!missing.is_empty())
-        .then(|| format!("warning: declared, without a default, and not given: {}", missing.join(", ")))
+        .then(|| format!("warning: these inputs are declared without a default and were not given: {}", missing.join(", ")))
 }
 
 /// Collects a run's log and records where somebody asks for them.

@@ -4,16 +4,16 @@ use opcell::report::{Rejected, printable};
 use std::io::{self, IsTerminal, Write};
 use tracing::level_filters::LevelFilter;
 
-/// Results on stdout, everything else on stderr.
+/// Results go to stdout, everything else to stderr.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminal {
-    /// Whether results and findings are JSON on stdout.
+    /// Whether results and diagnostics are JSON on stdout.
     pub json: bool,
-    /// Whether progress is left out.
+    /// Whether progress is suppressed.
     pub quiet: bool,
-    /// Whether stderr is a terminal that shows colours.
+    /// Whether stderr shows colours.
     pub color: bool,
-    /// Whether stdout is.
+    /// Whether stdout is a terminal.
     pub color_out: bool,
 }
 
@@ -28,7 +28,7 @@ impl Terminal {
         }
     }
 
-    /// From now on, what goes wrong without stopping a command is a line on stderr.
+    /// Prints warnings of the libraries to stderr from now on.
     pub fn show_warnings(&self) {
         let level = if self.quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
         let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(self.color).with_max_level(level);
@@ -48,7 +48,7 @@ impl Terminal {
         self.line(&format!("{value:#}"))
     }
 
-    /// A line for the person who watches; never a result.
+    /// A line of progress; never a result.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(io::stderr(), "{}", printable(text));
@@ -69,7 +69,7 @@ impl Terminal {
         let _ = writeln!(io::stderr(), "{}", printable(text));
     }
 
-    /// A failure of the machinery.
+    /// An internal failure.
     pub fn failure(&self, error: &anyhow::Error) {
         if self.json {
             let _ = self.json(&serde_json::json!({"ok": false, "error": format!("{error:#}")}));

@@ -1,4 +1,4 @@
-//! `opcell worker`: drives the runs of a journal that can go on, so many at once, each for a while.
+//! `opcell worker`: drives the runnable runs of a journal, a bounded number at a time, a slice each.
 
 use super::{Exit, Failure, Global, Terminal, runs::StoreArgs};
 use clap::Args;
@@ -17,24 +17,24 @@ use tokio_util::sync::CancellationToken;
 pub struct WorkerArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// Runs that are driven at once.
+    /// Maximum number of runs to drive concurrently.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: u16,
-    /// Ends as soon as no run can go on, instead of waiting for one that can.
+    /// Exit as soon as no run is runnable, instead of waiting for one.
     #[arg(long)]
     until_idle: bool,
 }
 
-/// How often the journal is asked what can go on.
+/// How often the journal is polled for runnable runs.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long a run goes on while others wait for their turn.
+/// How long a run is driven while others wait: one slice.
 const TURN: Duration = Duration::from_secs(2);
 
-/// A run that waits for no more time than this is kept at hand.
+/// A run whose timer ends within this time stays loaded.
 const PARK: Duration = Duration::from_secs(1);
 
-/// How long a run that could not be taken up is left alone: first, and at most.
+/// Back-off after a run could not be resumed: the first one, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -62,7 +62,7 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
         }
     }
     if !worker.driven.is_empty() {
-        terminal.note(&format!("letting go of {} runs; interrupt again to leave at once", worker.driven.len()));
+        terminal.note(&format!("releasing {} runs; interrupt again to exit immediately", worker.driven.len()));
     }
     for turn in worker.driven.values() {
         turn.let_go.cancel();
@@ -83,13 +83,13 @@ async fn interrupted(stop: CancellationToken) {
     }
 }
 
-/// One run's turn.
+/// One run's slice.
 struct Turn {
     since: Instant,
     let_go: CancellationToken,
 }
 
-/// A run that could not be taken up.
+/// A run that could not be resumed.
 struct Refused {
     until: Instant,
     wait: Duration,
@@ -108,7 +108,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Fills the free places with the runs that have waited longest, and says whether one is left over.
+    /// Fills the free slots with the runs that have waited longest; returns whether more are runnable.
     async fn take_up(&mut self) -> Result<bool, Failure> {
         let now = Instant::now();
         let held = self.refused.len() as u64;
@@ -135,7 +135,7 @@ impl Worker<'_> {
         Ok(false)
     }
 
-    /// A run whose turn is over makes room as soon as nothing of it is in flight.
+    /// A run whose slice is over is released as soon as none of its effects is in flight.
     fn let_others_go_on(&self, waiting: bool) {
         for turn in self.driven.values().filter(|turn| waiting && turn.since.elapsed() >= TURN) {
             turn.let_go.cancel();
@@ -171,7 +171,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reported once for each reason, and tried again less and less often.
+    /// Reported once per reason, and retried with a growing back-off.
     fn refuse(&mut self, run: RunId, error: &RunError) -> Result<(), Failure> {
         let why = error.to_string();
         let before = self.refused.get(&run);

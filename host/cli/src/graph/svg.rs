@@ -22,10 +22,10 @@ pub(super) const FONT: usize = 14;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undrawable {
     /// Too much for one picture.
-    #[error("the workflow has {0} steps; an SVG shows at most {MAX_NODES}, Mermaid and DOT any number")]
+    #[error("the workflow has {0} steps; SVG is limited to {MAX_NODES}; use Mermaid or DOT")]
     TooLarge(usize),
     /// The layout gave up.
-    #[error("the layout library cannot place this workflow; Mermaid and DOT can")]
+    #[error("the layout library cannot lay out this workflow; use Mermaid or DOT")]
     Layout,
 }
 

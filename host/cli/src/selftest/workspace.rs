@@ -59,7 +59,7 @@ impl Workspace {
         let outside: Vec<_> =
             names(self.folder.path()).filter(|name| name != "workspace" && name != "secret.txt").collect();
         if !outside.is_empty() {
-            return Some(format!("outside of the grant there is now {outside:?}"));
+            return Some(format!("files appeared outside the grant: {outside:?}"));
         }
         if case.grant_files != Some(Access::ReadWrite) && self.root.join("planted.txt").exists() {
             return Some("a file was created through a read grant".to_owned());

@@ -66,7 +66,7 @@ pub(crate) fn outcome_of(value: &Value) -> Result<Outcome, Failure> {
 }
 
 fn malformed(value: &Value) -> Failure {
-    failure("malformed-outcome", format!("An outcome is a text or {{\"keyword\": \"name\"}}, got {}", value.to_json()))
+    failure("malformed-outcome", format!("Expected a string or {{\"keyword\": \"name\"}} as the outcome, got {}", value.to_json()))
 }
 
 /// Records a decision and follows it.

@@ -56,7 +56,7 @@ fn refused(at: &At<'_>, place: u32) -> Option<Event> {
         return None;
     }
     let misfits = structured::check(schema, &at.instance.input).err()?;
-    let message = format!("The input does not fit the input schema of `{}`: {misfits}", at.instance.program.name());
+    let message = format!("The input does not match the input schema of `{}`: {misfits}", at.instance.program.name());
     Some(at.end(ended(Status::Failed, "invalid-input", message)))
 }
 
@@ -64,7 +64,7 @@ fn refused(at: &At<'_>, place: u32) -> Option<Event> {
 pub(super) fn returned(ir: &WorkflowIr, end: RunEnd) -> RunEnd {
     let Some(schema) = ir.output_schema.as_ref().filter(|_| end.status == Status::Completed) else { return end };
     let Err(misfits) = structured::check(schema, &end.result) else { return end };
-    let message = format!("The output does not fit the output schema of `{}`: {misfits}", ir.name);
+    let message = format!("The output does not match the output schema of `{}`: {misfits}", ir.name);
     RunEnd { step: end.step, ..ended(Status::Failed, "invalid-output", message) }
 }
 

@@ -104,7 +104,7 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
     }
     let max = session.max_rounds.unwrap_or(MAX_ROUNDS);
     if talk.rounds >= max {
-        return Turn::Failed(failure("max-rounds", format!("The model did not come to an answer within {max} rounds")));
+        return Turn::Failed(failure("max-rounds", format!("The model gave no final answer within {max} rounds")));
     }
     Turn::Goes(vec![at.request(Request::Round { model: talk.model })])
 }
@@ -121,7 +121,7 @@ fn tool(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequ
             format!("denied: this session has no tool `{}`; it has: {known}", call.name)
         }
         made if made >= max as usize => {
-            format!("denied: a turn may make {max} tool calls, and this one has made them; answer with what there is")
+            format!("denied: this turn has used its {max} tool calls; answer with the information you have")
         }
         _ => return at.request(Request::Tool { call: call.id.as_str().into() }),
     };

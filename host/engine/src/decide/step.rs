@@ -221,7 +221,7 @@ fn delegate(at: &At<'_>, step: &Step, delegate: &Delegate, item: Option<(&Value,
     }
     if at.instance.depth >= at.state.max_depth {
         let message = format!(
-            "`{name}` would be the {}th workflow inside another; at most {} are allowed (a workflow that calls itself never ends)",
+            "`{name}` would nest {} workflows deep; at most {} are allowed (a workflow that calls itself never ends)",
             at.instance.depth + 1,
             at.state.max_depth
         );

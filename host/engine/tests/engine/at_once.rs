@@ -97,7 +97,7 @@ async fn calls_of_one_answer_are_bounded() {
     assert_eq!((most, script.called().len()), (8, 1_000));
     let told = answers(&script);
     assert_eq!(told.len(), 1_002);
-    assert!(told[1_001].1.starts_with("denied: a turn may make 1000 tool calls"), "{:?}", told[1_001]);
+    assert!(told[1_001].1.starts_with("denied: this turn has used its 1000 tool calls"), "{:?}", told[1_001]);
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn calls_made_at_once_count_one_by_one() {
     happened(&script, r#","max-tool-calls":2"#).await;
     assert_eq!(script.called(), [r#"look {"n":2}"#, r#"slow-look {"n":1}"#], "the third is refused");
     let told = answers(&script);
-    assert!(told[2].1.starts_with("denied: a turn may make 2 tool calls"), "{told:?}");
+    assert!(told[2].1.starts_with("denied: this turn has used its 2 tool calls"), "{told:?}");
 
     let limited = self::script(READS);
     let limits = RunLimits { tool_calls: Some(2), ..RunLimits::default() };

@@ -364,7 +364,7 @@ async fn two_engines_never_drive_one_run() {
     let first = engine(&Script::new(), &journal);
     let handle = first.start(routed(&wait("", "")), json("{}"), RunOptions::default()).await.unwrap();
     let error = engine(&Script::new(), &journal).resume(handle.run(), ResumeOptions::default()).await.err().unwrap();
-    assert!(error.to_string().contains("is driven by another process"), "{error}");
+    assert!(error.to_string().contains("another process drives it"), "{error}");
 }
 
 pub fn started(program: Arc<Program>, input: &str) -> Event {
@@ -471,7 +471,7 @@ async fn a_run_whose_beginning_is_lost_is_refused_and_free_again() {
     let engine = engine(&Script::new(), &journal);
     for _ in 0..2 {
         let error = engine.resume(&run, ResumeOptions::default()).await.err().unwrap();
-        assert!(error.to_string().contains("its beginning is lost"), "{error}");
+        assert!(error.to_string().contains("its first records are lost"), "{error}");
     }
 }
 

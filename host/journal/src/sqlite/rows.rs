@@ -140,7 +140,7 @@ fn good_record(run: i64, row: &Row<'_>) -> Result<Record, String> {
     };
     match read() {
         Ok((record, sum)) if sum == record_checksum(run, &record) => Ok(record),
-        Ok(_) => Err("does not have the checksum it was written with".to_owned()),
+        Ok(_) => Err("has a wrong checksum".to_owned()),
         Err(error) => Err(format!("cannot be read: {}", error)),
     }
 }

@@ -142,7 +142,7 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
             let tables: i64 =
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(storage)?;
             if tables > 0 {
-                return Err(corrupt(path, "it is an SQLite database of something else"));
+                return Err(corrupt(path, "it is an SQLite database of another application"));
             }
             connection.execute_batch(TABLES).map_err(storage)?;
         }

@@ -121,7 +121,7 @@ impl Checker<'_> {
                         .filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path))),
                 ),
                 Err(error) => {
-                    let message = format!("the plugin folder `{}` cannot be read: {error}", folder.get_ref());
+                    let message = format!("cannot read the plugin folder `{}`: {error}", folder.get_ref());
                     self.error("path-not-found", span_of(folder), message, None);
                 }
             }
@@ -178,7 +178,7 @@ impl Checker<'_> {
         }
         let tools: Vec<String> = text.tools.into_iter().map(Spanned::into_inner).collect();
         if let Some(rule) = text.http.first().filter(|_| !tools.iter().any(|tool| tool == "http.fetch")) {
-            let message = format!("plugin `{plugin}` has http rules but not the tool that uses them");
+            let message = format!("plugin `{plugin}` has http rules but is not granted the tool that uses them");
             let help = "add `tools = [\"http.fetch\"]` to its grants".to_owned();
             self.error("unknown-capability", span_of(rule), message, Some(help));
         }
@@ -211,7 +211,7 @@ impl Checker<'_> {
         let text = preopen.into_inner();
         let host = self.directory(&text.path, "preopened directory")?;
         if !text.dangerous {
-            let message = "a preopen has no quota, no globs and no receipt, and must say `dangerous = true`".to_owned();
+            let message = "a preopen has no quota, no globs and no receipt; it needs `dangerous = true`".to_owned();
             self.error(
                 "dangerous-preopen",
                 span,
@@ -264,7 +264,7 @@ impl Checker<'_> {
         let span = span_of(&text);
         let text = text.into_inner();
         if !text.dangerous {
-            let message = "`bash` runs commands outside every sandbox, with the rights of whoever runs opcell, and must say \
+            let message = "`bash` runs commands outside any sandbox, with the rights of whoever runs opcell; it needs \
                            `dangerous = true`";
             self.error("dangerous-bash", span, message.to_owned(), None);
         }
@@ -290,7 +290,7 @@ impl Checker<'_> {
         let max_age = text.max_age.and_then(|age| {
             let parsed = duration(age.get_ref());
             if parsed.is_none() {
-                let message = format!("`{}` is not a length of time", age.get_ref());
+                let message = format!("`{}` is not a duration", age.get_ref());
                 self.error("invalid-duration", span_of(&age), message, Some("write `30 days` or `12 h`".to_owned()));
             }
             parsed

@@ -38,7 +38,7 @@ pub enum EditError {
     #[error(transparent)]
     Toml(#[from] toml_edit::TomlError),
     /// A key that should be a table or an array is something else.
-    #[error("`{0}` is not the kind of value that a grant can be added to")]
+    #[error("`{0}` is not a table or list that a grant can be added to")]
     Shape(String),
 }
 

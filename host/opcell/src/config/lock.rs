@@ -16,8 +16,8 @@ use std::{
 };
 
 const HEADER: &str = "\
-# What each plugin asked for when it was last loaded. Written by opcell; keep it beside the project file, under version control.
-# A version that asks for more is not loaded until the project file grants it.
+# What each plugin requested when it was last loaded. Written by opcell; keep it beside the project file, under version control.
+# A version that requests more is not loaded until the project file grants it.
 ";
 
 /// A lock as it was read, and what it means together with the grants.
@@ -45,7 +45,7 @@ impl Lock {
         let broken = |what: String| {
             let finding = Diagnostic::error("lock-unreadable", format!("{}: {what}", file.display()));
             Rejected::plain(
-                finding.help("restore it from version control; without it nothing tells an upgrade from a new plugin"),
+                finding.help("restore it from version control; without it an upgrade cannot be told from a new plugin"),
             )
         };
         let asked = match std::fs::read_to_string(&file) {

@@ -77,14 +77,14 @@ impl Checker<'_> {
             self.error(
                 "invalid-tool",
                 span,
-                format!("tool `{name}` has http rules and performs no requests"),
+                format!("tool `{name}` has http rules but performs no requests"),
                 Some(help),
             );
             return None;
         }
         if mcp.is_none() && tool.is_some() {
             let help = "name its server with `mcp`".to_owned();
-            self.error("invalid-tool", span, format!("tool `{name}` names a server's tool and no server"), Some(help));
+            self.error("invalid-tool", span, format!("tool `{name}` names an MCP tool but no server"), Some(help));
             return None;
         }
         match (operation, host, mcp) {
@@ -142,7 +142,7 @@ impl Checker<'_> {
         let mut words = text.command.into_inner().into_iter();
         let Some(program) = words.next().filter(|program| !program.is_empty()) else {
             let help = "such as `command = [\"npx\", \"-y\", \"some-server\"]`".to_owned();
-            self.error("invalid-server", span, format!("MCP server `{name}` has no program to start"), Some(help));
+            self.error("invalid-server", span, format!("MCP server `{name}` has no `command`"), Some(help));
             return None;
         };
         Some(McpServer {

@@ -12,7 +12,7 @@ impl Config {
         let mut parts = grant.splitn(3, ':');
         let (Some(plugin), Some(kind), name) = (parts.next(), parts.next(), parts.next()) else {
             return Err(format!(
-                "`{grant}` names no grant: write `PLUGIN:KIND` or `PLUGIN:KIND:NAME`, such as `repo:files`"
+                "`{grant}` is not a grant: expected `PLUGIN:KIND` or `PLUGIN:KIND:NAME`, such as `repo:files`"
             ));
         };
         let names: Vec<String> = self.plugins.keys().cloned().collect();
@@ -34,7 +34,7 @@ impl Config {
             "preopen" => capabilities.dangerous_preopens.retain(|preopen| keep(&preopen.guest)),
             "http" => http.retain(|rule| rule.origins.iter().all(|origin| keep(&origin.to_string()))),
             _ => {
-                return Err(format!("`{kind}` is not a kind of grant: there are tool, skill, files, http and preopen"));
+                return Err(format!("`{kind}` is not a kind of grant: expected tool, skill, files, http or preopen"));
             }
         }
         if before == (capabilities.clone(), http.len()) {

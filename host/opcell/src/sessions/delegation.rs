@@ -72,7 +72,7 @@ impl ChildRuns {
         let catalog = self.catalog.get().ok_or_else(gone)?;
         let parent = &call.context.run;
         if parent.matches(CALLED_BY).count() >= MAX_DEPTH {
-            let message = format!("runs that models start may nest {MAX_DEPTH} deep, and this one is at that depth");
+            let message = format!("runs started by models may nest at most {MAX_DEPTH} deep");
             return Err(failed("delegation-too-deep", message));
         }
         let key = &call.context.idempotency_key;
@@ -109,7 +109,7 @@ impl ChildRuns {
             // An agent is asked once: what it said before it waits to be spoken to is its answer.
             Status::Suspended if wanted.is_agent() && waits_for_a_word(&outcome) => {
                 last_words(&engine.history(&run).await.map_err(lost)?).ok_or_else(|| {
-                    let message = format!("`{workflow}` waits for somebody and has said nothing");
+                    let message = format!("`{workflow}` is suspended without a result");
                     failed("delegated-run-waits", message)
                 })
             }
@@ -166,7 +166,7 @@ async fn take_up(
         _ => false,
     });
     if !is_ours {
-        let message = format!("there is a run `{run}` already, and this call did not start it");
+        let message = format!("run `{run}` already exists and was not started by this call");
         return Err(failed("run-not-started", message));
     }
     loop {
@@ -184,12 +184,12 @@ async fn take_up(
 async fn pause(run: &str, call: &ToolCall) -> Result<(), Failure> {
     tokio::select! {
         () = tokio::time::sleep(POLL) => Ok(()),
-        () = call.cancel.cancelled() => Err(failed("cancelled", format!("nobody waits for run `{run}` any more"))),
+        () = call.cancel.cancelled() => Err(failed("cancelled", format!("the caller of run `{run}` no longer waits for it"))),
     }
 }
 
 fn gone() -> Failure {
-    failed("host-gone", "the host that ran workflows is gone".to_owned())
+    failed("host-gone", "the host that ran the workflow has shut down".to_owned())
 }
 
 fn not_started(error: &RunError) -> Failure {
@@ -217,7 +217,7 @@ struct CancelOnDrop(RunHandle);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.cancel("the call that started it was given up");
+        self.0.cancel("the call that started it was abandoned");
     }
 }
 
@@ -326,7 +326,7 @@ mod tests {
             assert_eq!(third, Value::from("now"), "what it gave is known");
             assert_eq!(second.engine.runs().await.unwrap().len(), 1);
             let other = second.children.run("ask", "something else", &call()).await.result.unwrap_err();
-            assert!(other.message.contains("this call did not start it"), "{}", other.message);
+            assert!(other.message.contains("was not started by this call"), "{}", other.message);
         });
     }
 }

@@ -53,10 +53,10 @@ fn failure(error: FetchError) -> Failure {
     let (reason, message) = match error {
         FetchError::Denied { capability, rule, grant } => {
             let message =
-                format!("{capability} is denied: {rule}; [[sessions.http]] in opcell.toml says what is allowed");
+                format!("{capability} is denied: {rule}; [[sessions.http]] in opcell.toml lists what is allowed");
             let remedy = match grant {
                 Some(_) => "add a rule to [[sessions.http]] in opcell.toml",
-                None => "no setting does",
+                None => "no setting allows it",
             };
             return Denial { capability, rule, remedy: remedy.to_owned() }.failure("denied", message);
         }

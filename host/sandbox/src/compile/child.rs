@@ -31,7 +31,7 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String
     let mut component = Vec::new();
     input.take(order.bytes).read_to_end(&mut component).map_err(|error| error.to_string())?;
     if blake3::hash(&component).to_hex().as_str() != order.digest {
-        return Err("the component was cut off or changed on its way".to_owned());
+        return Err("the component was truncated or changed in transit".to_owned());
     }
     let metering = if order.deterministic { Metering::Deterministic } else { Metering::Ticks };
     let engine = compiler(metering).map_err(|error| error.to_string())?;

@@ -36,7 +36,7 @@ impl Order {
     }
 
     pub(super) fn parse(line: &str) -> Result<Self, String> {
-        serde_json::from_str(line).map_err(|error| format!("not an order: {error}"))
+        serde_json::from_str(line).map_err(|error| format!("not a compile request: {error}"))
     }
 }
 
@@ -57,7 +57,7 @@ impl Answer {
         if line.is_empty() {
             return Err("the child gave no answer".to_owned());
         }
-        serde_json::from_str(line).map_err(|error| format!("not an answer: {error}"))
+        serde_json::from_str(line).map_err(|error| format!("not a compile response: {error}"))
     }
 }
 

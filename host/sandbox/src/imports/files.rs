@@ -304,7 +304,7 @@ impl View<'_> {
             return Ok(());
         }
         Err(FileError::Quota(format!(
-            "a cell moves at most {} bytes through files (limit `file-bytes`)",
+            "a cell reads and writes at most {} bytes of files (limit `file-bytes`)",
             self.0.limits.file_bytes
         )))
     }
@@ -327,7 +327,7 @@ impl View<'_> {
         if self.0.open_files >= self.0.limits.open_files {
             let limit = self.0.limits.open_files;
             return Err(FileError::Quota(format!(
-                "a cell has at most {limit} files and directories open (limit `open-files`)"
+                "a cell opens at most {limit} files and directories at a time (limit `open-files`)"
             )));
         }
         self.0.open_files += 1;
@@ -336,7 +336,7 @@ impl View<'_> {
 }
 
 fn used_up(root: &Root) -> FileError {
-    FileError::Quota(format!("the write quota of grant `{}` is used up", root.name))
+    FileError::Quota(format!("the write quota of grant `{}` is exhausted", root.name))
 }
 
 fn join(directory: &str, path: &str) -> String {

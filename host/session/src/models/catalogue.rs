@@ -83,7 +83,7 @@ pub enum SelectError {
         hint: String,
     },
     /// No listed model passes.
-    #[error("no model passes the query {query}; listed are: {listed}")]
+    #[error("no model matches the query {query}; the listed models are: {listed}")]
     NonePasses {
         /// As authored.
         query: String,

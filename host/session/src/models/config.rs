@@ -248,7 +248,7 @@ impl<'de> Deserialize<'de> for SecretSource {
             return Ok(Self::File(path.into()));
         }
         // The text is not repeated: it may be the secret.
-        Err(D::Error::custom("a secret must not stand in a configuration; write `env:NAME` or `file:PATH`"))
+        Err(D::Error::custom("a configuration must not contain a secret; write `env:NAME` or `file:PATH`"))
     }
 }
 

@@ -56,7 +56,7 @@ impl Provider {
             return Err(format!("`base-url` {base_url:?} must start with http:// or https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("`base-url` must not hold a user or password; use `api-key` or `headers`".to_owned());
+            return Err("`base-url` must not contain a user or password; use `api-key` or `headers`".to_owned());
         }
         if !base_url.ends_with('/') {
             base_url.push('/');
@@ -76,12 +76,12 @@ impl Provider {
                 .apply_to_builder(reqwest::Client::builder())
                 .redirect(reqwest::redirect::Policy::none())
                 .build()
-                .map_err(|error| genai::Error::Internal(format!("no HTTP client can be made: {error}")))?;
+                .map_err(|error| genai::Error::Internal(format!("cannot create an HTTP client: {error}")))?;
             genai::Client::builder().with_reqwest(http).build()
         };
         let made = async {
             let made = tokio::task::spawn_blocking(make).await;
-            made.unwrap_or_else(|_| Err(genai::Error::Internal("no HTTP client can be made".to_owned())))
+            made.unwrap_or_else(|_| Err(genai::Error::Internal("cannot create an HTTP client".to_owned())))
         };
         self.client.get_or_try_init(|| made).await
     }
@@ -267,7 +267,7 @@ fn finish(
     let cut = match answer.stop {
         Some(StopReason::MaxTokens(_)) => Some((
             "answer-truncated",
-            format!("`{}` stopped at its limit after {} tokens; raise `max-tokens`", round.model, usage.output_tokens),
+            format!("`{}` stopped at its limit of {} tokens; raise `max-tokens`", round.model, usage.output_tokens),
         )),
         Some(StopReason::ContentFilter(reason)) => {
             Some(("answer-refused", format!("`{}` or its provider refused to answer ({reason})", round.model)))
@@ -333,7 +333,7 @@ fn describe(error: &genai::Error) -> String {
             Some(genai::Error::HttpError { body, .. }) => body.clone(),
             _ => chain(error.as_ref()),
         },
-        genai::Error::ChatResponseGeneration { cause, .. } => format!("its answer cannot be read: {cause}"),
+        genai::Error::ChatResponseGeneration { cause, .. } => format!("its answer is malformed: {cause}"),
         genai::Error::ChatResponse { body, .. } => body.to_string(),
         other => other.to_string(),
     };

@@ -300,7 +300,7 @@ impl ScriptedModel {
         if tried.is_empty() {
             let count = self.turns.len();
             let message = format!(
-                "the model script {} has no turn left (all {count} are used); it was asked: {asked}. Add a turn for it",
+                "the model script {} has no turns left (all {count} were used); the request was: {asked}. Add a turn for it",
                 self.name
             );
             return failure("script-exhausted", message);
@@ -311,7 +311,7 @@ impl ScriptedModel {
         }
         failure(
             "script-mismatch",
-            format!("the model script {} does not match: {expected}. It was asked: {asked}", self.name),
+            format!("the model script {} does not match: {expected}. The request was: {asked}", self.name),
         )
     }
 }

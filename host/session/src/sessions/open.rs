@@ -88,7 +88,7 @@ impl HostSessions {
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name)));
         if settings.logprobs == Some(true) {
             prompt.notes.push(
-                "token log probabilities are asked for and not recorded: the model client has no option for them"
+                "token log probabilities are requested but not recorded: the model client does not support them"
                     .to_owned(),
             );
         }
@@ -142,11 +142,11 @@ impl HostSessions {
             return Err(missing_tool(DELEGATE_TOOL, &[]));
         }
         if let Some(clash) = settings.agents.keys().find(|name| is_engine_tool(name)) {
-            let message = format!("the agent `{clash}` has the name of a tool of the workflow");
+            let message = format!("the agent `{clash}` has the same name as a tool of the workflow");
             return Err(failure("tool-clash", message));
         }
         if let Some(clash) = allowed.iter().find(|tool| is_engine_tool(&tool.spec.name)) {
-            let message = format!("the host's tool `{}` has the name of a tool of the workflow", clash.spec.name);
+            let message = format!("the host tool `{}` has the same name as a tool of the workflow", clash.spec.name);
             return Err(failure("tool-clash", message));
         }
         let host = allowed.into_iter().map(|tool| match settings.tool_shapes.get(&tool.spec.name) {
@@ -170,7 +170,7 @@ impl HostSessions {
     fn withheld(&self, name: &str) -> String {
         let hint = did_you_mean(name, self.tools.descriptions().map(|tool| tool.spec.name.as_str()));
         format!(
-            "the session declares the tool `{name}`, which is not there, and goes on without it{hint}{}",
+            "the session declares the tool `{name}`, which does not exist, and continues without it{hint}{}",
             remark(name)
         )
     }
@@ -241,8 +241,8 @@ fn missing_tool(name: &str, known: &[&str]) -> Failure {
 /// Why a tool may not be there.
 fn remark(name: &str) -> &'static str {
     match name {
-        "bash" => ". It runs commands outside every sandbox, so it is there only where the operator enables it",
-        DELEGATE_TOOL => ". The host gives sessions no way to delegate",
+        "bash" => ". It runs commands outside any sandbox, so the operator must enable it",
+        DELEGATE_TOOL => ". This host does not let sessions delegate",
         _ => "",
     }
 }
@@ -251,7 +251,7 @@ fn unbound_tool(name: &str) -> Failure {
     failure(
         "unbound-tool",
         format!(
-            "the document only declares the shape of the tool `{name}`: the host has to bind it to an operation or to a tool of its own"
+            "the document declares only the interface of the tool `{name}`: bind it to an operation or a host tool"
         ),
     )
 }
@@ -261,6 +261,6 @@ fn unknown(kind: &str, name: &str, known: &[&str]) -> Failure {
     let hint = did_you_mean(name, known.iter().copied());
     failure(
         &format!("unknown-{kind}"),
-        format!("the session declares the {kind} `{name}`, which is not there; there are: {listed}{hint}"),
+        format!("the session declares the {kind} `{name}`, which does not exist; available: {listed}{hint}"),
     )
 }

@@ -53,7 +53,7 @@ fn profile<'a>(name: &str, profiles: &'a IndexMap<String, Session>) -> Result<&'
             false => profiles.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         };
         let hint = did_you_mean(name, profiles.keys().map(String::as_str));
-        failure("unknown-session-profile", format!("there is no session profile `{name}`; there are: {known}{hint}; `[sessions.profiles.{name}]` in opcell.toml makes one"))
+        failure("unknown-session-profile", format!("there is no session profile `{name}`; available: {known}{hint}; define it with `[sessions.profiles.{name}]` in opcell.toml"))
     })
 }
 

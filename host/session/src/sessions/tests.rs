@@ -267,7 +267,7 @@ async fn what_is_declared_and_not_there_does_not_open() {
         (
             Session { session_profile: Some("fast".to_owned()), ..Session::default() },
             "unknown-session-profile",
-            "there are: none",
+            "available: none",
         ),
         (
             Session { prompt_component_selection: Some(Value::from("all")), ..Session::default() },
@@ -291,7 +291,7 @@ async fn bash_is_not_there_unless_the_operator_enables_it() {
     let declared = Session { tools: names(&["read", "bash"]), ..Session::default() };
     let strict = sessions.build().unwrap();
     let failed = open(&strict, declared.clone()).await.unwrap_err();
-    assert!(failed.message.contains("only where the operator enables it"), "{}", failed.message);
+    assert!(failed.message.contains("the operator must enable it"), "{}", failed.message);
 
     let lenient = HostSessions::builder()
         .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: []").unwrap())))

@@ -95,7 +95,7 @@ impl Search {
             for entry in entries {
                 seen += 1;
                 if seen > ENTRIES {
-                    let message = format!("more than {ENTRIES} entries; the rest is not searched for skills");
+                    let message = format!("more than {ENTRIES} entries; the others are not searched for skills");
                     self.report(Severity::Warning, "skills-folder-too-large", root, message);
                     directories.clear();
                     break;
@@ -203,7 +203,7 @@ fn name_problems(name: &str, home: &str) -> Vec<String> {
     if !name.chars().all(allowed) || name.starts_with('-') || name.ends_with('-') {
         problems.push(format!("`{name}` should be lower-case letters, digits and single hyphens between them"));
     } else if name.contains("--") {
-        problems.push(format!("`{name}` should not hold `--`"));
+        problems.push(format!("`{name}` should not contain `--`"));
     }
     if name != home {
         problems.push(format!("the name `{name}` differs from its folder or file, `{home}`"));

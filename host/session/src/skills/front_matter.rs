@@ -133,7 +133,7 @@ fn flag(key: &str, value: &Value, default: bool, warnings: &mut Vec<String>) -> 
         "true" => true,
         "false" => false,
         _ => {
-            warnings.push(format!("`{key}` must be true or false, got {value}; taken as {default}"));
+            warnings.push(format!("`{key}` must be true or false, got {value}; using {default}"));
             default
         }
     }

@@ -122,7 +122,7 @@ fn a_missing_skill_is_an_error_that_lists_what_there_is() {
     let root = TempDir::new().unwrap();
     write(root.path(), "tidy/SKILL.md", &skill("Tidies."));
     let error = discover(&root).read("tidi").unwrap_err();
-    assert_eq!(error.to_string(), "there is no skill `tidi`; there are: tidy; did you mean `tidy`?");
+    assert_eq!(error.to_string(), "there is no skill `tidi`; available: tidy; did you mean `tidy`?");
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl DelegateTool {
     pub fn new(delegation: Arc<dyn Delegation>) -> Self {
         let description = describe(
             DELEGATE_TOOL,
-            "Runs one of the available workflows with a prompt, to its end, and gives its result.",
+            "Runs one of the available workflows with a prompt and returns its result.",
             "workflow, prompt → result",
             Effects::Idempotent,
             json!({

@@ -87,7 +87,7 @@ impl HostTool for FileTool {
 impl Files {
     pub(super) fn place(&self, path: &str) -> Result<Place<'_>, Failure> {
         self.roots.place(path).map_err(|message| {
-            let rule = format!("the path is in none of the file roots: {}", self.roots.names());
+            let rule = format!("the path is not in any file root: {}", self.roots.names());
             Denial {
                 capability: "files".to_owned(),
                 rule,
@@ -117,7 +117,7 @@ pub(super) fn file_failure(error: &FileError) -> Failure {
             let denial = Denial {
                 capability: "files".to_owned(),
                 rule: (*why).to_owned(),
-                remedy: "no setting does".to_owned(),
+                remedy: "no setting allows it".to_owned(),
             };
             return denial.failure("file-refused", error.to_string());
         }
@@ -204,7 +204,7 @@ fn lines(text: &str, offset: u64, limit: u64) -> String {
 pub(super) fn write(files: &Arc<Files>) -> Arc<dyn HostTool> {
     let description = describe(
         "write",
-        "Creates a file or replaces it whole, with the folders above it.",
+        "Creates or replaces a file, and creates missing parent folders.",
         "path, content → file(new | replaced)",
         Effects::Idempotent,
         json!({
@@ -225,7 +225,7 @@ pub(super) fn write(files: &Arc<Files>) -> Arc<dyn HostTool> {
 pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
     let description = describe(
         "edit",
-        "Replaces `old_text` by `new_text` in a file. `old_text` must be there exactly once, unless `replace_all` is true.",
+        "Replaces `old_text` with `new_text` in a file. `old_text` must occur exactly once, unless `replace_all` is true.",
         "path, old_text → new_text | unique(old_text) ∨ replace_all",
         Effects::Once,
         json!({
@@ -250,14 +250,14 @@ pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
             0 => {
                 return Err(failure(
                     "edit-not-found",
-                    format!("`old_text` is not in {}; read the file again", place.path),
+                    format!("`old_text` does not occur in {}; read the file again", place.path),
                 ));
             }
             1 => {}
             _ if ask.flag("replace_all") => {}
             _ => {
                 let message = format!(
-                    "`old_text` is {found} times in {}; give more of its surroundings, or set `replace_all`",
+                    "`old_text` occurs {found} times in {}; include more context, or set `replace_all`",
                     place.path
                 );
                 return Err(failure("edit-ambiguous", message));

@@ -98,7 +98,7 @@ fn finish(mut text: String, end: &End) -> String {
         End::Whole if text.is_empty() => text.push_str("[nothing found]"),
         End::Whole => {}
         End::Cut(why) => {
-            let _ = write!(text, "[not all of it: {why}]");
+            let _ = write!(text, "[incomplete: {why}]");
         }
     }
     text

@@ -202,7 +202,7 @@ async fn grep_finds_lines_in_text_files() {
     assert_eq!(both, "src/main.rs:2: // TODO: more\nsrc/deep/lib.rs:1: // todo: less\n");
     assert_eq!(text(&world, "grep", json!({"pattern": "^t", "path": "a.txt"})).await, "a.txt:2: two\na.txt:3: three\n");
     let cut = text(&world, "grep", json!({"pattern": ".", "path": "a.txt", "limit": 1})).await;
-    assert_eq!(cut, "a.txt:1: one\n[not all of it: more lines match; narrow the pattern or the path]");
+    assert_eq!(cut, "a.txt:1: one\n[incomplete: more lines match; narrow the pattern or the path]");
     assert_eq!(reason(&world, "grep", json!({"pattern": "("})).await, "bad-pattern");
     assert_eq!(reason(&world, "grep", json!({"pattern": r"\w{1000}{1000}"})).await, "bad-pattern");
 }
@@ -296,14 +296,14 @@ async fn a_refused_call_leaves_the_rule_and_what_would_allow_it() {
             json!({"path": "/etc/passwd"}),
             "file-refused",
             "files",
-            "the path is in none of the file roots: work, docs",
+            "the path is not in any file root: work, docs",
         ),
         (
             "read",
             json!({"path": "../secret.txt"}),
             "file-refused",
             "files",
-            "`..` is not allowed; name the path from the root",
+            "`..` is not allowed; give the path from the root",
         ),
         (
             "read",

@@ -135,7 +135,7 @@ impl Toolbox {
         match problems.is_empty() {
             true => Ok(&tool.tool),
             false => {
-                let message = format!("the arguments of `{name}` do not fit its schema: {}", problems.join("; "));
+                let message = format!("the arguments of `{name}` do not match its schema: {}", problems.join("; "));
                 Err(failure("invalid-arguments", message))
             }
         }

@@ -19,7 +19,7 @@ pub enum SecretError {
     #[error("the environment variable `{0}`, from which the grant takes its credential, is not set")]
     Unset(String),
     /// The file cannot be read.
-    #[error("the credential file {path} cannot be read: {error}")]
+    #[error("cannot read the credential file {path}: {error}")]
     Unreadable {
         /// Which.
         path: String,

@@ -116,11 +116,11 @@ impl HttpClient {
                 .referer(false)
                 .user_agent(concat!("opcell/", env!("CARGO_PKG_VERSION")))
                 .build()
-                .map_err(|error| format!("no HTTP client, the system's certificates cannot be loaded: {error}"))
+                .map_err(|error| format!("cannot create an HTTP client, because the system's certificates cannot be loaded: {error}"))
         };
         let made = async {
             let made = tokio::task::spawn_blocking(make).await;
-            let made = made.unwrap_or_else(|_| Err("no HTTP client can be made".to_owned()));
+            let made = made.unwrap_or_else(|_| Err("cannot create an HTTP client".to_owned()));
             made.map_err(|message| FetchError::Failed { reason: "http-failed", message })
         };
         cell.get_or_try_init(|| made).await
@@ -218,7 +218,7 @@ fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'
     let origin = url.origin().ascii_serialization();
     let Some(rule) = rules.iter().find(|rule| rule.allows(method, url)) else {
         let rule = if rules.is_empty() {
-            "no http rule was given".to_owned()
+            "there are no http rules".to_owned()
         } else if rules.iter().any(|rule| rule.reaches(url)) {
             format!("the http rules for {origin} do not list the method {method}")
         } else {
@@ -248,7 +248,7 @@ impl DeniedAddress {
         FetchError::Denied {
             capability: format!("http {origin} at {}", self.address),
             rule: if grantable {
-                format!("{self}, and the grant for {origin} does not allow private addresses")
+                format!("{self}, but the grant for {origin} does not allow private addresses")
             } else {
                 format!("{self}, which no grant allows")
             },
@@ -278,7 +278,7 @@ impl Resolve for CheckedResolver {
                 check_address(*address, private)?;
             }
             if addresses.is_empty() {
-                return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the name does not resolve").into());
             }
             let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
@@ -320,7 +320,7 @@ fn redirect_target(status: StatusCode, headers: &HeaderMap, url: &Url) -> Option
         .to_str()
         .ok()
         .and_then(|location| url.join(location).ok())
-        .ok_or_else(|| refused("the redirect's location cannot be read"))
+        .ok_or_else(|| refused("the redirect has no valid location"))
         .and_then(|next| match (url.scheme(), next.scheme()) {
             (_, "https") | ("http", "http") => Ok(next),
             ("https", "http") => Err(refused("a redirect leads from https to http")),

@@ -68,7 +68,7 @@ impl FetchRequest {
         let invalid = |message: String| InvalidRequest(message);
         let entries = arguments.as_object().ok_or_else(|| invalid("the arguments are not an object".to_owned()))?;
         if let Some(key) = entries.keys().find(|key| !KEYS.contains(&key.as_ref())) {
-            return Err(invalid(format!("unknown argument `{key}`; there are {}", KEYS.join(", "))));
+            return Err(invalid(format!("unknown argument `{key}`; expected one of {}", KEYS.join(", "))));
         }
         let given = |key: &str| entries.get(key).filter(|value| !value.is_nullish());
         let text = |key: &str| match given(key) {
@@ -106,7 +106,7 @@ fn parse_url(text: &str) -> Result<Url, InvalidRequest> {
         return Err(InvalidRequest(format!("`url`: the scheme `{}` is neither http nor https", url.scheme())));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(InvalidRequest("`url` carries a user; the host adds credentials by its grant".to_owned()));
+        return Err(InvalidRequest("`url` contains user information; credentials are added by the grant".to_owned()));
     }
     url.set_fragment(None);
     Ok(url)
@@ -118,7 +118,7 @@ fn parse_headers(value: &Value) -> Result<HeaderMap, InvalidRequest> {
     for (name, value) in entries {
         let header: HeaderName = name.parse().map_err(|_| InvalidRequest(format!("`{name}` is not a header name")))?;
         if HOST_HEADERS.contains(&header.as_str()) {
-            return Err(InvalidRequest(format!("the header `{header}` is the host's to set")));
+            return Err(InvalidRequest(format!("the header `{header}` is set by the host")));
         }
         let value = value
             .as_str()
@@ -153,10 +153,10 @@ mod tests {
             (r#"{}"#, "`url` is missing"),
             (r#"{"url":"https://a.com","hedaers":{}}"#, "unknown argument `hedaers`"),
             (r#"{"url":"file:///etc/passwd"}"#, "neither http nor https"),
-            (r#"{"url":"https://me:pw@a.com"}"#, "carries a user"),
+            (r#"{"url":"https://me:pw@a.com"}"#, "user information"),
             (r#"{"url":"https://a.com","method":"CONNECT"}"#, "`CONNECT` is not a method"),
             (r#"{"url":"https://a.com","method":"A B"}"#, "`A B` is not a method"),
-            (r#"{"url":"https://a.com","headers":{"Host":"b.com"}}"#, "the header `host` is the host's to set"),
+            (r#"{"url":"https://a.com","headers":{"Host":"b.com"}}"#, "the header `host` is set by the host"),
             (r#"{"url":"https://a.com","headers":{"x":"a\r\nb: c"}}"#, "the header `x` is not printable text"),
             (r#"{"url":"https://a.com","body":"a","body_base64":"YQ=="}"#, "exclude each other"),
             (r#"{"url":"https://a.com","timeout_ms":-1}"#, "`timeout_ms` is not a positive integer"),

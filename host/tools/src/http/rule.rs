@@ -154,12 +154,12 @@ impl FromStr for OriginPattern {
             None => (false, rest),
         };
         if authority.contains(['/', '@', '?', '#', '*', '\\']) {
-            return Err(invalid("only a host and a port may follow the scheme, and `*.` only begins a host"));
+            return Err(invalid("only a host and a port may follow the scheme, and `*.` is allowed only at the start of the host"));
         }
         let url =
-            Url::parse(&format!("{}://{authority}/", scheme.name())).map_err(|_| invalid("the host cannot be read"))?;
+            Url::parse(&format!("{}://{authority}/", scheme.name())).map_err(|_| invalid("the host is malformed"))?;
         let host =
-            url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| invalid("there is no host"))?.to_owned();
+            url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| invalid("the host is missing"))?.to_owned();
         if below && literal_address(&url).is_some() {
             return Err(invalid("an address has no names below it"));
         }

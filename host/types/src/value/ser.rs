@@ -274,7 +274,7 @@ impl ser::SerializeMap for Entries {
         self.key = Some(match Value::of(key)? {
             Value::String(text) => text,
             other @ (Value::Number(_) | Value::Bool(_)) => other.to_json().into(),
-            other => return Err(ser::Error::custom(format!("a key must be a text, got {}", other.to_json()))),
+            other => return Err(ser::Error::custom(format!("a key must be a string, got {}", other.to_json()))),
         });
         Ok(())
     }

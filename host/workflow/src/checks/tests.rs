@@ -56,7 +56,7 @@ fn steps_behind_a_jump_are_unreachable() {
 #[test]
 fn a_reference_to_a_step_that_some_path_skips_is_told() {
     let steps = [step("a", "\"X\" {:goto \"c\"} \"Y\" {:goto :next}"), step("b", ""), reader("c", "b")];
-    assert_eq!(found(&steps), [("maybe-unset-ref", "steps[2].invoke.args.v.from".to_owned())]);
+    assert_eq!(found(&steps), [("possibly-unset-ref", "steps[2].invoke.args.v.from".to_owned())]);
     let joined = [step("a", "\"X\" {:goto \"c\"} \"Y\" {:goto :next}"), step("b", ""), reader("c", "a")];
     assert_eq!(found(&joined), []);
 }
@@ -101,7 +101,7 @@ fn groups_are_reached_through_the_step_that_runs_them() {
         step("e", ""),
         reader("after", "t"),
     ];
-    assert_eq!(found(&steps), [("maybe-unset-ref", "steps[3].invoke.args.v.from".to_owned())]);
+    assert_eq!(found(&steps), [("possibly-unset-ref", "steps[3].invoke.args.v.from".to_owned())]);
     let steps = [
         "{:name \"all\" :type :parallel :branches [[\"t\"] [\"e\"]] :reduce :append :into :both}".to_owned(),
         step("t", ""),
@@ -159,10 +159,10 @@ fn outcomes_that_cannot_come_and_outcomes_without_a_route_are_told() {
     assert_eq!(
         told,
         [
-            ("impossible-outcome", "Step 'a': the judge never gives :AGAIN".to_owned()),
+            ("impossible-outcome", "Step 'a': the judge never returns :AGAIN".to_owned()),
             (
                 "unrouted-outcome",
-                "Step 'a': the judge may give \"AGAIN\", which :on does not route; the run fails then".to_owned()
+                "Step 'a': the judge may return \"AGAIN\", which :on does not route; the run fails then".to_owned()
             )
         ]
     );

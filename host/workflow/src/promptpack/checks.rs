@@ -81,7 +81,7 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
         }
         for name in speaker::undeclared(prompt, template.as_deref().unwrap_or_default()) {
             let message =
-                format!("prompts[\"{key}\"] uses {{{{{name}}}}}, which it does not declare: every run must give it");
+                format!("prompts[\"{key}\"] uses {{{{{name}}}}} without declaring it: every run must provide it");
             let pointer = format!("{pointer}/system_template");
             found.warning("undeclared-variable", pointer, message, "add it to `variables`");
         }
@@ -89,7 +89,7 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             let Some(default) = speaker::default_of(variable) else { continue };
             if *defaults.entry(&variable.name).or_insert_with(|| default.clone()) != default {
                 let message =
-                    format!("variable {:?} has another default in an earlier prompt; that one counts", variable.name);
+                    format!("variable {:?} has a different default in an earlier prompt, which applies", variable.name);
                 found.warning("conflicting-defaults", format!("{pointer}/variables/{index}"), message, "");
             }
         }
@@ -104,8 +104,8 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             found.warning("unknown-provider", format!("{pointer}/provider"), message, &help);
         }
         for field in KEPT.into_iter().filter(|field| prompt.rest.contains_key(*field)) {
-            let message = format!("prompts[\"{key}\"].{field} is kept and not acted upon");
-            found.warning("not-acted-upon", format!("{pointer}/{field}"), message, "");
+            let message = format!("prompts[\"{key}\"].{field} has no effect here");
+            found.warning("no-effect", format!("{pointer}/{field}"), message, "");
         }
         let validators = prompt.rest.get("validators").and_then(Value::as_array).into_iter().flatten();
         for (index, _) in validators.enumerate().filter(|(_, it)| it.get("fail_on_violation").is_some()) {
@@ -127,7 +127,7 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
                     "list it under `agents.members` to call it as an agent".to_owned()
                 }
                 Some(meant) => format!("did you mean {meant}?"),
-                None => "declare its shape under `tools`".to_owned(),
+                None => "declare its interface under `tools`".to_owned(),
             };
             let message = format!("prompts[\"{key}\"].tools names {tool:?}, which the pack does not declare");
             found.warning("undeclared-tool", format!("{pointer}/tools/{index}"), message, &help);
@@ -144,15 +144,15 @@ fn check_agent_tools(pack: &Pack, key: &str, prompt: &Prompt, pointer: &str, fou
             found.warning(code, format!("{pointer}/tools/{index}"), message, help);
         };
         if pack.is_itself(key, tool) {
-            told("agent-of-itself", "the agent itself, which is no tool of its own", "leave it out");
+            told("agent-of-itself", "the agent itself, which cannot be its own tool", "leave it out");
         }
         let Some(agent) = pack.agent_tool(key, tool) else { continue };
         if pack.tools.contains_key(tool) {
-            told("agent-or-tool", "an agent and a tool; the agent is called", "give one of them another key");
+            told("agent-or-tool", "an agent and a tool; the agent is called", "give one of them a different key");
         }
         let takes_text = |mode: &String| mode.starts_with("text/") || mode == "*/*";
         if !agent.input_modes.is_empty() && !agent.input_modes.iter().any(takes_text) {
-            told("agent-without-text", "an agent that takes no text, and nothing else can be handed to it", "");
+            told("agent-without-text", "an agent that takes no text, the only input that an agent tool has", "");
         }
     }
 }
@@ -190,7 +190,7 @@ fn check_budget(spec: &Spec, found: &mut Findings) {
     let pointer = "/workflow/engine/budget".to_owned();
     let Some(budget) = spec.budget() else {
         let message =
-            "workflow.engine.budget does not have the shape of a budget, and the reference would run without limits";
+            "workflow.engine.budget is malformed, and the reference would run without limits";
         return found.error("malformed-budget", pointer, message.to_owned(), "limits are whole numbers above 0");
     };
     let limits = [
@@ -235,12 +235,12 @@ fn check_state(pack: &Pack, name: &str, state: &State, found: &mut Findings) {
             found.error("unknown-composition", format!("{pointer}/composition"), message, &help);
         }
         if RESERVED_NAMES.contains(&name) {
-            let message = format!("{}: the name belongs to a tool of the runtime", place(name));
+            let message = format!("{}: the name is reserved for a tool of the runtime", place(name));
             found.warning("reserved-name", pointer.clone(), message, "");
         }
     }
     if !state.on_max_visits.is_empty() && state.max_visits <= 0 {
-        let message = format!("{}.on_max_visits never happens: there is no max_visits", place(name));
+        let message = format!("{}.on_max_visits has no effect without max_visits", place(name));
         found.warning("unused-fallback", format!("{pointer}/on_max_visits"), message, "set max_visits");
     }
     for (artifact, def) in &state.artifacts {
@@ -284,10 +284,10 @@ fn check_agent_loops(spec: &Spec, found: &mut Findings) {
             states.iter().filter_map(|at| free.get(at.index())).map(|(name, _)| name.as_str()).collect();
         let Some(first) = names.first() else { continue };
         let message = match names.as_slice() {
-            [one] => format!("{}: models may lead it back to itself without end, and nothing bounds it", place(one)),
+            [one] => format!("{}: models may route it back to itself forever, without a bound", place(one)),
             all => {
                 let all: Vec<String> = all.iter().map(|name| quote(name)).collect();
-                format!("models may go round the states {} without end, and nothing bounds them", all.join(", "))
+                format!("models may loop through the states {} forever, without a bound", all.join(", "))
             }
         };
         found.warning("unbounded-agent-loop", state_pointer(first), message, "set max_visits or engine.budget");
@@ -351,13 +351,13 @@ fn reachable(pack: &Pack, spec: &Spec) -> BTreeSet<String> {
 fn check_reachability(pack: &Pack, spec: &Spec, found: &mut Findings) {
     let reached = reachable(pack, spec);
     for name in spec.states.keys().filter(|name| !reached.contains(*name)) {
-        let message = format!("{}: no event leads here from the entry {}", place(name), quote(&spec.entry));
+        let message = format!("{}: unreachable from the entry {}", place(name), quote(&spec.entry));
         found.warning("unreachable-state", state_pointer(name), message, "");
     }
     let ends = can_end(spec);
     for name in spec.states.keys().filter(|name| reached.contains(*name) && !ends.contains(name.as_str())) {
-        let message = format!("{}: no way leads from here to a terminal state", place(name));
-        found.warning("no-way-out", state_pointer(name), message, "");
+        let message = format!("{}: no path leads from here to a terminal state", place(name));
+        found.warning("no-terminal-path", state_pointer(name), message, "");
     }
 }
 
@@ -404,7 +404,7 @@ fn check_redirects(spec: &Spec, found: &mut Findings) {
                 found.error("self-fallback", pointer, message, "name another state, or leave it out");
             } else {
                 let message = format!("{}.on_max_visits leads back here through other fallbacks", place(name));
-                found.warning("redirect-cycle", pointer, message, "let one of them lead on");
+                found.warning("redirect-cycle", pointer, message, "change one of them");
             }
         }
     }

@@ -76,7 +76,7 @@ impl Compiler<'_> {
         let pack = match Pack::from_json(&self.document.json) {
             Ok(pack) => pack,
             Err(error) => {
-                self.report(Diagnostic::error("pack-shape", error.to_string()), "");
+                self.report(Diagnostic::error("invalid-pack", error.to_string()), "");
                 return None;
             }
         };
@@ -85,7 +85,7 @@ impl Compiler<'_> {
             self.report(finding.diagnostic, &finding.pointer);
         }
         let states = states(&pack).or_else(|| {
-            let message = "the pack has neither a workflow nor a prompt that is asked first";
+            let message = "the pack has neither a workflow nor an entry prompt";
             self.report(Diagnostic::error("no-workflow", message).help("add `workflow`, or `agents.entry`"), "");
             None
         })?;

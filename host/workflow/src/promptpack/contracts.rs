@@ -101,9 +101,9 @@ fn read(reference: &str, document: &Json, beside: &dyn Companions) -> Result<Jso
     if path.is_empty() {
         return part(document, fragment);
     }
-    let text = beside.text(path).ok_or_else(|| format!("there is no file `{path}` in the pack's own folder"))??;
+    let text = beside.text(path).ok_or_else(|| format!("there is no file `{path}` in the pack's folder"))??;
     if text.len() > MAX_SCHEMA_BYTES {
-        return Err(format!("`{path}` has {} bytes, more than the {MAX_SCHEMA_BYTES} of a schema", text.len()));
+        return Err(format!("`{path}` has {} bytes; a schema has at most {MAX_SCHEMA_BYTES}", text.len()));
     }
     let json: Json = serde_json::from_str(&text).map_err(|error| format!("`{path}` is not JSON: {error}"))?;
     part(&json, fragment)
@@ -111,7 +111,7 @@ fn read(reference: &str, document: &Json, beside: &dyn Companions) -> Result<Jso
 
 /// A part of a document as a schema of its own: `#` in it is the part itself, which has what the document defines beside it.
 fn part(document: &Json, fragment: &str) -> Result<Json, String> {
-    let mut schema = document.pointer(fragment).ok_or_else(|| format!("`#{fragment}` leads nowhere"))?.clone();
+    let mut schema = document.pointer(fragment).ok_or_else(|| format!("`#{fragment}` does not resolve"))?.clone();
     if let (false, Some(fields)) = (fragment.is_empty(), schema.as_object_mut()) {
         for key in DEFINITIONS {
             if let (Some(definitions), false) = (document.get(key), fields.contains_key(key)) {

@@ -145,7 +145,7 @@ impl Scan<'_> {
                     let name: String = serde_json::from_str(raw).unwrap_or_default();
                     if let Some(first) = seen.get(&name) {
                         self.duplicates.push(
-                            Diagnostic::error("duplicate-key", format!("key {raw} occurs twice in one object"))
+                            Diagnostic::error("duplicate-key", format!("key {raw} occurs twice in the same object"))
                                 .at(span)
                                 .related(*first, "first here")
                                 .help("keep one of them"),
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_key_that_occurs_twice_is_an_error_that_shows_both() {
         let found = read("{\"a\": 1,\n \"\\u0061\": 2}").unwrap_err();
-        assert_eq!(found[0].message, r#"key "\u0061" occurs twice in one object"#);
+        assert_eq!(found[0].message, r#"key "\u0061" occurs twice in the same object"#);
         assert_eq!(found[0].related[0].0.start, 1);
     }
 

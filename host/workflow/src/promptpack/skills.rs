@@ -58,10 +58,10 @@ impl Skills {
 
     fn add(&mut self, name: String, folder: String, skill: OwnSkill) -> Result<(), String> {
         if self.skills.len() >= MAX_SKILLS {
-            return Err(format!("a pack brings at most {MAX_SKILLS} skills along"));
+            return Err(format!("a pack has at most {MAX_SKILLS} skills"));
         }
         if self.skills.contains_key(&name) {
-            return Err(format!("there are two skills called `{name}`; the first one counts"));
+            return Err(format!("there are two skills called `{name}`; the first one applies"));
         }
         self.skills.insert(name, (folder, skill));
         Ok(())
@@ -72,10 +72,10 @@ impl Skills {
         let path = normal(path);
         let files = beside.files(&path, SKILL_FILE);
         if files.is_empty() {
-            return Err(format!("`{path}` holds no {SKILL_FILE} in the pack's own folder"));
+            return Err(format!("`{path}` has no {SKILL_FILE} in the pack's folder"));
         }
         for file in files {
-            let text = beside.text(&file).ok_or_else(|| format!("`{file}` is not there"))??;
+            let text = beside.text(&file).ok_or_else(|| format!("`{file}` does not exist"))??;
             let (head, body) = split(&text).ok_or_else(|| format!("`{file}` has no front matter"))?;
             let head: Head = serde_saphyr::from_str(head).map_err(|error| {
                 let problem = error.to_string();

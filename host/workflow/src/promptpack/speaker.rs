@@ -196,5 +196,5 @@ pub(super) fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, S
             return Ok(text);
         }
     }
-    Err(format!("fragments stand in one another more than {MAX_FRAGMENT_DEPTH} deep, or in themselves"))
+    Err(format!("fragments nest more than {MAX_FRAGMENT_DEPTH} deep, or contain themselves"))
 }

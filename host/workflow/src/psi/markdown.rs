@@ -199,7 +199,7 @@ pub(super) fn parse(text: &str) -> Result<Workflow, Refusal> {
         Some(word) if word.trim().eq_ignore_ascii_case("false") => Some(false),
         Some(word) if word.trim().eq_ignore_ascii_case("true") => Some(true),
         Some(word) => {
-            let message = format!("`advertise: {word}` has no effect: it is `true` or `false`");
+            let message = format!("`advertise: {word}` has no effect: expected `true` or `false`");
             let place = find("advertise").map(|entry| entry.key_span);
             warnings.push(Diagnostic::warning("invalid-advertise", message).at(place));
             None

@@ -412,7 +412,7 @@ impl<'a> Checker<'a> {
         let wanted = field.kind.text.as_ref();
         if given != wanted && !(given == "int" && wanted == "float") {
             let message =
-                format!("`{}` is declared `{wanted}`, and `{}` is `{given}`", field.name.text, expression.text());
+                format!("`{}` is declared `{wanted}`, but `{}` is `{given}`", field.name.text, expression.text());
             self.warn("type-conflict", message, path, field.value_span);
         }
     }
@@ -421,7 +421,7 @@ impl<'a> Checker<'a> {
     fn each_type(&mut self, each: &Text, path: &str) {
         let given = types::of_expression(self.definition, &self.order, &Expression::new(each.text.clone()));
         if let Some(given) = given.filter(|given| *given != "array") {
-            let message = format!("`each` goes over an array, and `{}` is `{given}`", each.text);
+            let message = format!("`each` expects an array, but `{}` is `{given}`", each.text);
             self.warn("type-conflict", message, path, each.span);
         }
     }
@@ -430,7 +430,7 @@ impl<'a> Checker<'a> {
     fn literal(&mut self, field: &Field, path: &str) {
         let Some(value) = &field.value else { return };
         if !types::fits(&field.kind.text, value) {
-            let message = format!("`{}` is declared `{}`, and its value is not one", field.name.text, field.kind.text);
+            let message = format!("`{}` is declared `{}`, but its value is not one", field.name.text, field.kind.text);
             self.warn("type-conflict", message, path, field.value_span);
         }
     }
@@ -466,7 +466,7 @@ impl<'a> Checker<'a> {
         {
             self.warn(
                 "each-without-delay",
-                "every element calls the tool at once after the one before",
+                "consecutive elements call the tool without a pause",
                 &format!("{path}.each"),
                 each.span,
             );
@@ -537,10 +537,10 @@ impl<'a> Checker<'a> {
         }
         for index in endless {
             let Some(step) = steps.get(index) else { continue };
-            let message = format!("conditional `{}` chooses itself again: the run may never end", step.id.text);
+            let message = format!("conditional `{}` contains itself: the run may never end", step.id.text);
             self.warn("endless-branches", message, &format!("steps[{index}]"), step.id.span);
             self.help(Some(
-                "a branch that repeats needs a step that is not one of its own branches; to go over items, use `each`"
+                "a repeated branch needs a step outside its own branches; to iterate over items, use `each`"
                     .to_owned(),
             ));
         }

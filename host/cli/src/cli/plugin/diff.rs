@@ -1,4 +1,4 @@
-//! `opcell plugin diff`: what an upgrade newly asks for.
+//! `opcell plugin diff`: what an upgrade requests in addition.
 
 use super::{Component, Exit, Failure, Global, Terminal};
 use clap::Args;
@@ -9,9 +9,9 @@ use std::fmt;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The version in use: a plugin of the project, or a `.wasm` file.
+    /// Version in use: name of a plugin of the project, or a `.wasm` file.
     old: String,
-    /// The other version.
+    /// Other version: a `.wasm` file.
     new: String,
 }
 
@@ -19,13 +19,13 @@ pub struct DiffArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "change")]
 enum Difference {
-    /// The new version asks for something more.
+    /// The new version requests something more.
     Asks { capability: String, reason: String },
-    /// The new version asks for writing where the old one read.
+    /// The new version requests write access where the old one only read.
     Widens { capability: String, reason: String },
-    /// The new version no longer asks for something.
+    /// The new version no longer requests something.
     Drops { capability: String },
-    /// An import, export or limit came, went or changed.
+    /// An import, export or limit was added, removed or changed.
     Surface { what: String },
 }
 
@@ -38,9 +38,9 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asks { capability, reason } => write!(f, "+ asks for {capability}: {reason}"),
-            Self::Widens { capability, reason } => write!(f, "+ asks for writing {capability}: {reason}"),
-            Self::Drops { capability } => write!(f, "- no longer asks for {capability}"),
+            Self::Asks { capability, reason } => write!(f, "+ requests {capability}: {reason}"),
+            Self::Widens { capability, reason } => write!(f, "+ requests write access to {capability}: {reason}"),
+            Self::Drops { capability } => write!(f, "- no longer requests {capability}"),
             Self::Surface { what } => write!(f, "  {what}"),
         }
     }
@@ -58,9 +58,9 @@ pub fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exi
         terminal.line(&opcell::report::printable(&difference.to_string()))?;
     }
     terminal.line(if more {
-        "the new version asks for more; nothing of it is granted by an upgrade"
+        "the new version requests more; an upgrade grants nothing of it"
     } else {
-        "the new version asks for nothing more"
+        "the new version requests nothing more"
     })?;
     Ok(Exit::Done)
 }
@@ -101,7 +101,7 @@ fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
         let (before, after) = (old.manifest.limits.get(spec.key), new.manifest.limits.get(spec.key));
         if before != after {
             found.push(Difference::Surface {
-                what: format!("limit {}: {} becomes {}", spec.key, show(before), show(after)),
+                what: format!("limit {}: {} -> {}", spec.key, show(before), show(after)),
             });
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         );
         let found = differences(&old, &new);
         let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(texts, ["+ asks for tool b: n", "- no longer asks for tool a", "+ asks for writing files repo: w"]);
+        assert_eq!(texts, ["+ requests tool b: n", "- no longer requests tool a", "+ requests write access to files repo: w"]);
         assert!(found.iter().any(Difference::wants_more));
     }
 

@@ -1,4 +1,4 @@
-//! `opcell plugin explain`: what a plugin may reach and use, and who decided.
+//! `opcell plugin explain`: what a plugin may reach and use, and which setting decides.
 
 use super::{Component, Exit, Failure, Global, Terminal, named, policy};
 use clap::Args;
@@ -16,23 +16,23 @@ use std::{fmt::Write as _, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The plugin's name in the project.
+    /// Name of the plugin in the project.
     plugin: String,
-    /// Shows one operation or judge as well.
+    /// Show this operation or judge as well.
     #[arg(long, value_name = "OP")]
     call: Option<String>,
 }
 
-/// One capability: asked for, granted, both or neither.
+/// One capability: requested, granted, both or neither.
 #[derive(Debug, Serialize)]
 struct Capability {
     capability: String,
     allowed: bool,
-    /// The plugin's words, if it asks.
+    /// The reason that the plugin gives for its request, if it requests it.
     reason: Option<String>,
-    /// What exactly is granted.
+    /// The grant in detail: access, globs, quota, hosts.
     granted: Option<String>,
-    /// Why it is denied, and what would change that.
+    /// Why it is denied, and the remedy.
     denied: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
             let host = global.host().await?;
             let entry = host.catalog().find(id)?.clone();
             if *entry.plugin != *plugin.name {
-                let message = format!("`{id}` is of plugin `{}`, not of `{}`", entry.plugin, plugin.name);
+                let message = format!("`{id}` belongs to plugin `{}`, not to `{}`", entry.plugin, plugin.name);
                 return Err(opcell_workflow::Diagnostic::error("unknown-operation", message).into());
             }
             Some(entry)
@@ -77,7 +77,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     }
     text.push_str("\nMay reach:\n");
     if capabilities.is_empty() {
-        text.push_str("  nothing: it asks for nothing and is granted nothing\n");
+        text.push_str("  nothing: it requests nothing and is granted nothing\n");
     }
     for capability in &capabilities {
         let _ = writeln!(text, "  {} {}", if capability.allowed { "yes" } else { "no " }, capability.capability);
@@ -93,7 +93,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
         let _ = writeln!(text, "  http.fetch: {line}");
     }
     if !beyond.is_empty() {
-        text.push_str("\nIs not loaded: this version asks for more than the one before. Grant it first:\n");
+        text.push_str("\nNot loaded: this version requests more than was agreed to. Grant it first:\n");
         for denial in &beyond {
             let _ = writeln!(text, "  {}", denial.remedy);
         }
@@ -107,7 +107,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     Ok(Exit::Done)
 }
 
-/// What this version newly asks for and is not granted.
+/// Excess requests of this version that are not granted.
 fn beyond(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<Denial> {
     let Some(agreed) = config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)) else { return Vec::new() };
     policy(plugin, component).beyond(agreed)
@@ -119,7 +119,7 @@ fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> Str
         Source::Default => "default".to_owned(),
         Source::Operator if plugin.limits.get(key).is_some() => format!("{file}, [plugins.{}.limits]", plugin.name),
         Source::Operator => format!("{file}, [limits]"),
-        Source::Plugin => "the plugin asks for less".to_owned(),
+        Source::Plugin => "the plugin requests less".to_owned(),
         Source::Step => "the step".to_owned(),
     }
 }
@@ -127,7 +127,7 @@ fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> Str
 fn http_line(rule: &HttpRule) -> String {
     let methods: Vec<&str> = rule.methods.iter().map(opcell::http::Method::as_str).collect();
     let origins: Vec<String> = rule.origins.iter().map(ToString::to_string).collect();
-    let private = if rule.private { ", private addresses too" } else { "" };
+    let private = if rule.private { ", private addresses allowed" } else { "" };
     let credential = rule
         .credential
         .as_ref()

@@ -15,7 +15,7 @@ use serde_json::json;
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {
-    /// The plugin's name in the project.
+    /// Name of the plugin in the project.
     plugin: String,
     #[command(subcommand)]
     what: What,
@@ -23,7 +23,7 @@ pub struct GrantArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A host tool, such as `http.fetch`.
+    /// Grant a host tool, such as `http.fetch`.
     Tool {
         /// Its name.
         name: String,
@@ -33,26 +33,26 @@ enum What {
         /// Its name.
         name: String,
     },
-    /// A directory, for reading unless `--write`.
+    /// Grant a directory; read-only unless `--write` is given.
     Files {
-        /// The name under which the plugin opens it, and the directory: `NAME=PATH`.
+        /// Name under which the plugin opens the directory, and the directory.
         #[arg(value_name = "NAME=PATH")]
         root: String,
-        /// Creating, changing and removing files as well.
+        /// Allow creating, changing and removing files.
         #[arg(long)]
         write: bool,
-        /// Only paths that match, such as `**/*.rs`; may be repeated.
+        /// Restrict to matching paths, such as `**/*.rs` (repeatable).
         #[arg(long, value_name = "PATTERN")]
         glob: Vec<String>,
     },
-    /// Requests to a host by `http.fetch`.
+    /// Grant `http.fetch` requests to a host.
     Http {
-        /// Such as `https://api.github.com` or `*.example.com`.
+        /// Host, such as `https://api.github.com` or `*.example.com`.
         host: String,
-        /// Which methods; GET and HEAD unless said; may be repeated.
+        /// HTTP method (repeatable). Defaults to GET and HEAD.
         #[arg(long, value_name = "METHOD")]
         method: Vec<String>,
-        /// The host may be this machine or in a private network.
+        /// Allow loopback and private network addresses.
         #[arg(long)]
         private: bool,
     },
@@ -69,7 +69,7 @@ impl What {
                     .filter(|(name, path)| !name.is_empty() && !path.is_empty())
                     .ok_or_else(|| {
                         Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`"))
-                            .help("the name under which the plugin opens the directory, then the directory: `repo=.`")
+                            .help("expected the name under which the plugin opens the directory, and the directory: `repo=.`")
                     })?;
                 NewGrant::Files { name: name.to_owned(), path: path.to_owned(), write: *write, globs: glob.clone() }
             }
@@ -84,7 +84,7 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     let config = global.config()?;
     let Some(file) = &config.file else {
         return Err(
-            Diagnostic::error("no-project", "there is no opcell.toml here or above to write the grant into").into()
+            Diagnostic::error("no-project", "there is no opcell.toml in this directory or above; create one first").into()
         );
     };
     let plugin = named(&config, &args.plugin)?;
@@ -112,7 +112,7 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     if let (Some(component), Some(plugin)) = (&component, granted.plugins.get(&args.plugin)) {
         for (kind, name) in policy(plugin, component).unused_grants() {
             terminal.note(&format!(
-                "note: plugin `{}` does not ask for {} `{name}`, and gets nothing by that grant",
+                "note: plugin `{}` does not request {} `{name}`; the grant has no effect",
                 plugin.name,
                 kind.word()
             ));

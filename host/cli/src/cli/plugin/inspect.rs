@@ -1,4 +1,4 @@
-//! `opcell plugin list` and `opcell plugin inspect`: what components say about themselves, without running them.
+//! `opcell plugin list` and `opcell plugin inspect`: manifests and interfaces of components, without running them.
 
 use super::{Component, Exit, Failure, Global, Terminal};
 use opcell::config::Config;
@@ -36,7 +36,7 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
                     plugin.path.display()
                 ))?;
                 for grant in ungranted(plugin, component) {
-                    terminal.line(&format!("  asks for {grant}, which is not granted"))?;
+                    terminal.line(&format!("  requests {grant}, which is not granted"))?;
                 }
             }
             Err(rejected) => {
@@ -51,7 +51,7 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
     Ok(if broken { Exit::InputWrong } else { Exit::Done })
 }
 
-/// What the plugin asks for and does not have, as `opcell plugin grant` takes it.
+/// Requests that are not granted, as arguments of `opcell plugin grant`.
 fn ungranted(plugin: &opcell::config::PluginConfig, component: &Component) -> Vec<String> {
     let requests = component.surface.manifest.requests();
     let policy = Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone());
@@ -75,7 +75,7 @@ pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exi
         (Some(name), Some(version)) => {
             let _ = writeln!(text, "name     {name} {version}");
         }
-        _ => text.push_str("no manifest: asks for nothing\n"),
+        _ => text.push_str("no manifest: requests nothing\n"),
     }
     for export in &surface.exports {
         let _ = writeln!(text, "exports  {export}");
@@ -91,7 +91,7 @@ pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// What a manifest asks for, a line each, with its reason.
+/// The requests of a manifest with their reasons, one per line.
 fn requests(manifest: &Manifest) -> String {
     let mut text = String::new();
     for (kind, list) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)]

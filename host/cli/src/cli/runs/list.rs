@@ -8,10 +8,10 @@ use serde_json::json;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only runs of this status: `pending`, `running`, `suspended`, `completed`, `failed` or `cancelled`.
+    /// Show only runs with this status.
     #[arg(long, value_name = "STATUS", value_parser = ["pending", "running", "suspended", "completed", "failed", "cancelled"])]
     status: Option<String>,
-    /// At most so many.
+    /// Show at most N runs.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! `opcell runs resume` and `fork`: runs that go on, with the plugins of this project.
+//! `opcell runs resume` and `fork`: driving runs with the plugins of this project.
 
 use super::{Exit, Failure, Teller, Terminal, meant};
 use crate::cli::follow;
@@ -13,32 +13,32 @@ use opcell_workflow::Diagnostic;
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
     #[command(flatten)]
     doubt: DoubtArgs,
-    /// Which effect, if several are in doubt; all of them unless given.
+    /// Number of the effect in doubt. Defaults to all of them.
     #[arg(long, value_name = "N", requires = "DoubtArgs")]
     effect: Option<u64>,
     #[command(flatten)]
     teller: Teller,
-    /// Gives up everything behind the first event that is not what was written, even if good ones stand behind it.
+    /// Discard everything from the first corrupt event on, even if intact events follow it.
     #[arg(long)]
     cut: bool,
 }
 
-/// What to do with what was under way when the run was interrupted and must not happen twice.
+/// How to settle the effects in doubt.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct DoubtArgs {
-    /// Does again what was under way and must not be repeated unasked.
+    /// Re-execute the effect in doubt.
     #[arg(long)]
     retry: bool,
-    /// Takes it as done; its result is null.
+    /// Treat the effect in doubt as done, with the result null.
     #[arg(long)]
     skip: bool,
-    /// Takes it as failed.
+    /// Treat the effect in doubt as failed.
     #[arg(long)]
     fail: bool,
 }
@@ -60,10 +60,10 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
     let entry = meant(&engine.runs().await?, &args.run)?.clone();
     if entry.state.ended {
         if args.doubt.answer().is_some() {
-            let message = format!("run `{}` has ended ({}); there is nothing to answer", entry.run, entry.state.status);
+            let message = format!("run `{}` has ended ({}): no effect is in doubt", entry.run, entry.state.status);
             return Err(Diagnostic::error("run-ended", message).into());
         }
-        terminal.note(&format!("run `{}` has ended; this is how", entry.run));
+        terminal.note(&format!("run `{}` has already ended; its result", entry.run));
     } else if let Some(answer) = args.doubt.answer() {
         let effect = args.effect.map(EffectId);
         engine.tell(&entry.run, &Message::Answer { effect, answer, by: args.teller.name() }).await?;
@@ -77,14 +77,14 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, terminal: &Terminal) -> Res
     let taken = match host.resume(run, options).await {
         Err(RunError::Journal(error)) if matches!(*error, JournalError::Broken { .. }) => {
             let message = error.to_string();
-            let help = "restore the journal from a copy, or give up what is behind that event with `--cut`".to_owned();
-            return Err(Diagnostic::error("journal-changed", message).help(help).into());
+            let help = "restore the journal from a backup, or discard everything after that event with `--cut`".to_owned();
+            return Err(Diagnostic::error("journal-tampered", message).help(help).into());
         }
         taken => taken?,
     };
     if let Some(damage) = taken.damage() {
         terminal.failed(&format!(
-            "the end of the run was damaged: {}; {} events are lost, and it goes on behind event {}",
+            "the end of the run was damaged: {}; {} events are lost; resumed after event {}",
             damage.reason, damage.cut, damage.last_good
         ));
     }
@@ -96,13 +96,13 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, terminal: &Terminal) -> Res
 
 #[derive(Debug, Args)]
 pub struct ForkArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// The last event that both runs share.
+    /// Number of the last shared event, as `opcell runs show --events` lists it.
     #[arg(long, value_name = "SEQ")]
     at: u64,
-    /// Names the new run.
+    /// ID of the new run; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 }

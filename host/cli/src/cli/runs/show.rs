@@ -18,16 +18,16 @@ use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Shows the run as it stood after this event.
+    /// Show the run as of this event, as `--events` numbers it.
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
-    /// Shows every event instead of what they amount to.
+    /// Show every event instead of a summary.
     #[arg(long)]
     events: bool,
-    /// Shows texts and values whole, system prompts included.
+    /// Show texts and values in full, including system prompts.
     #[arg(long)]
     full: bool,
 }
@@ -49,7 +49,7 @@ pub async fn show(open: &Open, args: &ShowArgs, terminal: &Terminal) -> Result<E
     Ok(Exit::Done)
 }
 
-/// Moments as people write them, in whatever has them.
+/// Formats every timestamp of a value for people.
 fn spell_out_times(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Object(entries) => {
@@ -89,7 +89,7 @@ fn events(history: &[Recorded], args: &ShowArgs, terminal: &Terminal) -> Result<
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
 }
@@ -101,7 +101,7 @@ pub async fn replay(open: &Open, args: &ReplayArgs, terminal: &Terminal) -> Resu
         if terminal.json {
             terminal.json(&json!({"ok": true, "run": run, "events": events}))?;
         } else {
-            terminal.line(&format!("{events} events of run {run}: this version decides the same"))?;
+            terminal.line(&format!("replayed replayed {events} events of run {run}: this version decides the same"))?;
         }
         return Ok(Exit::Done);
     };
@@ -132,7 +132,7 @@ fn printable_line(text: &str) -> String {
     opcell::report::printable(text).into_owned()
 }
 
-/// What is used of the run's limits; nothing where it has none.
+/// How much of the run's limits is used; empty if it has none.
 fn budget(page: &mut String, trace: &Trace) {
     let (limits, used) = (&trace.limits, &trace.used);
     let seconds = (trace.at.ms_since(trace.started_at) / 1000.0).floor();
@@ -154,7 +154,7 @@ fn budget(page: &mut String, trace: &Trace) {
 
 /// A run as text.
 struct Page {
-    /// Characters of a value that are shown.
+    /// Maximum characters shown of a value.
     width: usize,
 }
 
@@ -220,7 +220,7 @@ impl Page {
             self.text(page, depth, "asks", question);
         }
         for failure in &step.retried {
-            self.text(page, depth, "tried again after", &format!("{}: {}", failure.reason, failure.message));
+            self.text(page, depth, "retried after", &format!("{}: {}", failure.reason, failure.message));
         }
         self.maybe(page, depth, "result", step.result.as_ref());
         if let Some(failure) = &step.failure {

@@ -1,4 +1,4 @@
-//! `opcell runs signal`, `approve` and `cancel`: what a run can be told, whoever drives it.
+//! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
 use super::{Exit, Failure, Open, Teller, Terminal};
 use crate::cli::input;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// The signal's name.
+    /// Name of the signal.
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it says: JSON, a text, `@FILE` or `-`; null unless given.
+    /// Data of the signal: JSON, text, `@FILE` or `-` for standard input. Defaults to null.
     #[arg(long, value_name = "DATA")]
     data: Option<String>,
     #[command(flatten)]
@@ -37,13 +37,13 @@ pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Resu
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Which approval, if the run asks for several.
+    /// Name of the approval, if the run asks for several.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Refuses instead: the step that asks fails.
+    /// Refuse instead: the step that asks fails.
     #[arg(long)]
     refuse: bool,
     /// Why.
@@ -74,8 +74,8 @@ pub async fn approve(open: &Open, args: &ApproveArgs, terminal: &Terminal) -> Re
             return Err(Diagnostic::error("nothing-to-approve", message).into());
         }
         several => {
-            let message = format!("run `{run}` asks for {} approvals: {}", several.len(), several.join(", "));
-            return Err(Diagnostic::error("which-approval", message).help("name one of them".to_owned()).into());
+            let message = format!("run `{run}` waits for {} approvals: {}", several.len(), several.join(", "));
+            return Err(Diagnostic::error("ambiguous-approval", message).help("specify one of them".to_owned()).into());
         }
     };
     let mut data = vec![("approved", Value::from(!args.refuse))];
@@ -95,19 +95,19 @@ async fn told(open: &Open, run: &RunId, taker: &Taker, terminal: &Terminal) -> R
         return Ok(Exit::Done);
     }
     terminal.note(&match taker {
-        Taker::Waits(step) => format!("step `{step}` of run `{run}` takes it"),
-        Taker::Later => format!("nobody waits for it yet; run `{run}` keeps it until a step does"),
+        Taker::Waits(step) => format!("sent: step `{step}` of run `{run}` receives it"),
+        Taker::Later => format!("queued: no step of run `{run}` waits for it yet"),
     });
     if !driven {
         terminal
-            .note(&format!("nobody drives the run: `opcell runs resume {run}`, or `opcell worker`, goes on with it"));
+            .note(&format!("the run continues with `opcell runs resume {run}`, or with the next worker of this journal"));
     }
     Ok(Exit::Done)
 }
 
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The run: its name, the beginning of it, or `last`.
+    /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
     /// Why.
@@ -117,7 +117,7 @@ pub struct CancelArgs {
     teller: Teller,
 }
 
-/// A run that nobody drives is ended here: cancelling needs no plugin, since nothing begins any more.
+/// A run without a driver is ended here: cancelling needs no plugin, because no effect starts any more.
 pub async fn cancel(open: &Open, args: &CancelArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let message = Message::Cancel { reason: args.reason.as_str().into(), by: args.teller.name() };
@@ -138,7 +138,7 @@ fn cancelled(run: &RunId, outcome: Option<RunOutcome>, terminal: &Terminal) -> R
         terminal.note(&match status {
             Some(Status::Cancelled) => format!("run `{run}` is cancelled"),
             Some(status) => format!("run `{run}` is {status}"),
-            None => format!("the process that drives run `{run}` was told to stop it"),
+            None => format!("asked the process that drives run `{run}` to cancel it"),
         });
     }
     Ok(Exit::Done)

@@ -123,7 +123,7 @@ impl State {
                     work.stage = match work.stage {
                         Stage::Waiting { .. } => Stage::Failed(Failure {
                             reason: "timeout".into(),
-                            message: "The signal did not come in time".to_owned(),
+                            message: "The signal did not arrive in time".to_owned(),
                             details: None,
                             retriable: false,
                         }),
@@ -172,7 +172,7 @@ impl State {
         let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
         let failure = Failure {
             reason: "interrupted".into(),
-            message: "The host stopped while this was under way, and it was decided to take it as failed".to_owned(),
+            message: "The host stopped while this was in progress, and it was settled as failed".to_owned(),
             details: None,
             retriable: false,
         };

@@ -22,7 +22,7 @@ pub(super) fn check(path: &str) -> std::result::Result<(), FileError> {
         return Ok(());
     }
     Err(FileError::Failed(
-        "a path is relative, with segments separated by single `/`, none of them `.` or `..`".to_owned(),
+        "expected a relative path whose segments are separated by single `/` and are not `.` or `..`".to_owned(),
     ))
 }
 

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_grant_to_a_path_that_does_not_exist_is_an_error() {
         let error = Root::open("repo", &FilesGrant::read("/does/not/exist")).unwrap_err().to_string();
-        assert!(error.starts_with("the grant `repo` cannot be opened: `/does/not/exist`"), "{error}");
+        assert!(error.starts_with("cannot open the grant `repo`: `/does/not/exist`"), "{error}");
     }
 
     #[test]

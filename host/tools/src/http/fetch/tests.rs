@@ -125,7 +125,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 #[tokio::test]
 async fn without_a_grant_every_request_is_denied_and_the_denial_says_what_would_allow_it() {
     let (rule, grant) = denial(get(&client(FetchLimits::default()), &[], "https://api.example.com/x?y").await);
-    assert_eq!(rule, "no http rule was given");
+    assert_eq!(rule, "there are no http rules");
     assert_eq!(grant.unwrap(), "http https://api.example.com --method GET");
 }
 
