@@ -120,7 +120,7 @@ impl Sessions for Restless {
                 arguments: Value::object([("event", Value::from(event)), ("context", Value::from("as before"))]),
             });
         }
-        Ok(ModelReply { message, usage: Usage::default(), model: round.model })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

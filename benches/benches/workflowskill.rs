@@ -119,7 +119,7 @@ impl Operations for NoOp {
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
-        Reply { result: Ok(Success { data: call.arguments, summary: None, details: None }), receipt: None }
+        Reply { result: Ok(Success { data: call.of.arguments, summary: None, details: None }), receipt: None }
     }
 }
 

@@ -45,7 +45,9 @@ fn two_cases_never_hold_the_same_input() {
             }
             if let Some(other) = holders.insert(content, path.clone()) {
                 let (a, b) = (other.display(), path.display());
-                panic!("{a} and {b} are the same: put the file into tests/cli/shared/NAME and `@shared NAME` into both `cmd`s");
+                panic!(
+                    "{a} and {b} are the same: put the file into tests/cli/shared/NAME and `@shared NAME` into both `cmd`s"
+                );
             }
         }
     }
@@ -54,9 +56,14 @@ fn two_cases_never_hold_the_same_input() {
 #[test]
 fn every_shared_folder_is_used() {
     let used: String = cases().iter().map(|case| fs::read_to_string(case.join("cmd")).unwrap()).collect();
-    let used: Vec<&str> = used.lines().filter_map(|line| line.strip_prefix("@shared ")).flat_map(str::split_whitespace).collect();
+    let used: Vec<&str> =
+        used.lines().filter_map(|line| line.strip_prefix("@shared ")).flat_map(str::split_whitespace).collect();
     for folder in fs::read_dir(Path::new(CASES).join("shared")).unwrap().map(|entry| entry.unwrap().file_name()) {
-        assert!(folder == "parts" || used.iter().any(|name| folder == **name), "no case uses shared/{}", folder.display());
+        assert!(
+            folder == "parts" || used.iter().any(|name| folder == **name),
+            "no case uses shared/{}",
+            folder.display()
+        );
     }
 }
 

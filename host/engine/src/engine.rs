@@ -1,21 +1,21 @@
 //! Starting and resuming runs, and telling them things.
 
 use crate::{
-    effect::Ports,
     error::RunError,
-    event::{EffectId, Event, RunStarted},
     handle::{Listeners, RunHandle},
-    message::Message,
     nothing::Nothing,
-    outcome::Question,
-    past::fold,
-    ports::{Judges, Operations, RunText, Sessions, SystemTimer, Timer, Workflows},
-    program::Program,
-    record::{from_record, from_snapshot},
+    ports::{Judges, Operations, Ports, RunText, Sessions, SystemTimer, Timer, Workflows},
+    record::{fold, from_record, from_snapshot},
     run::Driver,
-    state::State,
 };
 use indexmap::IndexMap;
+use opcell_core::{
+    Program, State,
+    event::{Event, RunStarted},
+    id::EffectId,
+    message::Message,
+    outcome::Question,
+};
 use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, RunId};
 use opcell_types::Value;
 use opcell_workflow::ir::{DelegateTarget, Form, RunLimits, Session};

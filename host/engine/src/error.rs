@@ -1,6 +1,6 @@
 //! Why a run could not be driven on.
 
-use crate::{outcome::Status, state::ApplyError};
+use opcell_core::{Status, state::ApplyError};
 use opcell_journal::{JournalError, RunId};
 use std::sync::Arc;
 

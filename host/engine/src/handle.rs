@@ -1,7 +1,8 @@
 //! Following a run that is being driven, and telling it things.
 
-use crate::{error::RunError, event::Recorded, message::Message, outcome::RunOutcome, past::read_history};
+use crate::{error::RunError, record::read_history};
 use futures_util::Stream;
+use opcell_core::{Recorded, RunOutcome, message::Message};
 use opcell_journal::{Damage, Journal, RunId};
 use opcell_types::Value;
 use std::{

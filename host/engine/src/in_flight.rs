@@ -5,12 +5,12 @@
 //! into a lane's set, and no effect has a task of its own. A lane changes when an effect runs and nothing else: each is a future of its
 //! own, ends by itself and is stopped by itself.
 
-use crate::event::{EffectId, EffectReply};
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Abortable, BoxFuture, poll_fn},
     stream::FuturesUnordered,
 };
+use opcell_core::{event::EffectReply, id::EffectId};
 use std::{
     collections::HashMap,
     future::Future,

@@ -1,60 +1,37 @@
-//! The workflow engine: a pure decide/apply core and a thin async shell.
+//! The async shell around the execution model of `opcell-core`.
 //!
-//! Owns: the state of a run as the fold of its events, the decision what comes next, the shell that performs effects and appends
-//! their events before anything depends on them, budgets, signals, cancellation.
+//! Owns: starting and resuming runs, performing what [`opcell_core::decide()`] asks for, appending every event before anything depends
+//! on it, cancellation, who listens to a run, and what a journal says about runs that nobody drives.
 //!
-//! The road of a run: [`program::Program`] is a workflow made ready; [`engine::Engine`] starts it; [`decide()`] looks at the [`state::State`] and
-//! says what comes next; the shell performs effects through [`ports`] and appends an [`event::Event`] for each; [`state::State::apply`] folds it in.
+//! The road of a run: [`engine::Engine`] starts it; the core says what comes next; the shell performs effects through [`ports`] and
+//! appends an event for each; the core folds it in.
 //!
 //! Must not know: WebAssembly, providers, SQL, files, the command line. It reaches the world through [`ports`].
 
-pub mod conversation;
+pub mod perform;
 pub mod ports;
-pub mod receipt;
-
-pub mod program;
-pub mod runlog;
-
-pub mod event;
-pub mod outcome;
-mod wire;
-
-pub mod state;
-
-mod scope;
-mod structured;
-
-pub mod decide;
-
-pub mod effect;
-mod nothing;
 
 mod error;
 mod in_flight;
-mod message;
+mod nothing;
 mod record;
-
-mod run;
-mod stopped;
-
-pub mod engine;
+pub mod runlog;
 
 pub mod handle;
 
+mod run;
+
+pub mod engine;
+
 pub mod past;
 
-pub mod trace;
+pub use opcell_core::{
+    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide, effect, event,
+    message::Message, offer, outcome, outcome::RunOutcome, program, receipt, state, trace,
+};
 
-pub use decide::{Next, decide};
-pub use effect::Ports;
 pub use engine::{Engine, EngineBuilder, ResumeOptions, RunOptions, Taker};
 pub use error::RunError;
-pub use event::{Event, Recorded};
 pub use handle::{EventStream, RunHandle};
-pub use message::Message;
-pub use outcome::{RunOutcome, Status};
 pub use past::Divergence;
-pub use program::Program;
-
-pub use state::State;
-pub use trace::Trace;
+pub use ports::Ports;

@@ -1,19 +1,16 @@
 //! What a journal tells about runs, whoever drives them: history, the state at any event, deciding again, forking.
 
 use crate::{
-    decide::{Next, decide},
     engine::Engine,
     error::RunError,
-    event::{Event, Recorded},
-    outcome::Status,
-    record::{from_record, to_record},
-    state::State,
+    record::{fold, read_history, to_record},
 };
-use opcell_journal::{Journal, NewRun, RunEntry, RunId, RunState};
-use std::{collections::VecDeque, sync::Arc};
-
-/// How many records are read at once.
-const PAGE: u64 = 10_000;
+use opcell_core::{
+    Next, State, Status, decide,
+    event::{Event, Recorded},
+};
+use opcell_journal::{NewRun, RunEntry, RunId, RunState};
+use std::collections::VecDeque;
 
 /// Where today's code would have decided otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,28 +127,5 @@ impl Engine {
         let fence = self.journal.create(new).await?;
         self.journal.release(&fork, fence).await?;
         Ok(fork)
-    }
-}
-
-pub(crate) fn fold(run: &RunId, state: &mut State, recorded: &Recorded) -> Result<(), RunError> {
-    state.apply(recorded).map_err(|source| RunError::Replay { run: run.clone(), source })
-}
-
-pub(crate) async fn read_history(
-    journal: &Arc<dyn Journal>,
-    run: &RunId,
-    up_to: u64,
-) -> Result<Vec<Recorded>, RunError> {
-    let mut events: Vec<Recorded> = Vec::new();
-    loop {
-        let after = events.last().map_or(0, |last| last.seq);
-        let limit = PAGE.min(up_to - after);
-        let records = if limit == 0 { Vec::new() } else { journal.read(run, after, limit).await? };
-        if records.is_empty() {
-            return Ok(events);
-        }
-        for record in &records {
-            events.push(from_record(run, record)?);
-        }
     }
 }

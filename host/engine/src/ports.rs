@@ -2,114 +2,63 @@
 //!
 //! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key says so.
 
-use crate::{
-    conversation::{Message, Messages, ToolCallRequest, ToolSpec, Usage},
-    event::{EffectId, Timestamp},
-    receipt::{Provider, Receipt},
-};
 use async_trait::async_trait;
+pub use opcell_core::call::{EffectContext, ModelReply, OpenSession, OpenedSession, Reply, Success, Verdict};
+pub use opcell_core::failure::{Effects, Failure};
+use opcell_core::{
+    call,
+    effect::Catalogue,
+    id::{EffectId, Timestamp},
+    receipt::Provider,
+};
 use opcell_types::Value;
-use opcell_workflow::{WorkflowIr, ir, names::Outcome};
-use serde::{Deserialize, Serialize};
+use opcell_workflow::WorkflowIr;
 use std::{
+    ops::{Deref, DerefMut},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio_util::sync::CancellationToken;
 
-/// What happens when the same effect is performed twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effects {
-    /// No effect outside the result.
-    Pure,
-    /// Repeating it with the same idempotency key has the effect of doing it once.
-    Idempotent,
-    /// Must not be repeated without a person's consent.
-    #[default]
-    Once,
-}
-
-/// Where in a run an effect belongs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct EffectContext {
-    /// The run.
-    pub run: Arc<str>,
-    /// The step as authored.
-    pub step: Arc<str>,
-    /// How often the step has been entered, from 1.
-    pub visit: u32,
-    /// Attempt within the visit, from 1.
-    pub attempt: u32,
-    /// Stable across retries by the shell and resumes.
-    pub idempotency_key: Arc<str>,
-}
-
-/// A call of an operation or of an invoke judge.
+/// Something to perform that can be cancelled while it lasts.
 #[derive(Debug, Clone)]
-pub struct Call {
-    /// Which one.
-    pub id: Arc<str>,
-    /// An object.
-    pub arguments: Value,
-    /// Where in the run.
-    pub context: EffectContext,
-    /// Narrower than the grant.
-    pub capabilities: Option<ir::CapabilityNarrowing>,
-    /// Milliseconds for this attempt, if the step says.
-    pub timeout_ms: Option<u64>,
+pub struct Cancellable<T> {
+    /// What to perform.
+    pub of: T,
     /// Cancelled when the run is.
     pub cancel: CancellationToken,
 }
 
-/// What an operation returned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Success {
-    /// Machine-readable.
-    #[serde(
-        with = "crate::wire",
-        default = "crate::wire::undefined",
-        skip_serializing_if = "crate::wire::is_undefined"
-    )]
-    pub data: Value,
-    /// For people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<String>,
-    /// For debugging.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Value>,
+impl<T> Cancellable<T> {
+    /// What to perform, and what cancels it.
+    #[must_use]
+    pub fn new(of: T, cancel: CancellationToken) -> Self {
+        Self { of, cancel }
+    }
 }
 
-/// Why an effect did not succeed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Failure {
-    /// Stable and machine-readable, kebab-case: what the plugin said, or the sandbox's error kind (`timeout`, `denied`, …).
-    pub reason: Arc<str>,
-    /// One sentence.
-    pub message: String,
-    /// Structured details.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Value>,
-    /// Whether a `retry` may repeat it.
-    #[serde(default)]
-    pub retriable: bool,
+impl<T> Deref for Cancellable<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.of
+    }
 }
 
-/// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call, but for this: a
-/// cell's says under `host-calls` how many it made, as a number or by interface, and has no `status`; every other one has, and holds
-/// that of the cell that it ran, if it ran one, under `receipt`. See [`CallReceipt`](crate::receipt::CallReceipt).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Reply<T> {
-    /// How it ended.
-    pub result: Result<T, Failure>,
-    /// What it used and touched, if anything ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+impl<T> DerefMut for Cancellable<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.of
+    }
 }
+
+/// A call of an operation or of an invoke judge, as a port performs it.
+pub type Call = Cancellable<call::Call>;
+
+/// One question to a model, as a port performs it.
+pub type ModelRound = Cancellable<call::ModelRound>;
+
+/// A tool call by a model, as a port performs it.
+pub type ToolCall = Cancellable<call::ToolCall>;
 
 /// Deterministic operations.
 #[async_trait]
@@ -121,17 +70,6 @@ pub trait Operations: Send + Sync {
     async fn invoke(&self, call: Call) -> Reply<Success>;
 }
 
-/// A judge's decision.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Verdict {
-    /// Exactly one.
-    pub outcome: Outcome,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rationale: Option<String>,
-}
-
 /// Invoke judges: judge exports of plugins. Operations that serve as judges go through [`Operations`].
 #[async_trait]
 pub trait Judges: Send + Sync {
@@ -140,84 +78,6 @@ pub trait Judges: Send + Sync {
 
     /// Decides. Every failure ends the run: a judge fails closed.
     async fn judge(&self, call: Call) -> Reply<Verdict>;
-}
-
-/// A session to open.
-#[derive(Debug, Clone)]
-pub struct OpenSession {
-    /// Where in the run.
-    pub context: EffectContext,
-    /// What the step or the judge declares, its system prompt's variables rendered.
-    pub session: ir::Session,
-    /// Whether it is a judge's.
-    pub judge: bool,
-    /// Tools that the engine adds, such as a transition tool; their calls never reach [`Sessions::call_tool`].
-    pub engine_tools: Vec<ToolSpec>,
-    /// What sessions of this run inherit from the delegating step.
-    pub inherited: Option<ir::Session>,
-}
-
-/// An open session: everything a model round needs beside its messages. Journaled, so that a resumed run goes on with the same.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct OpenedSession {
-    /// The assembled system prompt.
-    pub system: String,
-    /// Its sections, for people.
-    pub sections: Value,
-    /// Models to try, best first.
-    pub models: Vec<String>,
-    /// What the model may call; enforced when it does.
-    pub tools: Vec<ToolSpec>,
-    /// Temperature, thinking level and the like, as the session declares them.
-    pub settings: ir::Session,
-    /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at once. All others
-    /// are made one after the other, so that each sees what the ones before it did.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub at_once: Vec<String>,
-}
-
-/// One question to a model.
-#[derive(Debug, Clone)]
-pub struct ModelRound {
-    /// Where in the run.
-    pub context: EffectContext,
-    /// The session.
-    pub session: Arc<OpenedSession>,
-    /// Which of the session's models.
-    pub model: String,
-    /// The whole conversation so far.
-    pub messages: Messages,
-    /// JSON Schema that the answer must pass, with its name.
-    pub schema: Option<(String, Value)>,
-    /// Cancelled when the run is.
-    pub cancel: CancellationToken,
-}
-
-/// A model's answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct ModelReply {
-    /// Text and tool calls.
-    pub message: Message,
-    /// What it used.
-    #[serde(default)]
-    pub usage: Usage,
-    /// Which model answered.
-    pub model: String,
-}
-
-/// A tool call by a model, already checked against the session's tool list.
-#[derive(Debug, Clone)]
-pub struct ToolCall {
-    /// Where in the run.
-    pub context: EffectContext,
-    /// The session.
-    pub session: Arc<OpenedSession>,
-    /// What is called.
-    pub request: ToolCallRequest,
-    /// Cancelled when the run is.
-    pub cancel: CancellationToken,
 }
 
 /// Receives the text of all models of a run while it comes.
@@ -294,4 +154,37 @@ pub trait Workflows: Send + Sync {
 
     /// Every name, for "did you mean".
     fn names(&self) -> Vec<String>;
+}
+
+/// Everything the engine reaches.
+#[derive(Clone)]
+pub struct Ports {
+    /// Operations of plugins.
+    pub operations: Arc<dyn Operations>,
+    /// Judges of plugins.
+    pub judges: Arc<dyn Judges>,
+    /// Model conversations.
+    pub sessions: Arc<dyn Sessions>,
+    /// Workflows that delegates name.
+    pub workflows: Arc<dyn Workflows>,
+    /// Time.
+    pub timer: Arc<dyn Timer>,
+}
+
+impl Catalogue for Ports {
+    fn operation(&self, id: &str) -> Option<Effects> {
+        self.operations.effects(id)
+    }
+
+    fn is_judge(&self, id: &str) -> bool {
+        self.judges.knows(id)
+    }
+
+    fn tool(&self, name: &str) -> Effects {
+        self.sessions.tool_effects(name)
+    }
+
+    fn tool_provider(&self, name: &str) -> Option<Provider> {
+        self.sessions.tool_provider(name)
+    }
 }

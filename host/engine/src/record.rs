@@ -1,12 +1,25 @@
 //! Events as the journal keeps them.
 
-use crate::{
-    error::RunError,
-    event::{Recorded, SCHEMA_VERSION, Timestamp},
-    state::{SNAPSHOT_VERSION, State},
-};
-use opcell_journal::{Payload, Record, RunId, Snapshot};
-use std::sync::Arc;
+use crate::error::RunError;
+use opcell_core::{Recorded, State, event::SCHEMA_VERSION, id::Timestamp, state::SNAPSHOT_VERSION};
+use opcell_journal::{Journal, Payload, Record, RunId, Snapshot, ToText};
+use std::sync::{Arc, OnceLock};
+
+/// How many records are read at once.
+const PAGE: u64 = 10_000;
+
+/// An event whose text is made when it is first read.
+#[derive(Debug)]
+struct Unwritten {
+    recorded: Arc<Recorded>,
+    text: OnceLock<Box<str>>,
+}
+
+impl ToText for Unwritten {
+    fn text(&self) -> &str {
+        self.text.get_or_init(|| self.recorded.event.to_json().into())
+    }
+}
 
 /// An event as the journal keeps it.
 pub(crate) fn to_record(recorded: &Recorded) -> Record {
@@ -15,7 +28,7 @@ pub(crate) fn to_record(recorded: &Recorded) -> Record {
 
 /// The same for a journal that may never read the text.
 pub(crate) fn to_unread_record(recorded: &Arc<Recorded>) -> Record {
-    with_payload(recorded, Payload::later(recorded.clone()))
+    with_payload(recorded, Payload::later(Arc::new(Unwritten { recorded: recorded.clone(), text: OnceLock::new() })))
 }
 
 fn with_payload(recorded: &Recorded, payload: Payload) -> Record {
@@ -55,4 +68,27 @@ pub(crate) fn from_record(run: &RunId, record: &Record) -> Result<Recorded, RunE
     }
     let event = serde_json::from_str(&record.payload).map_err(|error| unreadable(error.to_string()))?;
     Ok(Recorded::new(record.seq, Timestamp(record.at), event))
+}
+
+pub(crate) fn fold(run: &RunId, state: &mut State, recorded: &Recorded) -> Result<(), RunError> {
+    state.apply(recorded).map_err(|source| RunError::Replay { run: run.clone(), source })
+}
+
+pub(crate) async fn read_history(
+    journal: &Arc<dyn Journal>,
+    run: &RunId,
+    up_to: u64,
+) -> Result<Vec<Recorded>, RunError> {
+    let mut events: Vec<Recorded> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |last| last.seq);
+        let limit = PAGE.min(up_to - after);
+        let records = if limit == 0 { Vec::new() } else { journal.read(run, after, limit).await? };
+        if records.is_empty() {
+            return Ok(events);
+        }
+        for record in &records {
+            events.push(from_record(run, record)?);
+        }
+    }
 }

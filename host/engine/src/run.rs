@@ -1,20 +1,22 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
 
 use crate::{
-    decide::{Next, decide, is_mid_transition},
-    effect::{Ports, failed_reply, perform},
     error::RunError,
-    event::{EffectId, EffectReply, Event, Recorded, Request, Signal, Timestamp},
     handle::Listeners,
     in_flight::{Done, InFlight, Work},
-    message::Message,
-    outcome::{RunOutcome, Status},
-    ports::{Effects, Failure, RunText, TextSink},
-    program::Program,
+    perform::perform,
+    ports::{Ports, RunText, TextSink},
     record::{to_record, to_snapshot, to_unread_record},
-    state::State,
 };
 use futures_util::FutureExt;
+use opcell_core::{
+    Next, Program, RunOutcome, State, Status, decide,
+    decide::is_mid_transition,
+    event::{EffectReply, Event, Recorded, Request, Signal},
+    failure::{Effects, Failure},
+    id::{EffectId, Timestamp},
+    message::Message,
+};
 use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState, Snapshot};
 use std::{
     panic::AssertUnwindSafe,
@@ -142,7 +144,7 @@ impl Driver {
         let mut batch = Batch::default();
         let mut in_flight = InFlight::new();
         // Whoever drove the run before may have begun these.
-        let taken_over = EffectId(if resumed { self.state.next_effect } else { 0 });
+        let taken_over = EffectId(if resumed { self.state.next_effect().0 } else { 0 });
         if resumed {
             self.doubt(&mut batch)?;
             self.read_letters(&mut batch).await?;
@@ -212,7 +214,7 @@ impl Driver {
     /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at once.
     fn only_pure_calls(&mut self) -> bool {
         while let Some(effect) = self.state.first_effect(self.pure) {
-            if !self.state.is_pure_call(effect, &self.ports) {
+            if !self.state.is_pure_call(effect, self.ports.as_ref()) {
                 return false;
             }
             self.pure = EffectId(effect.0 + 1);
@@ -259,8 +261,8 @@ impl Driver {
     /// is over, and at the moment for which it was decided, so that deciding again decides the same.
     fn record_decided(&mut self, batch: &mut Batch, event: Event, waiting: EffectId) -> Result<(), RunError> {
         for (effect, why) in self.state.cut_off(&event) {
-            let at = self.state.now;
-            let stopped = self.state.abandoned(effect, &why, (effect < waiting).then_some(at), &self.ports);
+            let at = self.state.now();
+            let stopped = self.state.abandoned(effect, &why, (effect < waiting).then_some(at), self.ports.as_ref());
             self.record_at(batch, stopped, at)?;
         }
         self.record(batch, event)
@@ -320,7 +322,7 @@ impl Driver {
     fn doubt(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         let wanted: Vec<EffectId> = self.state.wanted(EffectId(0)).collect();
         for effect in wanted {
-            if self.state.repeatable(effect, &self.ports) == Effects::Once {
+            if self.state.repeatable(effect, self.ports.as_ref()) == Effects::Once {
                 self.record(batch, Event::InDoubt { effect })?;
             }
         }
@@ -333,14 +335,14 @@ impl Driver {
 
     /// What performs an effect.
     fn work(&self, id: EffectId, resumed: bool) -> Option<Work> {
-        let effect = self.state.effect(id, &self.cancel, resumed)?;
+        let effect = self.state.effect(id, resumed)?;
         let request = self.state.request_of(id).cloned()?;
-        let ports = self.ports.clone();
+        let (ports, cancel) = (self.ports.clone(), self.cancel.clone());
         let sink = self.sink.clone().map(|sink| OfRound { sink, round: id });
         let work = async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
-            let performed = AssertUnwindSafe(perform(&ports, effect, sink)).catch_unwind().await;
-            performed.unwrap_or_else(|_| failed_reply(&request, panicked()))
+            let performed = AssertUnwindSafe(perform(&ports, effect, cancel, sink)).catch_unwind().await;
+            performed.unwrap_or_else(|_| EffectReply::failed(&request, panicked()))
         };
         Some(work.boxed())
     }
@@ -476,7 +478,8 @@ impl Driver {
         let waiting = in_flight.next().max(taken_over);
         for effect in left {
             let now = self.ports.timer.now();
-            let stopped = self.state.abandoned(effect, "cancelled", (effect < waiting).then_some(now), &self.ports);
+            let stopped =
+                self.state.abandoned(effect, "cancelled", (effect < waiting).then_some(now), self.ports.as_ref());
             self.record(batch, stopped)?;
         }
         self.flush(batch).await

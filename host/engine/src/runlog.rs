@@ -4,10 +4,10 @@
 //! Shapes, key order and texts are those of the reference runtime 0.5.0. An aborted run's log has no step records, as there; the
 //! journal keeps them.
 
-use crate::{
+use opcell_core::{
     event::{Event, FrameId, Recorded, StepResult, Timestamp},
+    failure::Failure,
     outcome::{RunEnd, Status},
-    ports::Failure,
     program::Program,
     state::{ApplyError, State},
 };
@@ -397,7 +397,7 @@ impl Projection {
                 self.set_inputs(*frame, inputs);
                 Vec::new()
             }
-            Event::Requested { frame, request: crate::event::Request::Invoke { arguments }, .. } => {
+            Event::Requested { frame, request: opcell_core::event::Request::Invoke { arguments }, .. } => {
                 self.set_inputs(*frame, arguments);
                 Vec::new()
             }

@@ -14,7 +14,7 @@ use crate::{
     tools::Tools,
 };
 use opcell_engine::{
-    Engine, Program, ResumeOptions, RunError, RunOptions,
+    Engine, Program, ResumeOptions, RunError, RunOptions, call,
     ports::{Call, EffectContext, Operations, Reply, Success},
 };
 use opcell_journal::{Journal, JournalError};
@@ -159,16 +159,8 @@ impl Host {
         let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
         let context = EffectContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
         let id = operation.into();
-        self.catalog
-            .invoke(Call {
-                id,
-                arguments,
-                context,
-                capabilities: None,
-                timeout_ms: None,
-                cancel: CancellationToken::new(),
-            })
-            .await
+        let call = call::Call { id, arguments, context, capabilities: None, timeout_ms: None };
+        self.catalog.invoke(Call::new(call, CancellationToken::new())).await
     }
 
     /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are warnings:

@@ -5,8 +5,7 @@
 
 use crate::{host::Host, report::Rejected, run::Workflow};
 use opcell_engine::{
-    Program,
-    decide::engine_tools,
+    Program, offer,
     ports::{EffectContext, Failure, OpenSession},
 };
 use opcell_session::prompt::{SystemPrompt, tokens};
@@ -117,7 +116,7 @@ impl Host {
         session.prompt_mode = request.mode.or(session.prompt_mode);
         let context =
             EffectContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
-        let engine_tools = if judge { Vec::new() } else { engine_tools(program, step) };
+        let engine_tools = if judge { Vec::new() } else { offer::tools(program, step) };
         let system = self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited: None })?;
         let mut conversation = before.conversation(None, &declared.contributions);
         for group in &declared.prompts {

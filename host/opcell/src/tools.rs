@@ -11,6 +11,7 @@ use crate::{
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::{
+    call,
     conversation::{ToolCallRequest, ToolSpec},
     ports::{Call, Effects, Failure, OpenedSession, ToolCall},
     receipt::{Denial, Provider},
@@ -219,13 +220,8 @@ impl OutsideTool for Own {
             settings: ir::Session::default(),
             at_once: Vec::new(),
         };
-        let call = ToolCall {
-            context: call.context.clone(),
-            session: Arc::new(session),
-            request,
-            cancel: call.cancel.clone(),
-        };
-        self.toolbox.call(&call).await.result
+        let asked = call::ToolCall { context: call.context.clone(), session: Arc::new(session), request };
+        self.toolbox.call(&ToolCall::new(asked, call.cancel.clone())).await.result
     }
 }
 

@@ -1,5 +1,6 @@
 //! What tests of several modules start from.
 
+use opcell_engine::call;
 use opcell_engine::conversation::Message;
 use opcell_engine::ports::{EffectContext, ModelRound, OpenedSession, TextSink};
 use opcell_types::Value;
@@ -23,14 +24,14 @@ pub(crate) fn session(system: &str) -> OpenedSession {
 }
 
 pub(crate) fn round(step: &str, messages: Vec<Message>) -> ModelRound {
-    ModelRound {
+    let round = call::ModelRound {
         context: context(step),
         session: Arc::new(session("You are tested.")),
         model: "test/model".to_owned(),
         messages: messages.into(),
         schema: None,
-        cancel: CancellationToken::new(),
-    }
+    };
+    ModelRound::new(round, CancellationToken::new())
 }
 
 /// Collects what a model says while it says it.

@@ -20,7 +20,6 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use tokio_util::sync::CancellationToken;
 
 /// What a run left behind.
 #[derive(Debug, Clone, PartialEq)]
@@ -164,8 +163,7 @@ fn is_pure(operation: &str) -> bool {
 }
 
 fn is_wanted(state: &State, key: &str) -> bool {
-    let cancel = CancellationToken::new();
-    state.wanted(EffectId(0)).filter_map(|effect| state.effect(effect, &cancel, false)).any(|effect| {
+    state.wanted(EffectId(0)).filter_map(|effect| state.effect(effect, false)).any(|effect| {
         let context = match &effect.task {
             Task::Invoke(call) | Task::Judge(call) => &call.context,
             Task::Open(open) => &open.context,

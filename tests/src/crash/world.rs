@@ -81,7 +81,7 @@ impl Operations for World {
             }
             "work/review" => Value::from(if call.context.visit == 1 { "AGAIN" } else { "GO" }),
             "work/publish" => Value::Null,
-            _ => call.arguments,
+            _ => call.of.arguments,
         };
         Reply { result: Ok(Success { data, summary: None, details: None }), receipt: None }
     }
@@ -128,7 +128,7 @@ impl Sessions for World {
             _ => Message::assistant("done"),
         };
         let usage = Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.25) };
-        Ok(ModelReply { message, usage, model: round.model })
+        Ok(ModelReply { message, usage, model: round.of.model })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

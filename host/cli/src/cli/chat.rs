@@ -13,9 +13,8 @@ use opcell::{
     run::{Run, Workflow},
 };
 use opcell_engine::{
-    Event, Recorded, ResumeOptions, RunOptions, RunOutcome, Status,
+    Event, MESSAGE_SIGNAL, Recorded, ResumeOptions, RunOptions, RunOutcome, Status,
     conversation::Message,
-    decide::MESSAGE_SIGNAL,
     event::{Destination, EffectReply, FrameId},
     outcome::Question,
     ports::RunText,

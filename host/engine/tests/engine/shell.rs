@@ -53,7 +53,7 @@ impl Operations for Odd {
             }
             #[allow(clippy::panic)]
             "panic" => panic!("this is a test"),
-            _ => Ok(Success { data: call.arguments, summary: None, details: None }),
+            _ => Ok(Success { data: call.of.arguments, summary: None, details: None }),
         };
         Reply { result, receipt: Some(json("{}").into()) }
     }

@@ -5,8 +5,8 @@ use opcell_engine::{
     Engine, Event, Next, Ports, Program, Recorded, RunOptions, RunOutcome, State,
     conversation::{Message, ToolCallRequest, ToolSpec, Usage},
     decide,
-    effect::perform,
     event::{EffectReply, Timestamp},
+    perform::perform,
     ports::{
         Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
         Sessions, Success, TextSink, Timer, ToolCall, Verdict, Workflows,
@@ -381,10 +381,10 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
             Next::Perform => {
                 let wanted: BTreeSet<_> = state.wanted(opcell_engine::event::EffectId(0)).collect();
                 for id in wanted {
-                    let Some(effect) = state.effect(id, &CancellationToken::new(), false) else { continue };
+                    let Some(effect) = state.effect(id, false) else { continue };
                     let mut reply = EffectReply::Slept;
                     for _ in 0..times {
-                        reply = perform(&ports, effect.clone(), None).await;
+                        reply = perform(&ports, effect.clone(), CancellationToken::new(), None).await;
                     }
                     if let opcell_engine::effect::Task::Find { name } = &effect.task {
                         let program = ports.workflows.find(name).map(|ir| Program::new(ir).unwrap());

@@ -4,8 +4,8 @@
 use crate::{catalog::Catalog, library::Library, pins};
 use async_trait::async_trait;
 use opcell_engine::{
-    Engine, Event, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, RunOutcome, Status,
-    decide::MESSAGE_SIGNAL,
+    Engine, Event, MESSAGE_SIGNAL, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, RunOutcome,
+    Status,
     outcome::Question,
     ports::{Failure, Reply, ToolCall, Workflows},
 };
@@ -276,7 +276,8 @@ mod tests {
         };
         let request =
             ToolCallRequest { id: "c".to_owned(), name: "delegate".to_owned(), arguments: Value::object::<&str>([]) };
-        ToolCall { context, session: Arc::new(session), request, cancel: CancellationToken::new() }
+        let call = opcell_engine::call::ToolCall { context, session: Arc::new(session), request };
+        ToolCall::new(call, CancellationToken::new())
     }
 
     /// Until the run waits.

@@ -6,6 +6,7 @@ use crate::testing::context;
 use crate::tools::{
     DelegateTool, Delegation, FileRoot, FileRoots, HostTool, Shell, ShellTool, ToolDescription, file_tools,
 };
+use opcell_engine::call;
 use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
 use opcell_workflow::WorkflowIr;
 use opcell_workflow::ir::{AgentTool, ModelSelection, PromptMode, Session, ThinkingLevel};
@@ -130,13 +131,8 @@ async fn call(
     arguments: serde_json::Value,
 ) -> Result<Value, Failure> {
     let request = ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) };
-    let call = ToolCall {
-        context: context("step"),
-        session: Arc::new(opened.clone()),
-        request,
-        cancel: CancellationToken::new(),
-    };
-    sessions.call_tool(call).await.result
+    let call = call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request };
+    sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
 }
 
 #[tokio::test]
@@ -405,8 +401,8 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
 
     let long = json!({"n": 1, "text": "é".repeat(100)});
     let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };
-    let call = ToolCall { context: context("s"), session: Arc::new(opened), request, cancel: CancellationToken::new() };
-    let reply = sessions.call_tool(call).await;
+    let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request };
+    let reply = sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await;
     let text = reply.result.unwrap();
     assert!(text.as_str().unwrap().ends_with("[truncated: 39 of 217 bytes are shown]"), "{text:?}");
     let receipt = reply.receipt.unwrap();
@@ -431,14 +427,14 @@ async fn a_session_is_answered_and_recorded() {
     let path = _folder.path().join("recorded.json");
     let sessions = builder.record_to(&path).build().unwrap();
     let opened = Arc::new(open(&sessions, Session::default()).await.unwrap());
-    let round = ModelRound {
+    let round = call::ModelRound {
         context: context("step"),
         model: opened.models[0].clone(),
         session: opened,
         messages: [Message::user("hello")].into(),
         schema: None,
-        cancel: CancellationToken::new(),
     };
+    let round = ModelRound::new(round, CancellationToken::new());
     assert_eq!(sessions.complete(round, None).await.unwrap().message.content, "hi");
     assert!(fs::read_to_string(&path).unwrap().contains("\"hello\""));
 }

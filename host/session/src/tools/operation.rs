@@ -2,6 +2,7 @@
 
 use super::{HostTool, ToolDescription};
 use async_trait::async_trait;
+use opcell_engine::call;
 use opcell_engine::ports::{Call, Operations, Reply, ToolCall};
 use opcell_types::Value;
 use std::sync::Arc;
@@ -28,15 +29,14 @@ impl HostTool for OperationTool {
 
     /// The operation's data; with its summary beside it where it gives one.
     async fn call(&self, call: &ToolCall) -> Reply<Value> {
-        let asked = Call {
+        let asked = call::Call {
             id: self.description.spec.name.as_str().into(),
             arguments: call.request.arguments.clone(),
             context: call.context.clone(),
             capabilities: None,
             timeout_ms: None,
-            cancel: call.cancel.clone(),
         };
-        let reply = self.operations.invoke(asked).await;
+        let reply = self.operations.invoke(Call::new(asked, call.cancel.clone())).await;
         let result = reply.result.map(|success| match success.summary {
             Some(summary) => Value::object([("summary", Value::from(summary)), ("data", success.data)]),
             None => success.data,

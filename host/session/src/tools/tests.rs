@@ -1,6 +1,7 @@
 use super::*;
 use crate::skills::SkillFolder;
 use crate::testing::{context, session};
+use opcell_engine::call;
 use opcell_engine::conversation::ToolCallRequest;
 use serde_json::json;
 use std::fs;
@@ -50,12 +51,12 @@ fn prepare(world: &World, name: &str, arguments: serde_json::Value) -> ToolCall 
     let mut opened = session("");
     opened.tools = world.toolbox.descriptions().map(|tool| tool.spec.clone()).collect();
     opened.settings.skills = Some(vec!["tidy".to_owned()]);
-    ToolCall {
+    let call = call::ToolCall {
         context: context("s"),
         session: Arc::new(opened),
         request: ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) },
-        cancel: CancellationToken::new(),
-    }
+    };
+    ToolCall::new(call, CancellationToken::new())
 }
 
 async fn call(world: &World, name: &str, arguments: serde_json::Value) -> Result<Value, Failure> {
@@ -377,7 +378,7 @@ impl opcell_engine::ports::Operations for Adds {
     async fn invoke(&self, call: opcell_engine::ports::Call) -> Reply<opcell_engine::ports::Success> {
         assert_eq!(call.id.as_ref(), "sum/add");
         let summary = (call.arguments.get("say") == Some(&Value::from(true))).then(|| "Added.".to_owned());
-        let success = opcell_engine::ports::Success { data: call.arguments, summary, details: None };
+        let success = opcell_engine::ports::Success { data: call.of.arguments, summary, details: None };
         Reply { result: Ok(success), receipt: Some(Value::from("a cell").into()) }
     }
 }

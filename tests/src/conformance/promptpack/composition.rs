@@ -84,7 +84,7 @@ impl Sessions for Script {
         };
         let answer = self.answer(&round.context.step, input)?;
         let message = Message::assistant(answer.to_string());
-        Ok(ModelReply { message, usage: Usage::default(), model: round.model })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {
@@ -92,7 +92,7 @@ impl Sessions for Script {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Data> {
-        Reply { result: Ok(call.request.arguments), receipt: None }
+        Reply { result: Ok(call.of.request.arguments), receipt: None }
     }
 }
 

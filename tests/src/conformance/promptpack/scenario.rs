@@ -6,8 +6,8 @@
 use super::{broken, compare, read_spec};
 use crate::conformance::Failure;
 use async_trait::async_trait;
+use opcell_engine::MESSAGE_SIGNAL;
 use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec, Usage};
-use opcell_engine::decide::MESSAGE_SIGNAL;
 use opcell_engine::event::{Destination, Event};
 use opcell_engine::ports::{
     Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink,
@@ -63,7 +63,7 @@ impl Sessions for Script {
             })
             .collect();
         all.push(spoken);
-        Ok(ModelReply { message, usage: Usage::default(), model: round.model })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -7,7 +7,7 @@ use crate::cli::{
 };
 use clap::Args;
 use opcell_engine::{
-    Recorded, Trace,
+    Recorded, RunError, Trace,
     conversation::{Message, Role},
     receipt::{Receipt, cell_of, is_of_call},
     trace::{StepTrace, Talk, Told, What},
@@ -38,7 +38,7 @@ pub async fn show(open: &Open, args: &ShowArgs, terminal: &Terminal) -> Result<E
     if args.events {
         return events(&history, args, terminal);
     }
-    let trace = Trace::of(&run, &history)?;
+    let trace = Trace::of(&run, &history).map_err(|source| RunError::Replay { run: run.clone(), source })?;
     if terminal.json {
         let mut shown = serde_json::to_value(&trace).map_err(anyhow::Error::from)?;
         spell_out_times(&mut shown);

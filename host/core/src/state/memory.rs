@@ -1,9 +1,9 @@
 //! What a workflow remembers of the steps that ran.
 
 use crate::{
+    call::Success,
     conversation::{Message, Messages},
     outcome::{RunEnd, Used},
-    ports::Success,
     receipt::{self, Receipt},
     wire,
 };

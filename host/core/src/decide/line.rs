@@ -3,8 +3,8 @@
 use super::{At, ended, failure, limits, problem};
 use crate::{
     event::{Event, Settled, StepResult},
+    failure::Failure,
     outcome::{RunEnd, Status},
-    ports::Failure,
     state::{Accepted, Line, LineAt, Raw},
     structured,
 };

@@ -1,8 +1,9 @@
 //! Calls that do not end by themselves: which ones an event stops, and what is recorded of them.
 
 use crate::{
-    effect::Ports,
-    event::{EffectId, Event, FrameId, InstanceId, Request, Settled, Timestamp},
+    effect::Catalogue,
+    event::{Event, Request, Settled},
+    id::{EffectId, FrameId, InstanceId, Timestamp},
     outcome::{RunEnd, Status},
     receipt::CallReceipt,
     state::{Body, Phase, State},
@@ -19,7 +20,8 @@ enum Under {
 
 impl State {
     /// The calls that an event stops, and why. Timers just end.
-    pub(crate) fn cut_off(&self, event: &Event) -> Vec<(EffectId, Arc<str>)> {
+    #[must_use]
+    pub fn cut_off(&self, event: &Event) -> Vec<(EffectId, Arc<str>)> {
         if self.effects.is_empty() {
             return Vec::new();
         }
@@ -83,8 +85,9 @@ impl State {
     }
 
     /// The event that an effect was stopped. `until`: when, if it had begun.
-    pub(crate) fn abandoned(&self, effect: EffectId, why: &str, until: Option<Timestamp>, ports: &Ports) -> Event {
-        let receipt = self.call_under_way(effect, ports).and_then(|(call, since)| match until {
+    #[must_use]
+    pub fn abandoned(&self, effect: EffectId, why: &str, until: Option<Timestamp>, known: &impl Catalogue) -> Event {
+        let receipt = self.call_under_way(effect, known).and_then(|(call, since)| match until {
             Some(until) => call.stopped(until.ms_since(since), why).to_receipt(),
             None => call.not_started(why).to_receipt(),
         });
@@ -92,7 +95,7 @@ impl State {
     }
 
     /// What is called, and since when.
-    fn call_under_way(&self, effect: EffectId, ports: &Ports) -> Option<(CallReceipt, Timestamp)> {
+    fn call_under_way(&self, effect: EffectId, known: &impl Catalogue) -> Option<(CallReceipt, Timestamp)> {
         let pending = self.effects.get(&effect).filter(|effect| !effect.in_doubt)?;
         let (_, step) = self.step_of(pending.frame)?;
         let call = match &pending.request {
@@ -106,7 +109,7 @@ impl State {
             },
             Request::Tool { call } => {
                 let request = self.conversation(pending.frame)?.call(call)?;
-                CallReceipt::of_tool(&request.name, ports.sessions.tool_provider(&request.name), &request.arguments)
+                CallReceipt::of_tool(&request.name, known.tool_provider(&request.name), &request.arguments)
             }
             _ => return None,
         };

@@ -3,8 +3,8 @@
 use super::{At, current_step, ended, failure, line::fail_line, step};
 use crate::{
     event::{Event, InstanceId, Request},
+    failure::Failure,
     outcome::{LimitKind, RunEnd, Status, Used},
-    ports::Failure,
     state::{Account, Body, Phase, Scope, State},
 };
 use opcell_types::Value;

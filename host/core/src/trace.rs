@@ -3,16 +3,14 @@
 
 use crate::{
     conversation::{Message, Role, Usage},
-    error::RunError,
     event::{
         Answer, Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Request, Settled, Timestamp,
     },
+    failure::Failure,
     outcome::{Question, RunOutcome, Used},
-    past::fold,
-    ports::Failure,
     program::Program,
     receipt::Receipt,
-    state::{State, tool_message},
+    state::{ApplyError, State, tool_message},
 };
 use indexmap::IndexMap;
 use opcell_types::Value;
@@ -270,10 +268,10 @@ impl Trace {
     ///
     /// # Errors
     /// When they do not follow from each other.
-    pub fn of(run: &Arc<str>, events: &[Recorded]) -> Result<Self, RunError> {
+    pub fn of(run: &Arc<str>, events: &[Recorded]) -> Result<Self, ApplyError> {
         let mut reader = Reader::default();
         for recorded in events {
-            fold(run, &mut reader.state, recorded)?;
+            reader.state.apply(recorded)?;
             reader.read(recorded);
         }
         let (state, first) = (&reader.state, events.first());

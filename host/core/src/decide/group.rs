@@ -3,7 +3,7 @@
 use super::{At, failure, step};
 use crate::{
     event::{Event, Settled, StepResult},
-    ports::Failure,
+    failure::Failure,
     state::{Groups, StepFrame},
 };
 use opcell_types::{Value, value::Map};

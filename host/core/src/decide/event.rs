@@ -1,10 +1,11 @@
 //! Event judges (PromptPack): the outcome is an event of the state, raised by the model's transition tool, by the output of the
 //! state's composition, or by a signal. Whether it may happen, and where it leads, is [`route_event`]'s to say.
 
-use super::{At, dialogue, judge, line::fail_line};
+use super::{At, judge, line::fail_line};
 use crate::{
+    call::Verdict,
+    dialogue,
     event::{Destination, Event},
-    ports::Verdict,
     state::{Raw, State, StepFrame},
 };
 use opcell_types::Value;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 
 /// Whether, after this event, one state of a pack is on its way out and the next one has not begun to open. What is decided in
 /// between is appended at once, so that no crash leaves half a transition.
-pub(crate) fn is_mid_transition(state: &State, last: &Event) -> bool {
+#[must_use]
+pub fn is_mid_transition(state: &State, last: &Event) -> bool {
     let is_state =
         |frame| state.step_of(frame).is_some_and(|(_, step)| matches!(step.judge, Some(Judge::Event { .. })));
     match last {

@@ -1,11 +1,11 @@
 //! Effects: wanted, ended, answered.
 
 use super::{Change, missing};
+use crate::call::{Reply, Success};
 use crate::conversation::Message;
-use crate::decide::dialogue;
-use crate::effect::failed_reply;
+use crate::dialogue;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
-use crate::ports::{Failure, Reply, Success};
+use crate::failure::Failure;
 use crate::receipt::Receipt;
 use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
 use opcell_types::Value;
@@ -183,7 +183,7 @@ impl State {
             }),
             (Request::Tool { .. }, Answer::Skip) => EffectReply::Tool(Reply { result: Ok(Value::Null), receipt: None }),
             // A judge that decided nothing cannot be skipped: nobody would know where to go.
-            (request, _) => failed_reply(request, failure),
+            (request, _) => EffectReply::failed(request, failure),
         };
         self.reply(&pending, &reply)
     }

@@ -13,7 +13,7 @@ mod workflows;
 pub(crate) use effects::tool_message;
 
 use crate::conversation::{Messages, Role};
-use crate::decide::dialogue;
+use crate::dialogue;
 use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};
 use crate::outcome::{RunEnd, Used};
 use crate::state::memory::{Raised, StepMemory};

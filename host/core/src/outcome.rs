@@ -193,7 +193,7 @@ pub enum Question {
     /// Whether an effect, which may have happened before a crash, shall be repeated, skipped or taken as failed.
     Doubt {
         /// The effect.
-        effect: crate::event::EffectId,
+        effect: crate::id::EffectId,
         /// The step.
         step: Arc<str>,
         /// What it is, in words.

@@ -6,81 +6,20 @@
 
 use super::{At, session, step};
 use crate::{
-    conversation::{Message, Role, ToolCallRequest, ToolSpec},
+    conversation::{Message, Role, ToolCallRequest},
+    dialogue::{self, MESSAGE_SIGNAL},
     event::{Event, Request},
-    ports::Failure,
-    program::Program,
+    failure::Failure,
+    offer::{ARTIFACT_TOOL, SKILL_TOOL, TRANSITION_TOOL},
     state::{Conversation, Raw},
 };
 use opcell_types::{Value, value::Map};
 use opcell_workflow::{
-    ir::{ArtifactMode, Control, Form, Judge, Orchestration, Session, Step},
+    ir::{ArtifactMode, Control, Form, Session, Step},
     promptpack::arguments::fit,
-    promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL, ToolDescriptor, artifact_tool_for, transition_tool},
     routing::EventTable as _,
 };
 use std::sync::Arc;
-
-/// The signal by which a host passes on what the user says; its data is the text.
-pub const MESSAGE_SIGNAL: &str = "message";
-
-/// The tool by which a model reads a skill of the document (PromptPack RFC 0008).
-const SKILL_TOOL: &str = "skill__activate";
-
-/// Who may raise events and who speaks next, if the step is a state that speaks.
-pub(crate) fn of(step: &Step) -> Option<(Orchestration, Control)> {
-    match (&step.form, &step.judge) {
-        (Form::Session { .. }, Some(Judge::Event { orchestration, control })) => Some((*orchestration, *control)),
-        _ => None,
-    }
-}
-
-/// The tools that the engine itself offers to a state's model.
-#[must_use]
-pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
-    let Some((orchestration, _)) = of(step) else { return Vec::new() };
-    let mut tools = Vec::new();
-    if orchestration != Orchestration::External && !program.is_terminal(&step.name) {
-        let events: Vec<String> = program.events(&step.name).into_iter().map(str::to_owned).collect();
-        tools.push(transition_tool(&events));
-    }
-    let artifacts = &program.ir().artifacts;
-    if !artifacts.is_empty() {
-        let mut names: Vec<&str> = artifacts.keys().map(AsRef::as_ref).collect();
-        names.sort_unstable();
-        tools.push(artifact_tool_for(&names));
-    }
-    let mut tools: Vec<ToolSpec> = tools.into_iter().map(spec).collect();
-    if let Form::Session { session } = &step.form {
-        tools.extend(skill_tool(session));
-    }
-    tools
-}
-
-/// The tool by which a model reads one of the document's own skills, if there are any that it has not read at the start.
-fn skill_tool(session: &Session) -> Option<ToolSpec> {
-    let skills = || session.own_skills.iter().filter(|(_, skill)| !skill.preload);
-    let index: Vec<String> = skills().map(|(name, skill)| format!("- {name}: {}", skill.description)).collect();
-    let names: Vec<Value> = skills().map(|(name, _)| Value::from(name.as_str())).collect();
-    let name = Value::object([
-        ("type", Value::from("string")),
-        ("enum", Value::array(names)),
-        ("description", Value::from("Name of the skill to activate.")),
-    ]);
-    (!index.is_empty()).then(|| ToolSpec {
-        name: SKILL_TOOL.to_owned(),
-        description: format!("Activate a skill to load its instructions.\n\n{}", index.join("\n")),
-        parameters: Value::object([
-            ("type", Value::from("object")),
-            ("properties", Value::object([("name", name)])),
-            ("required", Value::array([Value::from("name")])),
-        ]),
-    })
-}
-
-fn spec(tool: ToolDescriptor) -> ToolSpec {
-    ToolSpec { name: tool.name, description: tool.description, parameters: tool.input_schema.into() }
-}
 
 /// Whether the model raised an event and its round is over.
 pub(super) fn is_committed(talk: &Conversation) -> bool {
@@ -147,7 +86,7 @@ type OwnTool = fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Fail
 pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Option<Vec<Event>> {
     let (_, step) = at.state.step_of(at.id)?;
     let offered = talk.opened.as_ref()?.tools.iter().find(|tool| tool.name == call.name)?;
-    of(step)?;
+    dialogue::of(step)?;
     let tool: OwnTool = match call.name.as_str() {
         TRANSITION_TOOL => raise,
         ARTIFACT_TOOL => set_artifact,

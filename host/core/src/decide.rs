@@ -4,22 +4,23 @@
 //! for the world are requests; whoever performs them (the shell here, or another durable engine) appends what came of them. The
 //! function reads no clock and calls nobody, so deciding twice gives the same events, and a journal can be checked by deciding again.
 
-pub(crate) mod dialogue;
+mod converse;
 mod event;
 mod group;
-pub(crate) mod judge;
+mod judge;
 mod limits;
 mod line;
-pub(crate) mod session;
+mod session;
 mod step;
 
-pub use dialogue::{MESSAGE_SIGNAL, tools as engine_tools};
-pub(crate) use event::is_mid_transition;
+pub use event::is_mid_transition;
+pub use judge::outcome_of;
+pub(crate) use session::structured_spec;
 
 use crate::{
     event::{EffectId, Event, FrameId, InstanceId, Request},
+    failure::Failure,
     outcome::{RunEnd, Status},
-    ports::Failure,
     scope::View,
     state::{Body, Frame, Instance, State},
 };

@@ -4,86 +4,30 @@
 //! ([`crate::state::State::apply`]) and nothing else: a clock is read only to stamp an event.
 
 use crate::{
+    call::{ModelReply, OpenedSession, Reply, Success, Verdict},
     conversation::Message,
+    failure::Failure,
     outcome::{LimitKind, RunEnd},
-    ports::{Failure, ModelReply, OpenedSession, Reply, Success, Verdict},
     program::Program,
     receipt::Receipt,
     wire,
 };
 use indexmap::IndexMap;
-use opcell_journal::ToText;
 use opcell_types::Value;
 use opcell_workflow::{
     ir::{RunLimits, Session},
     names::Outcome,
 };
 use serde::{Deserialize, Serialize};
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::Arc;
+
+pub use crate::id::{EffectId, FrameId, InstanceId, Timestamp};
 
 /// The version of the event schema that this code writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A moment: microseconds since 1970-01-01T00:00:00Z.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Timestamp(pub i64);
-
-impl Timestamp {
-    /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss)]
-    pub fn ms_since(self, earlier: Self) -> f64 {
-        self.0.saturating_sub(earlier.0).max(0) as f64 / 1000.0
-    }
-
-    /// RFC 3339, in UTC, to the microsecond.
-    #[must_use]
-    pub fn to_text(self) -> String {
-        jiff::Timestamp::from_microsecond(self.0).map_or_else(|_| self.0.to_string(), |moment| format!("{moment:.6}"))
-    }
-
-    /// The moment `ms` milliseconds later.
-    #[must_use]
-    #[allow(clippy::cast_possible_truncation)]
-    pub fn plus_ms(self, ms: f64) -> Self {
-        Self(self.0.saturating_add((ms * 1000.0) as i64))
-    }
-}
-
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub $inner);
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-
-id! {
-    /// One running workflow of a run: the run's own is 0, each delegate opens another.
-    InstanceId(u32)
-}
-id! {
-    /// One place of control: a line of steps, an entry into a step, or one element of a step with `each`. Never reused in a run.
-    FrameId(u64)
-}
-id! {
-    /// One effect. Never reused in a run.
-    EffectId(u64)
-}
-
 /// An event, when it happened and where it stands in its run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// From 1, without gaps.
     pub seq: u64,
@@ -91,27 +35,13 @@ pub struct Recorded {
     pub at: Timestamp,
     /// What.
     pub event: Event,
-    /// The event as a journal keeps it, made when somebody reads it.
-    text: OnceLock<Box<str>>,
 }
 
 impl Recorded {
     /// An event that happened.
     #[must_use]
     pub fn new(seq: u64, at: Timestamp, event: Event) -> Self {
-        Self { seq, at, event, text: OnceLock::new() }
-    }
-}
-
-impl PartialEq for Recorded {
-    fn eq(&self, other: &Self) -> bool {
-        (self.seq, self.at) == (other.seq, other.at) && self.event == other.event
-    }
-}
-
-impl ToText for Recorded {
-    fn text(&self) -> &str {
-        self.text.get_or_init(|| self.event.to_json().into())
+        Self { seq, at, event }
     }
 }
 
@@ -506,6 +436,22 @@ pub enum EffectReply {
     Found,
 }
 
+impl EffectReply {
+    /// The reply that says that a request failed.
+    #[must_use]
+    pub fn failed(request: &Request, failure: Failure) -> Self {
+        match request {
+            Request::Invoke { .. } => Self::Invoke(Reply { result: Err(failure), receipt: None }),
+            Request::Judge { .. } => Self::Judge(Reply { result: Err(failure), receipt: None }),
+            Request::Open { .. } => Self::Open(Err(failure)),
+            Request::Round { .. } => Self::Round(Err(failure)),
+            Request::Tool { .. } => Self::Tool(Reply { result: Err(failure), receipt: None }),
+            Request::Find { .. } => Self::Found,
+            Request::Sleep { .. } | Request::Timeout { .. } => Self::Slept,
+        }
+    }
+}
+
 /// A value, or why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -602,7 +548,8 @@ impl Event {
     }
 
     /// The event as a journal keeps it.
-    pub(crate) fn to_json(&self) -> String {
+    #[must_use]
+    pub fn to_json(&self) -> String {
         // Events hold strings, numbers and their own types only; none of them can fail to be written.
         serde_json::to_string(self).unwrap_or_default()
     }

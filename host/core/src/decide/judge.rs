@@ -2,8 +2,9 @@
 
 use super::{At, failure, line::fail_line, session, unresolved};
 use crate::{
+    call::Verdict,
     event::{Destination, Event, Request},
-    ports::{Failure, Verdict},
+    failure::Failure,
     scope::arguments,
     state::{Judging, StepFrame},
 };
@@ -52,7 +53,7 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judg
 ///
 /// # Errors
 /// When it is neither.
-pub(crate) fn outcome_of(value: &Value) -> Result<Outcome, Failure> {
+pub fn outcome_of(value: &Value) -> Result<Outcome, Failure> {
     match value {
         Value::String(text) => Ok(Outcome::Text(text.clone())),
         Value::Object(entries) => match entries.get_index(0) {

@@ -3,7 +3,7 @@
 use super::{At, failure, group, input_problem, judge, line, problem, session, unresolved};
 use crate::{
     event::{Event, InstanceId, Request, Settled, StepResult},
-    ports::Failure,
+    failure::Failure,
     scope::{View, arguments},
     state::{Accepted, Each, Element, Pause, Phase, Raw, Stage, StepFrame, Work},
 };

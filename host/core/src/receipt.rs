@@ -6,7 +6,7 @@
 //! A cell's receipt is the sandbox's own. Where the two say the same, they say it under the same name: `operation`, `duration-us`,
 //! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
 
-use crate::ports::Failure;
+use crate::failure::Failure;
 use opcell_types::Value;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{

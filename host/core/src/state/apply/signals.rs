@@ -1,9 +1,9 @@
 //! Signals and whoever waits for them.
 
 use super::{Change, missing};
-use crate::decide::dialogue;
+use crate::dialogue;
 use crate::event::{FrameId, Signal};
-use crate::ports::Failure;
+use crate::failure::Failure;
 use crate::state::{ConversationStage, Frame, Judging, Phase, Raw, Stage, State};
 use opcell_types::Value;
 use opcell_workflow::ir::{Form, Orchestration, Step};

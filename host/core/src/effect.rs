@@ -1,33 +1,31 @@
-//! Effects: what a request asks of which port, and doing it.
+//! Effects: what a request asks for, ready to be performed by whoever drives the run.
 
 use crate::{
-    decide::{dialogue, judge::outcome_of, session::structured_spec},
-    event::{EffectId, EffectReply, FrameId, Request},
-    ports::{
-        Call, EffectContext, Effects, Failure, Judges, ModelRound, OpenSession, Operations, Reply, Sessions, TextSink,
-        Timer, ToolCall, Verdict,
-    },
-    receipt::CallReceipt,
+    call::{Call, EffectContext, ModelRound, OpenSession, ToolCall},
+    decide::structured_spec,
+    event::Request,
+    failure::Effects,
+    id::{EffectId, FrameId},
+    offer,
+    receipt::Provider,
     state::{Body, Phase, State},
 };
-use opcell_types::Value;
 use opcell_workflow::ir::{Form, Judge, Session, Step};
-use std::{fmt::Write as _, future::Future, sync::Arc};
-use tokio_util::sync::CancellationToken;
+use std::{fmt::Write as _, sync::Arc};
 
-/// Everything the engine reaches.
-#[derive(Clone)]
-pub struct Ports {
-    /// Operations of plugins.
-    pub operations: Arc<dyn Operations>,
-    /// Judges of plugins.
-    pub judges: Arc<dyn Judges>,
-    /// Model conversations.
-    pub sessions: Arc<dyn Sessions>,
-    /// Workflows that delegates name.
-    pub workflows: Arc<dyn crate::ports::Workflows>,
-    /// Time.
-    pub timer: Arc<dyn Timer>,
+/// What a driver knows about operations, judges and tools without calling them. None of it changes while a run lasts.
+pub trait Catalogue {
+    /// What repeating an operation does; `None` when there is no such operation.
+    fn operation(&self, id: &str) -> Option<Effects>;
+
+    /// Whether there is a judge of this id.
+    fn is_judge(&self, id: &str) -> bool;
+
+    /// What repeating a tool call does.
+    fn tool(&self, name: &str) -> Effects;
+
+    /// Who performs a tool, where that is known.
+    fn tool_provider(&self, name: &str) -> Option<Provider>;
 }
 
 /// An effect, ready to be performed.
@@ -74,11 +72,10 @@ pub enum Task {
 impl State {
     /// An effect that is wanted, ready to be performed. `resumed`: timers go on instead of starting over.
     #[must_use]
-    pub fn effect(&self, id: EffectId, cancel: &CancellationToken, resumed: bool) -> Option<Effect> {
+    pub fn effect(&self, id: EffectId, resumed: bool) -> Option<Effect> {
         let pending = self.effects.get(&id)?;
         let (_, step) = self.step_of(pending.frame)?;
         let context = self.context(pending.frame, id, &pending.request)?;
-        let cancel = || cancel.clone();
         let left = |ms: f64| if resumed { (ms - self.now.ms_since(pending.at)).max(0.0) } else { ms };
         let mut timeout_ms = self.time_left(pending.frame, step);
         let task = match &pending.request {
@@ -89,7 +86,6 @@ impl State {
                     context,
                     capabilities: step.capabilities.clone(),
                     timeout_ms: step.timeout_ms,
-                    cancel: cancel(),
                 }),
                 _ => return None,
             },
@@ -100,7 +96,6 @@ impl State {
                     context,
                     capabilities: step.capabilities.clone(),
                     timeout_ms: step.timeout_ms,
-                    cancel: cancel(),
                 }),
                 _ => return None,
             },
@@ -119,7 +114,7 @@ impl State {
                     self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance)?.inherited.clone());
                 let engine_tools = match self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance))
                 {
-                    Some(instance) if !judge => dialogue::tools(&instance.program, step),
+                    Some(instance) if !judge => offer::tools(&instance.program, step),
                     _ => Vec::new(),
                 };
                 Task::Open(Box::new(OpenSession { context, session, judge, engine_tools, inherited }))
@@ -130,12 +125,12 @@ impl State {
                 let model = session.models.get(*model as usize).cloned().unwrap_or_default();
                 let schema = self.round_schema(pending.frame, step);
                 let messages = talk.record.messages.clone();
-                Task::Round(Box::new(ModelRound { context, session, model, messages, schema, cancel: cancel() }))
+                Task::Round(Box::new(ModelRound { context, session, model, messages, schema }))
             }
             Request::Tool { call } => {
                 let talk = self.conversation(pending.frame)?;
                 let (session, request) = (talk.opened.clone()?, talk.call(call)?.clone());
-                Task::Tool(Box::new(ToolCall { context, session, request, cancel: cancel() }))
+                Task::Tool(Box::new(ToolCall { context, session, request }))
             }
             Request::Sleep { ms } => Task::Sleep { ms: left(*ms) },
             Request::Timeout { ms } => Task::Timeout { ms: left(*ms) },
@@ -213,23 +208,24 @@ impl State {
     }
 
     /// Whether an effect is a call of a pure operation.
-    pub(crate) fn is_pure_call(&self, id: EffectId, ports: &Ports) -> bool {
+    #[must_use]
+    pub fn is_pure_call(&self, id: EffectId, known: &impl Catalogue) -> bool {
         let request = self.request_of(id);
         matches!(request, Some(Request::Invoke { .. } | Request::Judge { .. }))
-            && self.repeatable(id, ports) == Effects::Pure
+            && self.repeatable(id, known) == Effects::Pure
     }
 
     /// What repeating an effect would do.
     #[must_use]
-    pub fn repeatable(&self, id: EffectId, ports: &Ports) -> Effects {
+    pub fn repeatable(&self, id: EffectId, known: &impl Catalogue) -> Effects {
         let Some(pending) = self.effects.get(&id) else { return Effects::Pure };
         let step = self.step_of(pending.frame).map(|(_, step)| step);
-        let operation = |id: &str| ports.operations.effects(id).unwrap_or_default();
+        let operation = |id: &str| known.operation(id).unwrap_or_default();
         match (&pending.request, step) {
             (Request::Invoke { .. }, Some(Step { form: Form::Invoke { invoke }, .. })) => operation(&invoke.operation),
             (Request::Judge { .. }, Some(Step { judge: Some(Judge::Invoke { invoke }), .. })) => {
                 // A judge decides and changes nothing; an operation that serves as one says what it does.
-                if ports.judges.knows(&invoke.operation) { Effects::Idempotent } else { operation(&invoke.operation) }
+                if known.is_judge(&invoke.operation) { Effects::Idempotent } else { operation(&invoke.operation) }
             }
             (Request::Tool { call }, _) => {
                 let talk = self.conversation(pending.frame);
@@ -239,7 +235,7 @@ impl State {
                     Some(request) if opened.is_some_and(|it| it.settings.agents.contains_key(&request.name)) => {
                         Effects::Idempotent
                     }
-                    Some(request) => ports.sessions.tool_effects(&request.name),
+                    Some(request) => known.tool(&request.name),
                     None => Effects::Once,
                 }
             }
@@ -247,96 +243,4 @@ impl State {
             _ => Effects::Pure,
         }
     }
-}
-
-/// Performs an effect. Cancelling the call's token, or dropping the future, stops it.
-pub async fn perform(ports: &Ports, effect: Effect, sink: Option<&dyn TextSink>) -> EffectReply {
-    let timer = &ports.timer;
-    match effect.task {
-        Task::Invoke(call) => {
-            let limit = effect.timeout_ms.map(|ms| (ms, call.id.clone(), call.arguments.clone()));
-            let reply = within(timer, effect.timeout_ms, ports.operations.invoke(call)).await;
-            EffectReply::Invoke(reply.unwrap_or_else(|failure| late(failure, limit, CallReceipt::of_operation)))
-        }
-        Task::Judge(call) => {
-            let limit = effect.timeout_ms.map(|ms| (ms, call.id.clone(), call.arguments.clone()));
-            let reply = within(timer, effect.timeout_ms, judge(ports, call)).await;
-            EffectReply::Judge(reply.unwrap_or_else(|failure| late(failure, limit, CallReceipt::of_operation)))
-        }
-        Task::Open(request) => {
-            let opened = within(timer, effect.timeout_ms, ports.sessions.open(*request)).await;
-            EffectReply::Open(opened.unwrap_or_else(Err).map(Arc::new))
-        }
-        Task::Round(round) => {
-            let answered = within(timer, effect.timeout_ms, ports.sessions.complete(*round, sink)).await;
-            EffectReply::Round(answered.unwrap_or_else(Err).map(Box::new))
-        }
-        Task::Tool(call) => {
-            let request = &call.request;
-            let limit = effect.timeout_ms.map(|ms| (ms, request.name.as_str().into(), request.arguments.clone()));
-            let reply = within(timer, effect.timeout_ms, ports.sessions.call_tool(*call)).await;
-            let receipt =
-                |tool: &str, arguments: &_| CallReceipt::of_tool(tool, ports.sessions.tool_provider(tool), arguments);
-            EffectReply::Tool(reply.unwrap_or_else(|failure| late(failure, limit, receipt)))
-        }
-        Task::Sleep { ms } => {
-            timer.sleep(ms).await;
-            EffectReply::Slept
-        }
-        Task::Timeout { ms } => {
-            timer.deadline(ms).await;
-            EffectReply::Slept
-        }
-        Task::Find { .. } => EffectReply::Found,
-    }
-}
-
-/// The reply of a call that was dropped because its time was over, and could not say anything itself.
-fn late<T>(
-    failure: Failure,
-    limit: Option<(f64, Arc<str>, Value)>,
-    receipt: impl FnOnce(&str, &Value) -> CallReceipt,
-) -> Reply<T> {
-    let receipt = limit
-        .and_then(|(ms, called, arguments)| receipt(&called, &arguments).stopped(ms, &failure.reason).to_receipt());
-    Reply { result: Err(failure), receipt }
-}
-
-/// The reply that says that a request failed.
-pub(crate) fn failed_reply(request: &Request, failure: Failure) -> EffectReply {
-    match request {
-        Request::Invoke { .. } => EffectReply::Invoke(Reply { result: Err(failure), receipt: None }),
-        Request::Judge { .. } => EffectReply::Judge(Reply { result: Err(failure), receipt: None }),
-        Request::Open { .. } => EffectReply::Open(Err(failure)),
-        Request::Round { .. } => EffectReply::Round(Err(failure)),
-        Request::Tool { .. } => EffectReply::Tool(Reply { result: Err(failure), receipt: None }),
-        Request::Find { .. } => EffectReply::Found,
-        Request::Sleep { .. } | Request::Timeout { .. } => EffectReply::Slept,
-    }
-}
-
-async fn within<T>(timer: &Arc<dyn Timer>, ms: Option<f64>, work: impl Future<Output = T>) -> Result<T, Failure> {
-    let Some(ms) = ms else { return Ok(work.await) };
-    tokio::select! {
-        biased;
-        done = work => Ok(done),
-        () = timer.deadline(ms) => Err(Failure {
-            reason: "timeout".into(),
-            message: format!("It did not stop within {} ms", ms.ceil()),
-            details: None,
-            retriable: true,
-        }),
-    }
-}
-
-/// A judge export decides itself; an operation's data is the outcome.
-async fn judge(ports: &Ports, call: Call) -> Reply<Verdict> {
-    if ports.judges.knows(&call.id) {
-        return ports.judges.judge(call).await;
-    }
-    let reply = ports.operations.invoke(call).await;
-    let result = reply
-        .result
-        .and_then(|success| outcome_of(&success.data).map(|outcome| Verdict { outcome, rationale: success.summary }));
-    Reply { result, receipt: reply.receipt }
 }

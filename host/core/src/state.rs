@@ -17,7 +17,7 @@ pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pa
 
 use crate::{
     conversation::Messages,
-    decide::dialogue::MESSAGE_SIGNAL,
+    dialogue::MESSAGE_SIGNAL,
     event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
     program::Program,
@@ -171,7 +171,7 @@ pub(crate) enum LineAt {
     /// A step reached `:done`.
     Done(u32),
     /// A step failed.
-    Failed(u32, crate::ports::Failure),
+    Failed(u32, crate::failure::Failure),
     /// A step was an exit.
     Exited(u32),
 }
@@ -371,8 +371,7 @@ impl State {
         match frame.work().map(|work| &work.stage) {
             Some(Stage::Talking(talk)) => {
                 let said = talk.record.turns.last().map(|turn| turn.text.as_ref().to_owned());
-                let takes_events =
-                    crate::decide::dialogue::of(step).is_some_and(|(who, _)| who != Orchestration::Internal);
+                let takes_events = crate::dialogue::of(step).is_some_and(|(who, _)| who != Orchestration::Internal);
                 let events: Vec<_> = events().filter(|_| takes_events).collect();
                 std::iter::once(signal(&MESSAGE_SIGNAL.into(), said, false)).chain(events).collect()
             }
@@ -590,7 +589,7 @@ impl State {
         let mut signals = Signals::default();
         let definitions = self.definitions.values().flatten();
         for step in self.program().into_iter().chain(definitions).flat_map(|program| &program.ir().steps) {
-            let speaks = crate::decide::dialogue::of(step).is_some();
+            let speaks = crate::dialogue::of(step).is_some();
             if speaks {
                 signals.names.insert(MESSAGE_SIGNAL.into());
             }
@@ -613,45 +612,69 @@ impl State {
     }
 }
 
-/// What the shell asks.
+/// What a driver asks.
 impl State {
+    /// When the last event happened.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The number of the next effect: every effect so far has a smaller one.
+    #[must_use]
+    pub fn next_effect(&self) -> EffectId {
+        EffectId(self.next_effect)
+    }
+
     /// How many effects are requested and have not ended.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.effects.len()
     }
 
-    pub(crate) fn request_of(&self, effect: EffectId) -> Option<&Request> {
+    /// What an effect asks for, while it has not ended.
+    #[must_use]
+    pub fn request_of(&self, effect: EffectId) -> Option<&Request> {
         self.effects.get(&effect).map(|pending| &pending.request)
     }
 
-    pub(crate) fn wants(&self, effect: EffectId) -> bool {
+    /// Whether an effect is requested and has not ended.
+    #[must_use]
+    pub fn wants(&self, effect: EffectId) -> bool {
         self.effects.contains_key(&effect)
     }
 
-    pub(crate) fn all_effects(&self) -> impl Iterator<Item = EffectId> + '_ {
+    /// Every effect that is requested and has not ended, oldest first.
+    pub fn all_effects(&self) -> impl Iterator<Item = EffectId> + '_ {
         self.effects.keys().copied()
     }
 
     /// The first effect from `from` on that has not ended.
-    pub(crate) fn first_effect(&self, from: EffectId) -> Option<EffectId> {
+    #[must_use]
+    pub fn first_effect(&self, from: EffectId) -> Option<EffectId> {
         self.effects.range(from..).next().map(|(id, _)| *id)
     }
 
-    pub(crate) fn doubts(&self) -> impl Iterator<Item = EffectId> + '_ {
+    /// Effects in doubt, oldest first.
+    pub fn doubts(&self) -> impl Iterator<Item = EffectId> + '_ {
         self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, _)| *id)
     }
 
-    pub(crate) fn next_signal(&self) -> u64 {
+    /// The number of the next signal.
+    #[must_use]
+    pub fn next_signal(&self) -> u64 {
         self.next_signal
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
+    /// Whether a cancellation has been requested.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
         self.cancel.is_some()
     }
 
     /// Milliseconds until the wall time of the run, or of something in it, is over.
-    pub(crate) fn wall_time_left_ms(&self, now: Timestamp) -> Option<f64> {
+    #[must_use]
+    pub fn wall_time_left_ms(&self, now: Timestamp) -> Option<f64> {
         Some(self.wall_deadline()?.ms_since(now).max(0.0))
     }
 }

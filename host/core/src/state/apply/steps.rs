@@ -1,7 +1,7 @@
 //! Entering, skipping, finishing and leaving steps.
 
 use super::{Change, missing};
-use crate::decide::dialogue;
+use crate::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
 use crate::state::{Accepted, Body, Frame, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
 use opcell_types::{Value, value::Map};

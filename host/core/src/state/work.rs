@@ -2,9 +2,10 @@
 
 use super::memory::{Raw, SessionRecord};
 use crate::{
+    call::{OpenedSession, Verdict},
     conversation::{Message, Role, ToolCallRequest},
     event::{EffectId, InstanceId, Settled, Timestamp},
-    ports::{Failure, OpenedSession, Verdict},
+    failure::Failure,
     receipt::{self, Receipt},
     wire,
 };

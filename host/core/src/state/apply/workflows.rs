@@ -2,8 +2,8 @@
 
 use super::{Change, missing};
 use crate::event::{FrameId, InstanceId};
+use crate::failure::Failure;
 use crate::outcome::{RunEnd, Status, Used};
-use crate::ports::Failure;
 use crate::state::memory::StepMemory;
 use crate::state::{Instance, Raw, Stage, State};
 use opcell_types::Value;

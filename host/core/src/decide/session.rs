@@ -1,10 +1,12 @@
 //! Conversations: turns, rounds, tool calls, and what a model's answer means to a step or to a judge.
 
-use super::{At, dialogue, failure, judge, step, unresolved};
+use super::{At, converse, failure, judge, step, unresolved};
 use crate::{
+    call::Verdict,
     conversation::{Message, Role, ToolCallRequest},
+    dialogue,
     event::{Event, Request},
-    ports::{Failure, Verdict},
+    failure::Failure,
     scope::View,
     state::{Conversation, ConversationStage, Raw, StepFrame, Work},
     structured,
@@ -87,13 +89,13 @@ enum Turn<'a> {
 
 fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a Conversation) -> Turn<'a> {
     if let Some(call) = talk.next_call() {
-        return Turn::Goes(dialogue::call(at, talk, call).unwrap_or_else(|| vec![tool(at, session, talk, call)]));
+        return Turn::Goes(converse::call(at, talk, call).unwrap_or_else(|| vec![tool(at, session, talk, call)]));
     }
     if let Some(result) = session.final_tool.as_deref().and_then(|tool| talk.result_of(tool)) {
         return Turn::Answered(result);
     }
-    if dialogue::is_committed(talk) {
-        let text = dialogue::last_words(talk);
+    if converse::is_committed(talk) {
+        let text = converse::last_words(talk);
         return Turn::Goes(vec![Event::TurnFinished { frame: at.id, text, structured: None }]);
     }
     if let Some(answer) = talk.answer() {
@@ -140,9 +142,9 @@ pub(super) fn decide(
     match &talk.stage {
         ConversationStage::Closed | ConversationStage::Busy(_) => Vec::new(),
         ConversationStage::Failed(failure) => fail(no_model_answered(talk, failure)),
-        ConversationStage::Waiting { .. } => dialogue::listen(at),
+        ConversationStage::Waiting { .. } => converse::listen(at),
         ConversationStage::Idle if let Some((_, control)) = dialogue::of(step) => {
-            dialogue::idle(at, step, session, talk, control)
+            converse::idle(at, step, session, talk, control)
         }
         ConversationStage::Idle => {
             let done = talk.record.turns.len();

@@ -1,0 +1,159 @@
+//! What an effect is given and what it gives back: plain data, so that any driver can perform it.
+
+use crate::{
+    conversation::{Message, Messages, ToolCallRequest, ToolSpec, Usage},
+    failure::Failure,
+    receipt::Receipt,
+};
+use opcell_types::Value;
+use opcell_workflow::{ir, names::Outcome};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Where in a run an effect belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct EffectContext {
+    /// The run.
+    pub run: Arc<str>,
+    /// The step as authored.
+    pub step: Arc<str>,
+    /// How often the step has been entered, from 1.
+    pub visit: u32,
+    /// Attempt within the visit, from 1.
+    pub attempt: u32,
+    /// Stable across retries by the shell and resumes.
+    pub idempotency_key: Arc<str>,
+}
+
+/// A call of an operation or of an invoke judge.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Which one.
+    pub id: Arc<str>,
+    /// An object.
+    pub arguments: Value,
+    /// Where in the run.
+    pub context: EffectContext,
+    /// Narrower than the grant.
+    pub capabilities: Option<ir::CapabilityNarrowing>,
+    /// Milliseconds for this attempt, if the step says.
+    pub timeout_ms: Option<u64>,
+}
+
+/// What an operation returned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Success {
+    /// Machine-readable.
+    #[serde(
+        with = "crate::wire",
+        default = "crate::wire::undefined",
+        skip_serializing_if = "crate::wire::is_undefined"
+    )]
+    pub data: Value,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// For debugging.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call, but for this: a
+/// cell's says under `host-calls` how many it made, as a number or by interface, and has no `status`; every other one has, and holds
+/// that of the cell that it ran, if it ran one, under `receipt`. See [`CallReceipt`](crate::receipt::CallReceipt).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Reply<T> {
+    /// How it ended.
+    pub result: Result<T, Failure>,
+    /// What it used and touched, if anything ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+}
+
+/// A judge's decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Verdict {
+    /// Exactly one.
+    pub outcome: Outcome,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+}
+
+/// A session to open.
+#[derive(Debug, Clone)]
+pub struct OpenSession {
+    /// Where in the run.
+    pub context: EffectContext,
+    /// What the step or the judge declares, its system prompt's variables rendered.
+    pub session: ir::Session,
+    /// Whether it is a judge's.
+    pub judge: bool,
+    /// Tools that the engine adds, such as a transition tool; the core answers their calls itself.
+    pub engine_tools: Vec<ToolSpec>,
+    /// What sessions of this run inherit from the delegating step.
+    pub inherited: Option<ir::Session>,
+}
+
+/// An open session: everything a model round needs beside its messages. Journaled, so that a resumed run goes on with the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OpenedSession {
+    /// The assembled system prompt.
+    pub system: String,
+    /// Its sections, for people.
+    pub sections: Value,
+    /// Models to try, best first.
+    pub models: Vec<String>,
+    /// What the model may call; enforced when it does.
+    pub tools: Vec<ToolSpec>,
+    /// Temperature, thinking level and the like, as the session declares them.
+    pub settings: ir::Session,
+    /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at once. All others
+    /// are made one after the other, so that each sees what the ones before it did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_once: Vec<String>,
+}
+
+/// One question to a model.
+#[derive(Debug, Clone)]
+pub struct ModelRound {
+    /// Where in the run.
+    pub context: EffectContext,
+    /// The session.
+    pub session: Arc<OpenedSession>,
+    /// Which of the session's models.
+    pub model: String,
+    /// The whole conversation so far.
+    pub messages: Messages,
+    /// JSON Schema that the answer must pass, with its name.
+    pub schema: Option<(String, Value)>,
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ModelReply {
+    /// Text and tool calls.
+    pub message: Message,
+    /// What it used.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Which model answered.
+    pub model: String,
+}
+
+/// A tool call by a model, already checked against the session's tool list.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// Where in the run.
+    pub context: EffectContext,
+    /// The session.
+    pub session: Arc<OpenedSession>,
+    /// What is called.
+    pub request: ToolCallRequest,
+}

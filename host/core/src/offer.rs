@@ -1,0 +1,61 @@
+//! The tools that a state's model is offered by the core itself, which answers their calls as part of deciding.
+
+use crate::{conversation::ToolSpec, dialogue, program::Program};
+use opcell_types::Value;
+use opcell_workflow::{
+    ir::{Form, Orchestration, Session, Step},
+    promptpack::tools::{ToolDescriptor, artifact_tool_for, transition_tool},
+    routing::EventTable as _,
+};
+
+pub(crate) use opcell_workflow::promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+
+/// The tool by which a model reads a skill of the document (PromptPack RFC 0008).
+pub(crate) const SKILL_TOOL: &str = "skill__activate";
+
+/// The tools that the engine itself offers to a state's model.
+#[must_use]
+pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
+    let Some((orchestration, _)) = dialogue::of(step) else { return Vec::new() };
+    let mut tools = Vec::new();
+    if orchestration != Orchestration::External && !program.is_terminal(&step.name) {
+        let events: Vec<String> = program.events(&step.name).into_iter().map(str::to_owned).collect();
+        tools.push(transition_tool(&events));
+    }
+    let artifacts = &program.ir().artifacts;
+    if !artifacts.is_empty() {
+        let mut names: Vec<&str> = artifacts.keys().map(AsRef::as_ref).collect();
+        names.sort_unstable();
+        tools.push(artifact_tool_for(&names));
+    }
+    let mut tools: Vec<ToolSpec> = tools.into_iter().map(spec).collect();
+    if let Form::Session { session } = &step.form {
+        tools.extend(skill_tool(session));
+    }
+    tools
+}
+
+/// The tool by which a model reads one of the document's own skills, if there are any that it has not read at the start.
+fn skill_tool(session: &Session) -> Option<ToolSpec> {
+    let skills = || session.own_skills.iter().filter(|(_, skill)| !skill.preload);
+    let index: Vec<String> = skills().map(|(name, skill)| format!("- {name}: {}", skill.description)).collect();
+    let names: Vec<Value> = skills().map(|(name, _)| Value::from(name.as_str())).collect();
+    let name = Value::object([
+        ("type", Value::from("string")),
+        ("enum", Value::array(names)),
+        ("description", Value::from("Name of the skill to activate.")),
+    ]);
+    (!index.is_empty()).then(|| ToolSpec {
+        name: SKILL_TOOL.to_owned(),
+        description: format!("Activate a skill to load its instructions.\n\n{}", index.join("\n")),
+        parameters: Value::object([
+            ("type", Value::from("object")),
+            ("properties", Value::object([("name", name)])),
+            ("required", Value::array([Value::from("name")])),
+        ]),
+    })
+}
+
+fn spec(tool: ToolDescriptor) -> ToolSpec {
+    ToolSpec { name: tool.name, description: tool.description, parameters: tool.input_schema.into() }
+}
