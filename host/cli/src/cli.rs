@@ -186,6 +186,7 @@ impl Failure {
             JournalError::Torn { .. } => "journal-torn",
             JournalError::Locked => "journal-locked",
             JournalError::Full { .. } => "run-full",
+            JournalError::LeaseLost { .. } => "lease-lost",
             JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
                 return Self::Other(anyhow::Error::new(RunError::Journal(error.clone())));
             }

@@ -16,6 +16,9 @@ mod owner;
 mod sqlite;
 mod writer;
 
+#[cfg(feature = "contract")]
+pub mod contract;
+
 pub use memory::MemoryJournal;
 pub use record::{Fence, Letter, Payload, Record, RunEntry, RunId, RunState, ToText};
 pub use sqlite::SqliteJournal;

@@ -2,7 +2,7 @@
 
 use crate::record::{Fence, Letter, Record, RunEntry, RunId, RunState};
 use async_trait::async_trait;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A run to make, with its first records: all of it or nothing.
 #[derive(Debug, Clone)]
@@ -140,6 +140,14 @@ pub enum JournalError {
         held: Fence,
         /// The run's.
         newest: Fence,
+    },
+    /// The process was silent for longer than its lease, so the run may be another's at any moment.
+    #[error(
+        "the lease on run `{run}` ran out before this was written; nothing was written, and the run can be resumed"
+    )]
+    LeaseLost {
+        /// Which run.
+        run: RunId,
     },
     /// A record in the middle of the run is not what was written.
     #[error(
@@ -290,4 +298,9 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// The storage's.
     async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError>;
+
+    /// Waits until a run may have become runnable, or for this long. A journal that cannot tell waits the whole time.
+    async fn changed(&self, at_most: Duration) {
+        tokio::time::sleep(at_most).await;
+    }
 }

@@ -1,173 +1,23 @@
-//! What every journal does, and what the one in a file does beside.
+//! What every journal does (`opcell_journal::contract`), and what the one in a file does as well.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use opcell_journal::{
-    Append, Cut, Fence, Journal, JournalError, MemoryJournal, NewRun, Record, Retention, RunId, RunState, Snapshot,
-    SqliteJournal,
+    Append, Cut, Fence, Journal, JournalError, NewRun, Record, Retention, RunId, SqliteJournal,
+    contract::{append, record},
 };
-use std::{path::Path, sync::Arc};
-use tempfile::TempDir;
+use std::path::Path;
 
-fn record(seq: u64) -> Record {
-    Record {
-        seq,
-        kind: "happened".into(),
-        version: 1,
-        at: 1000 + seq.cast_signed(),
-        payload: format!(r#"{{"n":{seq}}}"#).into(),
-    }
+mod memory {
+    opcell_journal::contract!(async || ((), std::sync::Arc::new(opcell_journal::MemoryJournal::new())));
 }
 
-fn append(run: &RunId, fence: Fence, seqs: impl IntoIterator<Item = u64>) -> Append {
-    Append {
-        run: run.clone(),
-        fence,
-        records: seqs.into_iter().map(record).collect(),
-        state: None,
-        snapshot: None,
-        letters: None,
-    }
-}
-
-fn ended(status: &'static str) -> Option<RunState> {
-    Some(RunState { status: status.into(), ended: true, due: None })
-}
-
-fn stores() -> (TempDir, Vec<Arc<dyn Journal>>) {
-    let directory = tempfile::tempdir().unwrap();
-    let sqlite = SqliteJournal::open(directory.path().join("runs.db")).unwrap();
-    (directory, vec![Arc::new(MemoryJournal::new()), Arc::new(sqlite)])
-}
-
-#[tokio::test]
-async fn what_was_appended_is_read_back_in_order() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "r".into();
-        let fence = journal.create(NewRun::empty(&run, "w", 5)).await.unwrap();
-        journal.append(append(&run, fence, 1..=3)).await.unwrap();
-        journal.append(append(&run, fence, 4..=4)).await.unwrap();
-        assert_eq!(journal.read(&run, 0, 100).await.unwrap(), (1..=4).map(record).collect::<Vec<_>>());
-        assert_eq!(journal.read(&run, 2, 1).await.unwrap(), [record(3)]);
-        assert_eq!(journal.read(&run, 4, 1).await.unwrap(), []);
-    }
-}
-
-#[tokio::test]
-async fn a_gap_or_a_repetition_is_refused_and_leaves_nothing() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "r".into();
-        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
-        journal.append(append(&run, fence, 1..=2)).await.unwrap();
-        for seqs in [vec![2], vec![4], vec![3, 5]] {
-            let error = journal.append(append(&run, fence, seqs)).await.unwrap_err();
-            assert!(matches!(error, JournalError::OutOfOrder { .. }), "{error}");
-        }
-        assert_eq!(journal.read(&run, 0, 100).await.unwrap().len(), 2);
-    }
-}
-
-#[tokio::test]
-async fn a_run_has_one_owner_and_a_former_owner_cannot_write() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "r".into();
-        let first = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
-        assert!(matches!(journal.create(NewRun::empty(&run, "w", 0)).await, Err(JournalError::RunExists(_))));
-        assert!(matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::Held { .. })));
-        journal.append(append(&run, first, 1..=1)).await.unwrap();
-        journal.release(&run, first).await.unwrap();
-        let second = journal.acquire(&run, Cut::Tail).await.unwrap();
-        assert_eq!((second.records.len(), second.damage), (1, None));
-        let error = journal.append(append(&run, first, 2..=2)).await.unwrap_err();
-        assert!(matches!(error, JournalError::Fenced { .. }), "{error}");
-        journal.release(&run, first).await.unwrap();
-        journal.append(append(&run, second.fence, 2..=2)).await.unwrap();
-        assert!(
-            matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::Held { .. })),
-            "an old fence releases nothing"
-        );
-    }
-}
-
-#[tokio::test]
-async fn an_unknown_run_is_an_error_everywhere() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "gone".into();
-        assert!(matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::UnknownRun(_))));
-        assert!(matches!(journal.read(&run, 0, 1).await, Err(JournalError::UnknownRun(_))));
-        assert!(matches!(journal.append(append(&run, Fence(1), 1..=1)).await, Err(JournalError::UnknownRun(_))));
-        assert!(matches!(journal.post(&run, 0, "{}".into()).await, Err(JournalError::UnknownRun(_))));
-    }
-}
-
-#[tokio::test]
-async fn letters_stay_until_records_say_what_they_say() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "r".into();
-        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
-        for text in ["1", "2", "3"] {
-            journal.post(&run, 7, text.into()).await.unwrap();
-        }
-        let letters = journal.letters(&run).await.unwrap();
-        assert_eq!(letters.iter().map(|letter| letter.payload.as_ref()).collect::<Vec<_>>(), ["1", "2", "3"]);
-        let taken = Some(letters[1].id);
-        journal.append(Append { letters: taken, ..append(&run, fence, [9]) }).await.unwrap_err();
-        assert_eq!(journal.letters(&run).await.unwrap().len(), 3, "what is not recorded is not taken");
-        journal.append(Append { letters: taken, ..append(&run, fence, [1]) }).await.unwrap();
-        assert_eq!(journal.letters(&run).await.unwrap(), letters[2..]);
-    }
-}
-
-#[tokio::test]
-async fn retention_never_touches_a_run_that_has_not_ended() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        for (name, at) in [("a", 1), ("b", 2), ("c", 3), ("live", 0)] {
-            let run: RunId = name.into();
-            let fence = journal.create(NewRun::empty(&run, "w", at)).await.unwrap();
-            let state = if name == "live" { None } else { ended("completed") };
-            journal.append(Append { state, ..append(&run, fence, 1..=1) }).await.unwrap();
-            journal.release(&run, fence).await.unwrap();
-        }
-        let keep = |keep| Retention { keep: Some(keep), ended_after: None };
-        let gone = journal.retain(keep(2)).await.unwrap();
-        assert_eq!(gone, [RunId::from("a")]);
-        let gone = journal.retain(Retention { keep: None, ended_after: Some(i64::MAX) }).await.unwrap();
-        assert_eq!(gone.len(), 2);
-        let left = journal.runs().await.unwrap();
-        assert_eq!(left.iter().map(|run| run.run.as_ref()).collect::<Vec<_>>(), ["live"]);
-        assert_eq!(left[0].records, 1);
-    }
-}
-
-#[tokio::test]
-async fn many_writers_at_once_lose_nothing() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let tasks: Vec<_> = (0..20)
-            .map(|n| {
-                let journal = journal.clone();
-                tokio::spawn(async move {
-                    let run: RunId = format!("r{n}").into();
-                    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
-                    for seq in 1..=10 {
-                        journal.append(append(&run, fence, [seq])).await.unwrap();
-                    }
-                    // A refused neighbour in the same transaction disturbs nobody.
-                    journal.append(append(&run, fence, [99])).await.unwrap_err();
-                    journal.read(&run, 0, 100).await.unwrap().len()
-                })
-            })
-            .collect();
-        for task in tasks {
-            assert_eq!(task.await.unwrap(), 10);
-        }
-    }
+mod sqlite {
+    opcell_journal::contract!(async || {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = opcell_journal::SqliteJournal::open(directory.path().join("runs.db")).unwrap();
+        (directory, std::sync::Arc::new(journal))
+    });
 }
 
 fn edit(path: &Path, sql: &str) {
@@ -338,12 +188,7 @@ async fn a_writer_whose_run_is_gone_does_not_write_into_the_run_that_has_its_row
 async fn a_damaged_end_is_cut_and_reported() {
     for (place, (sql, last_good, cut, reason)) in [
         ("UPDATE TABLE SET at = 7 WHERE ID = 4", 3, 1, "record 4 has a wrong checksum"),
-        (
-            "UPDATE TABLE SET payload = 'x' WHERE ID >= 3",
-            2,
-            2,
-            "record 3 has a wrong checksum",
-        ),
+        ("UPDATE TABLE SET payload = 'x' WHERE ID >= 3", 2, 2, "record 3 has a wrong checksum"),
         ("DELETE FROM TABLE WHERE ID = 4", 3, 1, "4 records were written, but only 3 are present"),
     ]
     .into_iter()
@@ -368,12 +213,7 @@ async fn a_damaged_end_is_cut_and_reported() {
 #[tokio::test]
 async fn a_run_that_was_edited_in_the_middle_is_cut_only_when_somebody_says_so() {
     for (place, (sql, last_good, behind, reason)) in [
-        (
-            "UPDATE TABLE SET payload = '{}' WHERE ID = 3",
-            2,
-            1,
-            "record 3 has a wrong checksum",
-        ),
+        ("UPDATE TABLE SET payload = '{}' WHERE ID = 3", 2, 1, "record 3 has a wrong checksum"),
         ("DELETE FROM TABLE WHERE ID = 2", 1, 2, "record 2 is missing"),
     ]
     .into_iter()
@@ -399,81 +239,13 @@ async fn a_run_that_was_edited_in_the_middle_is_cut_only_when_somebody_says_so()
 }
 
 #[tokio::test]
-async fn a_snapshot_stands_for_the_records_before_it_and_a_damaged_one_for_none() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "r".into();
-        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
-        let snapshot = Snapshot { seq: 3, version: 1, payload: "three".into() };
-        journal.append(Append { snapshot: Some(snapshot.clone()), ..append(&run, fence, 1..=3) }).await.unwrap();
-        journal.append(append(&run, fence, 4..=5)).await.unwrap();
-        journal.release(&run, fence).await.unwrap();
-        let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
-        assert_eq!((opened.snapshot, opened.records), (Some(snapshot), vec![record(4), record(5)]));
-        assert_eq!(journal.read(&run, 0, 9).await.unwrap().len(), 5, "the records stay");
-    }
+async fn a_damaged_snapshot_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     with_records(&path, 4).await;
     edit(&path, "INSERT INTO snapshots VALUES (1, 2, 1, 'made up', x'00')");
     let opened = SqliteJournal::open(&path).unwrap().acquire(&"r".into(), Cut::Tail).await.unwrap();
     assert_eq!((opened.snapshot, opened.records.len()), (None, 4));
-}
-
-#[tokio::test]
-async fn a_run_is_made_with_its_first_records_or_not_at_all() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let new = |seqs: std::ops::RangeInclusive<u64>| NewRun {
-            records: seqs.map(record).collect(),
-            ..NewRun::empty(&"r".into(), "w", 0)
-        };
-        let error = journal.create(new(2..=3)).await.unwrap_err();
-        assert!(matches!(error, JournalError::OutOfOrder { .. }), "{error}");
-        assert!(matches!(journal.read(&"r".into(), 0, 1).await, Err(JournalError::UnknownRun(_))));
-        let fence = journal.create(new(1..=2)).await.unwrap();
-        journal.append(append(&"r".into(), fence, [3])).await.unwrap();
-        assert_eq!(journal.read(&"r".into(), 0, 9).await.unwrap().len(), 3);
-    }
-}
-
-#[tokio::test]
-async fn runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let state = |due| RunState { status: "suspended".into(), ended: false, due };
-        for (name, due) in [("later", Some(50)), ("now", Some(10)), ("waits", None), ("owned", Some(0)), ("told", None)]
-        {
-            let run: RunId = name.into();
-            let fence = journal.create(NewRun { state: state(due), ..NewRun::empty(&run, "w", 0) }).await.unwrap();
-            if name != "owned" {
-                journal.release(&run, fence).await.unwrap();
-            }
-        }
-        journal.post(&"told".into(), 0, "{}".into()).await.unwrap();
-        let names = |runs: Vec<RunId>| {
-            let mut names: Vec<String> = runs.iter().map(ToString::to_string).collect();
-            names.sort();
-            names
-        };
-        assert_eq!(names(journal.runnable(20, 9).await.unwrap()), ["now", "told"]);
-        assert_eq!(names(journal.runnable(50, 9).await.unwrap()), ["later", "now", "told"]);
-        assert_eq!(journal.runnable(50, 1).await.unwrap().len(), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_run_that_has_ended_has_no_owner_and_takes_no_letters() {
-    let (_directory, stores) = stores();
-    for journal in stores {
-        let run: RunId = "r".into();
-        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
-        journal.append(Append { state: ended("completed"), ..append(&run, fence, 1..=1) }).await.unwrap();
-        assert!(!journal.runs().await.unwrap()[0].driven);
-        let error = journal.post(&run, 0, "{}".into()).await.unwrap_err();
-        assert_eq!(error.to_string(), "run `r` has ended (completed); it accepts no more messages");
-        assert!(journal.acquire(&run, Cut::Tail).await.is_ok());
-    }
 }
 
 #[cfg(unix)]

@@ -1,0 +1,175 @@
+//! A real PostgreSQL server on a scratch folder, for tests. It needs the server's programs (Debian: `apt-get install postgresql`).
+
+use std::{
+    fs, io,
+    net::TcpListener,
+    os::unix::{fs::chown, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a server may take to start or to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server of its own; it stops, and its folder goes, when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    programs: PathBuf,
+    folder: tempfile::TempDir,
+    user: Option<u32>,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server, or says on stderr, where nobody misses it, that there is none to start.
+    ///
+    /// # Errors
+    /// When a server is installed and does not start.
+    pub fn start() -> io::Result<Option<Self>> {
+        let Some(programs) = programs() else {
+            eprintln!(
+                "SKIPPED: no PostgreSQL server is installed (Debian: apt-get install postgresql); nothing was tested on one"
+            );
+            return Ok(None);
+        };
+        let folder = tempfile::tempdir()?;
+        // A server refuses to run as root.
+        let root = fs::metadata(folder.path()).is_ok_and(|made| std::os::unix::fs::MetadataExt::uid(&made) == 0);
+        let user = root.then(unprivileged);
+        if let Some(user) = user {
+            chown(folder.path(), Some(user), None)?;
+        }
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut server = Self { programs, folder, user, port, process: None };
+        let data = server.data();
+        let mut initdb = server.command("initdb");
+        initdb.args(["--auth=trust", "--username=opcell", "--encoding=UTF8", "--locale=C", "-D"]).arg(&data);
+        let made = initdb.output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+        }
+        server.launch()?;
+        Ok(Some(server))
+    }
+
+    /// A URL of the server's database `postgres`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgres://opcell@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+    }
+
+    /// The server's process, while it runs.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.as_ref().map_or(0, Child::id)
+    }
+
+    /// The folder that goes with the server.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts the server again after [`stop`](Self::stop) or [`kill`](Self::kill), on the same port and folder.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn launch(&mut self) -> io::Result<()> {
+        let log = fs::File::create(self.folder.path().join("server.log"))?;
+        let mut command = self.command("postgres");
+        command
+            .arg("-D")
+            .arg(self.data())
+            .arg("-k")
+            .arg(self.folder.path())
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", "max_connections=300"])
+            .stdout(Stdio::null())
+            .stderr(log);
+        let mut process = command.spawn()?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut ready = self.command("pg_isready");
+            ready.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            if ready.status()?.success() {
+                self.process = Some(process);
+                return Ok(());
+            }
+            if process.try_wait()?.is_some() || Instant::now() > until {
+                let _ = process.kill();
+                let said = fs::read_to_string(self.folder.path().join("server.log")).unwrap_or_default();
+                return Err(io::Error::other(format!("PostgreSQL does not start: {said}")));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Stops the server as an administrator would: connections are cut, what is committed stays.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.end("fast")
+    }
+
+    /// Stops the server as a power failure would.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.end("immediate")
+    }
+
+    fn end(&mut self, mode: &str) -> io::Result<()> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let mut stop = self.command("pg_ctl");
+        stop.args(["stop", "-s", "-m", mode, "-D"]).arg(self.data());
+        let stopped = stop.status()?;
+        if !stopped.success() {
+            process.kill()?;
+        }
+        process.wait().map(drop)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        if let Some(user) = self.user {
+            command.uid(user);
+        }
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// The folder of the server's programs: on the path, or where Debian keeps them.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).find(|folder| is_server(folder));
+    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().filter_map(Result::ok);
+    let mut of_debian: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    of_debian.sort();
+    on_path.or_else(|| of_debian.into_iter().rev().find(|folder| is_server(folder)))
+}
+
+fn is_server(folder: &Path) -> bool {
+    ["initdb", "postgres", "pg_ctl", "pg_isready"].iter().all(|program| folder.join(program).is_file())
+}
+
+/// The user `postgres`, or else `nobody`.
+fn unprivileged() -> u32 {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let postgres = users.lines().find_map(|line| line.strip_prefix("postgres:")?.split(':').nth(1)?.parse().ok());
+    postgres.unwrap_or(65_534)
+}

@@ -1,0 +1,197 @@
+//! The journal on a real PostgreSQL: what every journal promises, and what many machines need as well.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "tests")]
+
+use opcell_journal::{
+    Cut, Journal, JournalError, NewRun, RunId,
+    contract::{append, record},
+};
+use opcell_journal_postgres::{PostgresJournal, Settings, scratch::Server};
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+/// One server serves all tests; each test has a schema of its own.
+fn server() -> Option<&'static str> {
+    static SERVER: OnceLock<Option<(Mutex<Server>, String)>> = OnceLock::new();
+    let started = SERVER.get_or_init(|| {
+        let server = Server::start().unwrap()?;
+        let url = server.url();
+        stop_at_exit(&server);
+        Some((Mutex::new(server), url))
+    });
+    started.as_ref().map(|(_, url)| url.as_str())
+}
+
+/// A static is never dropped, so the server goes with a watcher that outlives this process by a moment.
+#[expect(clippy::zombie_processes, reason = "it outlives this process")]
+fn stop_at_exit(server: &Server) {
+    let watch = format!(
+        "while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -QUIT {} 2>/dev/null; sleep 2; rm -rf '{}'",
+        std::process::id(),
+        server.process_id(),
+        server.folder().display()
+    );
+    std::process::Command::new("sh").args(["-c", &watch]).spawn().unwrap();
+}
+
+fn settings(more: &str) -> Option<Settings> {
+    static SCHEMAS: AtomicU32 = AtomicU32::new(0);
+    let url = server()?;
+    let schema = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+    Some(format!("{url}&schema=test_{schema}{more}").parse().unwrap())
+}
+
+async fn open(more: &str) -> Option<PostgresJournal> {
+    Some(PostgresJournal::open(settings(more)?).await.unwrap())
+}
+
+/// Without a server the contract is held to the journal in memory, which costs nothing and keeps the shape of the tests.
+async fn store(more: &str) -> Arc<dyn Journal> {
+    match open(more).await {
+        Some(journal) => Arc::new(journal),
+        None => Arc::new(opcell_journal::MemoryJournal::new()),
+    }
+}
+
+mod direct {
+    opcell_journal::contract!(async || ((), super::store("").await));
+}
+
+mod behind_a_transaction_pooler {
+    opcell_journal::contract!(async || ((), super::store("&pooler=transaction").await));
+}
+
+#[tokio::test]
+async fn a_run_belongs_to_the_process_that_holds_its_lease_and_to_no_other() {
+    let Some(settings) = settings("&lease=1") else { return };
+    let first = PostgresJournal::open(settings.clone()).await.unwrap();
+    let second = PostgresJournal::open(settings).await.unwrap();
+    let run: RunId = "r".into();
+    let fence = first.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(matches!(second.acquire(&run, Cut::Tail).await, Err(JournalError::Held { .. })), "the lease is renewed");
+    assert!(second.runs().await.unwrap()[0].driven);
+    first.append(append(&run, fence, [1])).await.unwrap();
+    first.close().await.unwrap();
+    let opened = second.acquire(&run, Cut::Tail).await.unwrap();
+    assert_eq!(opened.records, [record(1)]);
+    assert!(matches!(first.append(append(&run, fence, [2])).await, Err(JournalError::Fenced { .. })));
+}
+
+#[tokio::test]
+async fn an_owner_that_was_silent_for_longer_than_its_lease_cannot_write() {
+    let Some(settings) = settings("&lease=1") else { return };
+    let journal = PostgresJournal::open(settings.clone()).await.unwrap();
+    let run: RunId = "r".into();
+    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    // What a process that was stopped finds when it goes on: its lease is over, and perhaps no other process has come.
+    expire(&settings).await;
+    let error = journal.append(append(&run, fence, [1])).await.unwrap_err();
+    assert!(matches!(error, JournalError::LeaseLost { .. }), "{error}");
+    let lost = journal.lease_lost();
+    tokio::time::timeout(Duration::from_secs(20), lost.cancelled()).await.unwrap();
+    let error = journal.append(append(&run, fence, [1])).await.unwrap_err();
+    assert!(
+        matches!(error, JournalError::LeaseLost { .. }),
+        "a new lease does not bring back what the old one owned: {error}"
+    );
+    let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
+    journal.append(append(&run, opened.fence, [1])).await.unwrap();
+}
+
+async fn client(settings_url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(settings_url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn expire(settings: &Settings) {
+    let sql = format!("UPDATE {}.owners SET alive_until = clock_timestamp() - interval '1 second'", settings.schema);
+    client(server().unwrap()).await.batch_execute(&sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_append_whose_answer_is_lost_is_there_once() {
+    let Some(settings) = settings("") else { return };
+    let schema = settings.schema.clone();
+    let journal = PostgresJournal::open(settings).await.unwrap();
+    let run: RunId = "r".into();
+    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    let cutter = tokio::spawn(async move {
+        let client = client(server().unwrap()).await;
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE application_name = 'opcell' AND query LIKE 'WITH input%' AND query LIKE '%{schema}.runs r%'"
+        );
+        loop {
+            let _ = client.batch_execute(&sql).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    for seq in 1..=200 {
+        journal.append(append(&run, fence, [seq])).await.unwrap();
+    }
+    cutter.abort();
+    assert_eq!(journal.read(&run, 0, 1_000).await.unwrap(), (1..=200).map(record).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_message_wakes_who_waits_for_work() {
+    let Some(settings) = settings("") else { return };
+    let (worker, sender) =
+        (PostgresJournal::open(settings.clone()).await.unwrap(), PostgresJournal::open(settings).await.unwrap());
+    let run: RunId = "r".into();
+    let fence = sender.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    sender.release(&run, fence).await.unwrap();
+    let waits = tokio::spawn(async move { worker.changed(Duration::from_secs(600)).await });
+    // Listening starts a moment after the journal is open; what is sent before is found by looking.
+    for _ in 0..100 {
+        sender.post(&run, 0, "{}".into()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if waits.is_finished() {
+            return;
+        }
+    }
+    unreachable!("nobody was woken");
+}
+
+#[tokio::test]
+async fn tables_of_a_newer_version_are_refused() {
+    let Some(settings) = settings("") else { return };
+    drop(PostgresJournal::open(settings.clone()).await.unwrap());
+    let sql = format!("UPDATE {}.version SET version = 99", settings.schema);
+    client(server().unwrap()).await.batch_execute(&sql).await.unwrap();
+    let error = PostgresJournal::open(settings).await.unwrap_err();
+    assert!(matches!(error, JournalError::NewerSchema { found: 99, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_record_that_was_edited_is_found() {
+    let Some(settings) = settings("") else { return };
+    let journal = PostgresJournal::open(settings.clone()).await.unwrap();
+    let run: RunId = "r".into();
+    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    journal.append(append(&run, fence, 1..=4)).await.unwrap();
+    journal.release(&run, fence).await.unwrap();
+    let sql = format!("UPDATE {}.records SET payload = 'x' WHERE seq = 3", settings.schema);
+    client(server().unwrap()).await.batch_execute(&sql).await.unwrap();
+    assert_eq!(journal.read(&run, 0, 9).await.unwrap().len(), 2);
+    assert!(matches!(journal.acquire(&run, Cut::Tail).await, Err(JournalError::Broken { last_good: 2, .. })));
+    let opened = journal.acquire(&run, Cut::Anything).await.unwrap();
+    assert_eq!((opened.records.len(), opened.damage.unwrap().cut), (2, 2));
+    journal.append(append(&run, opened.fence, [3])).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_clock_is_the_one_that_counts() {
+    let Some(journal) = open("").await else { return };
+    let server = client(self::server().unwrap()).await;
+    let row = server.query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint", &[]).await.unwrap();
+    let apart = (journal.clock().now() - row.get::<_, i64>(0)).abs();
+    assert!(apart < 5_000_000, "{apart} us");
+}
