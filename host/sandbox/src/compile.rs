@@ -6,8 +6,10 @@
 
 mod child;
 mod frame;
+mod prepared;
 
 pub use child::child_main;
+pub use prepared::prepare;
 
 use crate::{engine::Metering, error::SandboxError};
 use frame::{Answer, Order};
@@ -19,7 +21,10 @@ use tokio::{
 };
 use wasmtime::Engine;
 
-/// A program that calls [`child_main`].
+/// How long a program may take until it has answered the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(20);
+
+/// A program that calls [`child_main`], or [`prepare`] first in its `main`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileProgram {
     /// The executable.
@@ -28,8 +33,9 @@ pub struct CompileProgram {
     pub args: Vec<OsString>,
 }
 
-/// Where components are compiled.
+/// Where components are compiled. [`CompileMode::find`] finds a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompileMode {
     /// In a child process with limits.
     Child(CompileProgram),
@@ -118,6 +124,10 @@ pub(crate) struct Compiler {
 
 impl Compiler {
     pub(crate) fn new(mode: CompileMode, limits: CompileLimits, metering: Metering) -> Result<Self, SandboxError> {
+        // Whatever this process is, it was started to compile: going on would start the next generation.
+        if prepared::is_child() {
+            return Err(SandboxError::CompileChild);
+        }
         let engine = crate::engine::compiler(metering)?;
         let compatibility = crate::engine::compatibility(&engine);
         let turns = Semaphore::new(limits.parallel.max(1));
@@ -164,6 +174,7 @@ impl Compiler {
         let mut child = Command::new(&program.path)
             .args(&program.args)
             .env_clear()
+            .env(prepared::MARKER, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -175,14 +186,27 @@ impl Compiler {
         else {
             return Err(CompileError::Process { message: "no pipes to the child".to_owned() });
         };
+        let mut stdout = BufReader::new(stdout);
         let order = Order::new(self.metering, &self.compatibility, component, &self.limits);
-        let send = async move {
-            // A child that dies early breaks the pipe; how it died says more than the broken pipe.
-            let _ = stdin.write_all(order.line().as_bytes()).await;
-            let _ = stdin.write_all(component).await;
+        let exchange = async {
+            // Nothing is sent to a program that does not know what it was started for, and it ends here.
+            match self.handshake(&mut stdout, program).await {
+                Ok(Ok(())) => {}
+                Ok(Err(stranger)) => {
+                    let _ = child.start_kill();
+                    return Ok(Err(stranger));
+                }
+                Err(died) => return Err(died),
+            }
+            let send = async {
+                // A child that dies early breaks the pipe; how it died says more than the broken pipe.
+                let _ = stdin.write_all(order.line().as_bytes()).await;
+                let _ = stdin.write_all(component).await;
+                drop(stdin);
+            };
+            tokio::join!(send, self.receive(&mut stdout)).1
         };
-        let receive = self.receive(BufReader::new(stdout));
-        let ((), received, complaint) = tokio::join!(send, receive, tail(stderr, 2_048));
+        let (received, complaint) = tokio::join!(exchange, tail(stderr, 2_048));
         let status = child.wait().await.map_err(|error| CompileError::process("cannot wait for the child", error))?;
         match received {
             Ok(received) => received,
@@ -190,11 +214,48 @@ impl Compiler {
         }
     }
 
+    /// Waits until the child has said that it compiles components, and is of this version. The outer error says that it said nothing.
+    async fn handshake(
+        &self,
+        stdout: &mut (impl AsyncBufReadExt + Unpin),
+        program: &CompileProgram,
+    ) -> Result<Result<(), CompileError>, String> {
+        let stranger = |what: &str| CompileError::Process {
+            message: format!(
+                "`{}` is not a compiler of components: {what}. A program that compiles in children of itself calls \
+                 `prepare` first in its `main`",
+                program.path.display()
+            ),
+        };
+        let mut line = String::new();
+        let mut first = (&mut *stdout).take(frame::MAX_LINE);
+        match tokio::time::timeout(HANDSHAKE, first.read_line(&mut line)).await {
+            Err(_) => return Ok(Err(stranger(&format!("it has not answered within {} s", HANDSHAKE.as_secs())))),
+            Ok(Err(error)) => return Ok(Err(stranger(&error.to_string()))),
+            Ok(Ok(0)) => return Err("it gave no answer".to_owned()),
+            Ok(Ok(_)) => {}
+        }
+        Ok(match Answer::parse(&line) {
+            Ok(Answer::Ready { version }) if version == frame::VERSION => Ok(()),
+            Ok(Answer::Ready { version }) => Err(CompileError::Process {
+                message: format!(
+                    "`{}` is version {}, this program needs version {}",
+                    program.path.display(),
+                    crate::text::printable(&version, 100),
+                    frame::VERSION
+                ),
+            }),
+            Ok(_) => Err(stranger("it did not say that it is one")),
+            Err(what) => Err(stranger(&what)),
+        })
+    }
+
     /// The child's answer; the outer error says that there was none.
     async fn receive(&self, mut stdout: impl AsyncBufReadExt + Unpin) -> Result<Result<Vec<u8>, CompileError>, String> {
         let mut line = String::new();
         (&mut stdout).take(frame::MAX_LINE).read_line(&mut line).await.map_err(|error| error.to_string())?;
         match Answer::parse(&line)? {
+            Answer::Ready { .. } => Err("the child said twice that it is ready".to_owned()),
             Answer::Rejected { message } => {
                 Ok(Err(CompileError::Rejected { message: crate::text::printable(&message, 4_096) }))
             }

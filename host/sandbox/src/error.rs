@@ -302,7 +302,21 @@ impl LoadError {
 
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SandboxError {
+    /// There is no program to compile plugins in.
+    #[error(
+        "there is nowhere to compile plugins: this program has not called `prepare` first in its `main`, and there is no \
+         `opcell-compile` beside it or on the PATH. Call it, or install `opcell-compile` (`cargo install opcell-sandbox`), or \
+         choose `CompileMode::TrustedInProcess` for plugins that you trust as your own code"
+    )]
+    NoCompiler,
+    /// This process was started to compile one component, and its `main` has not called `prepare`.
+    #[error(
+        "this process was started to compile a component and runs a program that is not prepared for that: call `prepare` \
+         first in its `main`"
+    )]
+    CompileChild,
     /// The engine refuses its configuration.
     #[error("cannot build the engine: {0}")]
     Engine(String),

@@ -125,10 +125,29 @@ async fn a_compiler_that_is_missing_dies_or_lies_is_an_error() {
         ("/does/not/exist", vec![], "cannot start"),
         ("/bin/sh", vec!["-c", "exit 3"], "gave no answer"),
         ("/bin/sh", vec!["-c", "echo nonsense"], "not a compile response"),
+        ("/bin/sh", vec!["-c", r#"echo '{"ready":{"version":"0.0.0"}}'; exec sleep 600"#], "is version 0.0.0"),
         (
             "/bin/sh",
-            vec!["-c", r#"echo '{"compiled":{"engine":"other","bytes":1,"digest":"00"}}'; echo x"#],
+            vec!["-c", r#"echo '{"compiled":{"engine":"other","bytes":1,"digest":"00"}}'; exec sleep 600"#],
+            "did not say that it is one",
+        ),
+        (
+            "/bin/sh",
+            vec![
+                "-c",
+                concat!(
+                    r#"echo '{"ready":{"version":""#,
+                    env!("CARGO_PKG_VERSION"),
+                    r#""}}'; echo '{"compiled":{"engine":"other","bytes":1,"digest":"00"}}'; echo x"#
+                ),
+            ],
             "a different engine",
+        ),
+        // What it was started for stands in its environment, and nothing else does.
+        (
+            "/bin/sh",
+            vec!["-c", "test \"$OPCELL_COMPILE_CHILD\" = 1 && test -z \"$HOME\" && echo marked"],
+            "not a compile response",
         ),
         ("/bin/sh", vec!["-c", "kill -XCPU $$"], "CPU time"),
     ] {

@@ -1,6 +1,6 @@
 //! The compiling process.
 
-use super::frame::{Answer, MAX_LINE, Order};
+use super::frame::{Answer, MAX_LINE, Order, VERSION};
 use crate::engine::{Metering, compatibility, compiler};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -13,7 +13,7 @@ use std::{
 /// The process should do nothing else: it never runs the component, and it ends afterwards.
 #[must_use]
 pub fn child_main() -> ExitCode {
-    match serve(&mut std::io::stdin().lock(), &mut std::io::stdout().lock()) {
+    match serve_stdio() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");
@@ -22,7 +22,13 @@ pub fn child_main() -> ExitCode {
     }
 }
 
+pub(super) fn serve_stdio() -> Result<(), String> {
+    serve(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+}
+
 fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
+    let ready = Answer::Ready { version: VERSION.to_owned() };
+    output.write_all(ready.line().as_bytes()).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
     let mut line = String::new();
     input.take(MAX_LINE).read_line(&mut line).map_err(|error| error.to_string())?;
     let order = Order::parse(&line)?;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Longest line that is read from the other side.
 pub(super) const MAX_LINE: u64 = 64 << 10;
 
+/// The version of both sides: each release makes and loads its own native code.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Parent to child: compile the bytes that follow.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,10 +43,11 @@ impl Order {
     }
 }
 
-/// Child to parent: the native code follows, or there is none.
+/// Child to parent: that it compiles components and waits for one; then that native code follows, or that there is none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Answer {
+    Ready { version: String },
     Compiled { engine: String, bytes: u64, digest: String },
     Rejected { message: String },
 }
