@@ -7,6 +7,7 @@ use crate::{
     ports::{Judges, Operations, Ports, RunText, Sessions, SystemTimer, Timer, Workflows},
     record::{fold, from_record, from_snapshot},
     run::Driver,
+    shutdown::Shutdown,
 };
 use indexmap::IndexMap;
 use opcell_core::{
@@ -21,13 +22,16 @@ use opcell_types::Value;
 use opcell_workflow::ir::{DelegateTarget, Form, RunLimits, Session};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Runs workflows. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) ports: Arc<Ports>,
     pub(crate) journal: Arc<dyn Journal>,
+    shutdown: Shutdown,
+    /// The runs that are driven.
+    driven: TaskTracker,
 }
 
 /// Builds an [`Engine`]. What is not given is not there: no operations, no judges, no sessions, no other workflows, the computer's
@@ -129,7 +133,12 @@ impl EngineBuilder {
     /// The engine.
     #[must_use]
     pub fn build(self) -> Engine {
-        Engine { ports: Arc::new(self.ports), journal: self.journal }
+        Engine {
+            ports: Arc::new(self.ports),
+            journal: self.journal,
+            shutdown: Shutdown::default(),
+            driven: TaskTracker::new(),
+        }
     }
 }
 
@@ -159,11 +168,28 @@ impl Engine {
         &self.journal
     }
 
+    /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within `grace`. Then what is
+    /// left is stopped, every run is given back to the journal as it is, and this returns. A run that was stopped goes on with
+    /// [`Engine::resume`], in this program's next process or in another; an effect that was stopped and must not happen twice waits
+    /// for an answer then. Runs of a journal in memory are lost with it.
+    ///
+    /// Safe to call more than once, and to drop: the engine ends all the same.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.shutdown.begin(grace);
+        self.driven.close();
+        self.driven.wait().await;
+    }
+
+    fn accepts_runs(&self) -> Result<(), RunError> {
+        if self.shutdown.has_begun() { Err(RunError::ShuttingDown) } else { Ok(()) }
+    }
+
     /// Starts a run and drives it in a task of its own. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the journal does not take the run.
+    /// When the journal does not take the run, or the engine is shutting down.
     pub async fn start(&self, program: Arc<Program>, input: Value, options: RunOptions) -> Result<RunHandle, RunError> {
+        self.accepts_runs()?;
         let run: RunId = options.run.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
         let first = self.first_events(
             &run,
@@ -191,7 +217,7 @@ impl Engine {
             unsaved: 0,
         });
         driver.begin(&workflow, first).await?;
-        tokio::spawn(driver.drive(false));
+        self.driven.spawn(driver.drive(false));
         Ok(handle)
     }
 
@@ -249,6 +275,7 @@ impl Engine {
     /// # Errors
     /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned is not there.
     pub async fn resume(&self, run: &RunId, options: ResumeOptions) -> Result<RunHandle, RunError> {
+        self.accepts_runs()?;
         let opened = self.journal.acquire(run, options.cut).await?;
         match self.state_for_resume(run, &opened, &options).await {
             Ok(state) => {
@@ -263,7 +290,7 @@ impl Engine {
                     damage: opened.damage,
                     unsaved: opened.records.iter().map(|record| record.payload.len()).sum(),
                 });
-                tokio::spawn(driver.drive(true));
+                self.driven.spawn(driver.drive(true));
                 Ok(handle)
             }
             Err(error) => {
@@ -334,6 +361,7 @@ impl Engine {
             detach: drive.detach,
             park: drive.park,
             let_go: drive.let_go,
+            shutdown: self.shutdown.clone(),
             state: drive.state,
             pure: EffectId(0),
             stands: None,

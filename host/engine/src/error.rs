@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 /// Why a run could not be driven on. The run itself has not ended: it can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
+    /// The engine is ending: see [`crate::Engine::shutdown`].
+    #[error("this host is shutting down and accepts no more runs")]
+    ShuttingDown,
     /// The journal refused, so nothing more may happen.
     #[error("the run stopped: {0}")]
     Journal(#[source] Arc<JournalError>),

@@ -7,6 +7,7 @@ use crate::{
     perform::perform,
     ports::{Ports, RunText, TextSink},
     record::{to_record, to_snapshot, to_unread_record},
+    shutdown::Shutdown,
 };
 use futures_util::FutureExt;
 use opcell_core::{
@@ -63,6 +64,8 @@ pub(crate) struct Driver {
     pub park: Option<Duration>,
     /// Cancelled when the run shall be let go of.
     pub let_go: CancellationToken,
+    /// Begins when the engine shall end.
+    pub shutdown: Shutdown,
     /// Effects before this one are calls of pure operations, as far as they have not ended.
     pub pure: EffectId,
     /// How the run stood when the journal was last told.
@@ -159,6 +162,9 @@ impl Driver {
             // A run whose effects all end at once must not keep other runs waiting.
             if turn % 64 == 0 {
                 tokio::task::yield_now().await;
+            }
+            if self.shutdown.has_begun() && (decides || !resumed) {
+                return self.shut_down(&mut in_flight, &mut batch).await;
             }
             let now = Instant::now();
             if now.duration_since(looked) >= LETTERS {
@@ -387,6 +393,7 @@ impl Driver {
             },
             done = in_flight.ended() => self.take(batch, done)?,
             () = wall => self.record(batch, Event::Ticked)?,
+            () = self.shutdown.begun() => {}
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => {}
         }
         Ok(())
@@ -397,6 +404,7 @@ impl Driver {
         tokio::select! {
             biased;
             done = in_flight.ended() => self.take(batch, done),
+            () = self.shutdown.begun() => Ok(()),
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => Ok(()),
         }
     }
@@ -445,11 +453,36 @@ impl Driver {
         for letter in letters {
             match serde_json::from_str(&letter.payload) {
                 Ok(message) => self.hear(batch, message)?,
-                Err(error) => tracing::warn!(run = %self.run, letter = letter.id, %error, "an inbox message cannot be read"),
+                Err(error) => {
+                    tracing::warn!(run = %self.run, letter = letter.id, %error, "an inbox message cannot be read")
+                }
             }
             batch.letters = Some(letter.id);
         }
         Ok(())
+    }
+
+    /// Begins nothing new, and lets what is under way end within the grace. What has not ended then is stopped: it is still wanted
+    /// when the run is resumed, and asked about first if it must not happen twice.
+    async fn shut_down(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
+        let grace = tokio::time::sleep(self.shutdown.grace());
+        tokio::pin!(grace);
+        while !in_flight.is_empty() {
+            self.flush(batch).await?;
+            tokio::select! {
+                biased;
+                done = in_flight.ended() => self.take(batch, done)?,
+                () = &mut grace => break,
+                () = tokio::time::sleep(LETTERS) => self.read_letters(batch).await?,
+            }
+        }
+        if !in_flight.is_empty() {
+            // A cell that is told to stop does so at once; its failure is ours and none of the run's.
+            self.cancel.cancel();
+            in_flight.keep(|_| false);
+            self.doubt(batch)?;
+        }
+        self.flush(batch).await
     }
 
     /// Lets effects stop by themselves for a while, then stops them.

@@ -204,7 +204,10 @@ async fn a_turn_makes_no_more_tool_calls_than_its_policy_allows() {
     assert_eq!(outcome.status, Status::Completed);
     assert_eq!(script.called(), ["look {}"]);
     let refusal = script.world().rounds[2].messages.last().unwrap().clone();
-    assert!(refusal.is_error && refusal.content.starts_with("denied: this turn has used its 1 tool calls"), "{refusal:?}");
+    assert!(
+        refusal.is_error && refusal.content.starts_with("denied: this turn has used its 1 tool calls"),
+        "{refusal:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,113 @@
+//! SIGINT and SIGTERM: the first one ends a command in order, the second one ends it at once.
+
+use super::Terminal;
+use clap::Args;
+use opcell::{Host, Run, RunOutcome};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How a command that drives runs is stopped.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct StopArgs {
+    /// Seconds that a step under way may take to end after SIGINT or SIGTERM, before it is stopped.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+}
+
+/// Hears the signals of this process.
+#[derive(Clone)]
+pub struct Stop {
+    asked: CancellationToken,
+    /// Whether nothing is under way: the command waits for a line that somebody types.
+    idle: Arc<AtomicBool>,
+    grace: Duration,
+    /// Whether runs outlive this process: then they are given back to their journal, else they are cancelled.
+    keeps_runs: bool,
+}
+
+/// What a shell says of a process that a signal ended: 128 and the signal's number.
+const INTERRUPTED: i32 = 130;
+const TERMINATED: i32 = 143;
+
+impl Stop {
+    /// From now on, the first signal asks to stop and the second one ends the process.
+    pub fn listen(args: StopArgs, keeps_runs: bool, terminal: &Terminal) -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stop = Self {
+            asked: CancellationToken::new(),
+            idle: Arc::default(),
+            grace: Duration::from_secs(args.grace),
+            keeps_runs,
+        };
+        let (heard, terminal) = (stop.clone(), *terminal);
+        tokio::spawn(async move {
+            loop {
+                let code = tokio::select! {
+                    Some(()) = interrupt.recv() => INTERRUPTED,
+                    Some(()) = terminate.recv() => TERMINATED,
+                    else => return,
+                };
+                if heard.asked.is_cancelled() || heard.idle.load(Ordering::SeqCst) {
+                    std::process::exit(code);
+                }
+                terminal.note(&format!(
+                    "stopping: nothing new begins, what is under way has {} s; interrupt again to leave at once",
+                    heard.grace.as_secs()
+                ));
+                heard.asked.cancel();
+            }
+        });
+        Ok(stop)
+    }
+
+    /// Waits until somebody asks.
+    pub async fn asked(&self) {
+        self.asked.cancelled().await;
+    }
+
+    /// Whether somebody has asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked.is_cancelled()
+    }
+
+    /// Reads a line; a signal meanwhile ends the process, for nothing is under way.
+    pub fn while_idle<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.idle.store(true, Ordering::SeqCst);
+        let read = read();
+        self.idle.store(false, Ordering::SeqCst);
+        read
+    }
+
+    /// Ends a run in order once somebody asks; dropping the handle changes nothing.
+    pub fn end_of(&self, host: &Host, run: &Run) -> AbortHandle {
+        let (stop, host, run) = (self.clone(), host.clone(), run.clone());
+        let ending = tokio::spawn(async move {
+            stop.asked().await;
+            if stop.keeps_runs {
+                host.shutdown(stop.grace).await;
+            } else {
+                run.cancel("interrupted");
+            }
+        });
+        ending.abort_handle()
+    }
+
+    /// What to say of a run that was stopped and can be resumed.
+    pub fn resumable(&self, outcome: &RunOutcome) -> Option<String> {
+        let stopped = self.is_asked() && self.keeps_runs && !outcome.status.has_ended();
+        stopped.then(|| format!("stopped; to continue: opcell runs resume {}", outcome.run))
+    }
+
+    /// Gives the runs of a host back to their journal now.
+    pub async fn shut_down_now(&self, host: &Host) {
+        host.shutdown(self.grace).await;
+    }
+}
