@@ -18,6 +18,7 @@ mod run;
 mod runs;
 mod selftest;
 mod skill;
+mod stop;
 mod stream;
 mod terminal;
 mod worker;
@@ -25,7 +26,7 @@ mod worker;
 use clap::{Args, Parser, Subcommand};
 use opcell::{
     config::Config,
-    host::{Host, HostError, StartError},
+    host::{Host, HostError, NewPermissions, StartError},
     library::usual_folders,
     report::Rejected,
 };
@@ -93,9 +94,6 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Run the built-in hostile plugins against this build and report what contained each.
     Selftest(selftest::SelftestArgs),
-    /// Compile one component under resource limits; started by the sandbox only.
-    #[command(hide = true, name = "compile-child")]
-    CompileChild,
 }
 
 /// Why a command did not do its work.
@@ -136,7 +134,9 @@ impl From<HostError> for Failure {
         match error {
             HostError::Rejected(rejected) => Self::Input(rejected),
             HostError::Sandbox(error) => Self::Other(error.into()),
+            HostError::Plugin(error) => Self::Input(error.to_rejected()),
             HostError::Journal(error) => error.into(),
+            other => Self::Other(other.into()),
         }
     }
 }
@@ -146,6 +146,7 @@ impl From<StartError> for Failure {
         match error {
             StartError::Rejected(rejected) => Self::Input(rejected),
             StartError::Run(error) => error.into(),
+            other => Self::Other(other.into()),
         }
     }
 }
@@ -160,7 +161,7 @@ impl From<RunError> for Failure {
             RunError::NoSuchEvent { .. } => "unknown-event",
             RunError::Unreadable { .. } => "event-unreadable",
             RunError::Replay { .. } => "journal-inconsistent",
-            RunError::Gone(_) => return Self::Other(error.into()),
+            _ => return Self::Other(error.into()),
         };
         Diagnostic::error(code, error.to_string()).into()
     }
@@ -208,6 +209,8 @@ enum Exit {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // In a child that was started to compile a plugin, this is all that happens.
+    opcell::prepare();
     // Measured from outside, as a program that does nothing else: before anything of the command line is set up.
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(crate::bench::peer::NATIVE_ECHO) {
@@ -221,9 +224,6 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    if let Command::CompileChild = cli.command {
-        return opcell_sandbox::compile::child_main();
-    }
     let terminal = Terminal::new(cli.global.json, cli.global.quiet);
     terminal.show_warnings();
     let outcome =
@@ -265,7 +265,6 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
-        Command::CompileChild => Ok(Exit::Done),
     }
 }
 
@@ -292,7 +291,16 @@ impl Global {
     }
 
     /// The project's host, its plugins loaded.
-    async fn host(&self) -> Result<Host, Failure> {
-        Ok(Host::builder().config(self.config()?).build().await?)
+    async fn host(&self, terminal: &Terminal) -> Result<Host, Failure> {
+        host(self.config()?, terminal).await
     }
+}
+
+/// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it goes on.
+async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
+    let host = Host::builder().config(config).new_permissions(NewPermissions::LeaveOut).build().await?;
+    for left_out in host.left_out() {
+        terminal.warning(&left_out.to_rejected());
+    }
+    Ok(host)
 }

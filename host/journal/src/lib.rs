@@ -12,8 +12,11 @@ mod store;
 
 mod memory;
 
+#[cfg(feature = "sqlite")]
 mod owner;
+#[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
 mod writer;
 
 #[cfg(feature = "contract")]
@@ -21,5 +24,6 @@ pub mod contract;
 
 pub use memory::MemoryJournal;
 pub use record::{Fence, Letter, Payload, Record, RunEntry, RunId, RunState, ToText};
+#[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
 pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};

@@ -2,14 +2,7 @@
 //!
 //! Build the plugins once with `cargo xtask guests`, then `cargo run -p opcell --example embed [DIRECTORY]`.
 
-use futures_util::StreamExt as _;
-use opcell::{
-    Host, Value, Workflow,
-    config::{PluginConfig, PluginGrants},
-    run::receipt,
-};
-use opcell_sandbox::{CompileMode, FilesGrant, Grants, LimitRequest};
-use std::path::PathBuf;
+use opcell::{prelude::*, run::receipt};
 
 const WORKFLOW: &str = r#"
 {:name "markers"
@@ -17,23 +10,18 @@ const WORKFLOW: &str = r#"
  :steps [{:name "find" :type :invoke :operation "repo/find-markers" :args {:max-files 200}
           :yields {:type :text :text :summary}}]}"#;
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // First of all: plugins are compiled in children of this program, and in such a child this compiles one and ends.
+    opcell::prepare();
+    opcell::runtime()?.block_on(markers())
+}
+
+async fn markers() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
-    let capabilities =
-        Grants { files: [("workspace".to_owned(), FilesGrant::read(&directory))].into(), ..Grants::default() };
-    let host = Host::builder()
-        .plugin(PluginConfig {
-            name: "repo".to_owned(),
-            path: PathBuf::from("example-operations/dist/repo.wasm"),
-            span: None,
-            grants: PluginGrants { capabilities, http: Vec::new() },
-            limits: LimitRequest { memory: Some(16 << 20), ..LimitRequest::default() },
-        })
-        // Our own plugin; somebody else's is compiled in a child process with limits.
-        .compile(CompileMode::TrustedInProcess)
-        .build()
-        .await?;
+    let repo = PluginConfig::new("repo", "example-operations/dist/repo.wasm")
+        .grant(Grant::read("workspace", directory))
+        .limits(LimitRequest { memory: Some(16 << 20), ..LimitRequest::default() });
+    let host = Host::builder().plugin(repo).build().await?;
 
     let run = host.start(&Workflow::compile("markers.edn", WORKFLOW)?, Value::Null).await?;
     let mut events = run.events().await?;

@@ -1,6 +1,6 @@
 //! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
 
-use crate::{report::Rejected, tools::Tools};
+use crate::{host::PluginError, report::Rejected, tools::Tools};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
@@ -88,6 +88,8 @@ impl Entry {
 pub struct Catalog {
     entries: IndexMap<Arc<str>, (Entry, usize)>,
     plugins: Vec<Loaded>,
+    /// Plugins that were not loaded because they ask for more than their operator has agreed to.
+    left_out: Vec<PluginError>,
     /// What names in documents stand for.
     tools: Tools,
 }
@@ -130,6 +132,14 @@ impl Catalog {
         Ok(())
     }
 
+    pub(crate) fn leave_out(&mut self, plugin: PluginError) {
+        self.left_out.push(plugin);
+    }
+
+    pub(crate) fn left_out(&self) -> &[PluginError] {
+        &self.left_out
+    }
+
     /// Everything, sorted by id.
     #[must_use]
     pub fn entries(&self) -> Vec<&Entry> {
@@ -162,9 +172,22 @@ impl Catalog {
         let mut diagnostic = Diagnostic::error("unknown-operation", format!("no plugin of the project offers `{id}`"));
         diagnostic.help = match did_you_mean(id, self.entries.keys().map(AsRef::as_ref)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
-            None => Some("`opcell op list` lists the operations".to_owned()),
+            None => Some(self.left_out_help().unwrap_or_else(|| "`opcell op list` lists the operations".to_owned())),
         };
         diagnostic
+    }
+
+    /// An operation that is not there may be one of a plugin that was left out: nobody has asked it what it offers.
+    pub(crate) fn left_out_help(&self) -> Option<String> {
+        let names: Vec<String> = self.left_out.iter().map(|left_out| format!("`{}`", left_out.plugin)).collect();
+        match names.as_slice() {
+            [] => None,
+            [name] => Some(format!("plugin {name} is not loaded, because it asks for more than was agreed to")),
+            names => Some(format!(
+                "plugins {} are not loaded, because they ask for more than was agreed to",
+                names.join(", ")
+            )),
+        }
     }
 
     /// The entry that a name stands for, tools of documents included.

@@ -11,9 +11,12 @@ pub mod text;
 pub mod tools;
 mod withdraw;
 
-use crate::{http::HttpRule, report::Rejected};
+use crate::{http::HttpRule, report::Rejected, services::HTTP_FETCH};
 use indexmap::IndexMap;
-use opcell_sandbox::{grants::Grants, limits::LimitRequest};
+use opcell_sandbox::{
+    grants::{FilesGrant, Grants},
+    limits::LimitRequest,
+};
 use opcell_session::{
     models::ModelsConfig,
     sessions::MissingTools,
@@ -130,6 +133,85 @@ pub struct PluginGrants {
     pub capabilities: Grants,
     /// Requests that the tool `http.fetch` performs.
     pub http: Vec<HttpRule>,
+}
+
+/// Something that a plugin may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Grant {
+    /// A tool of the host, by its name.
+    Tool(String),
+    /// A skill, by its name.
+    Skill(String),
+    /// A directory, under the name by which the plugin asks for it.
+    Files(String, FilesGrant),
+    /// Requests of the tool `http.fetch`, which is granted with them.
+    Http(HttpRule),
+}
+
+impl Grant {
+    /// A tool of the host, such as `http.fetch`.
+    #[must_use]
+    pub fn tool(name: impl Into<String>) -> Self {
+        Self::Tool(name.into())
+    }
+
+    /// A skill.
+    #[must_use]
+    pub fn skill(name: impl Into<String>) -> Self {
+        Self::Skill(name.into())
+    }
+
+    /// Reading everything below a directory. A relative path starts at the process's working directory; the directory must exist when
+    /// the plugin is loaded, and is opened then: one that takes its place later is not seen.
+    #[must_use]
+    pub fn read(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self::Files(name.into(), FilesGrant::read(directory))
+    }
+
+    /// Reading and writing everything below a directory, up to [`FilesGrant::DEFAULT_WRITE_QUOTA`] bytes while the plugin is loaded.
+    /// Otherwise as [`Grant::read`].
+    #[must_use]
+    pub fn read_write(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self::Files(name.into(), FilesGrant::read_write(directory))
+    }
+}
+
+impl PluginConfig {
+    /// A plugin with no grants, within the host's limits. `name` is what receipts, denials and errors call it.
+    #[must_use]
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            path: path.into(),
+            span: None,
+            grants: PluginGrants::default(),
+            limits: LimitRequest::default(),
+        }
+    }
+
+    /// Lets the plugin reach one thing more, as far as its manifest asks for it.
+    #[must_use]
+    pub fn grant(mut self, grant: Grant) -> Self {
+        let capabilities = &mut self.grants.capabilities;
+        match grant {
+            Grant::Tool(name) => drop(capabilities.tools.insert(name)),
+            Grant::Skill(name) => drop(capabilities.skills.insert(name)),
+            Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
+            Grant::Http(rule) => {
+                capabilities.tools.insert(HTTP_FETCH.to_owned());
+                self.grants.http.push(rule);
+            }
+        }
+        self
+    }
+
+    /// Limits of its own, where they are tighter than the host's.
+    #[must_use]
+    pub fn limits(mut self, limits: LimitRequest) -> Self {
+        self.limits = limits;
+        self
+    }
 }
 
 impl Config {

@@ -1,33 +1,41 @@
 //! Opcell as a library: agent workflows whose operations and judges are sandboxed WebAssembly components.
 //!
 //! ```
-//! use futures_util::StreamExt as _;
-//! use opcell::{Host, Value, Workflow};
+//! use opcell::prelude::*;
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A host has no plugins and grants nothing until it is told to: `.config(Config::load("opcell.toml")?)` takes both from a project.
-//! let host = Host::builder().build().await?;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // First of all: in a child that was started to compile a plugin, this compiles it and ends.
+//! opcell::prepare();
+//! opcell::runtime()?.block_on(async {
+//!     // A host has no plugins and grants nothing by default; `.config(Config::load(…)?)` takes both from a project file.
+//!     let host = Host::builder().build().await?;
 //!
-//! // A document in any of the three languages; its name tells which.
-//! let workflow = Workflow::compile(
-//!     "greet.edn",
-//!     r#"{:name "greet" :description "Says who is there"
-//!         :steps [{:name "greet" :type :exit :status :success :output {:from :workflow-input :path [:name]}}]}"#,
-//! )?;
+//!     // A document in any of the three languages; its name tells which.
+//!     let workflow = Workflow::compile(
+//!         "greet.edn",
+//!         r#"{:name "greet" :description "Greets the caller"
+//!             :steps [{:name "greet" :type :exit :status :success :output {:from :workflow-input :path [:name]}}]}"#,
+//!     )?;
 //!
-//! let run = host.start(&workflow, Value::object([("name", Value::from("Ada"))])).await?;
-//! let mut events = run.events().await?;
-//! while let Some(recorded) = events.next().await {
-//!     println!("{} {}", recorded.seq, recorded.event.kind());
-//! }
-//! let outcome = run.outcome().await?;
-//! assert_eq!(outcome.result, Value::from("Ada"));
-//! # Ok(())
+//!     let run = host.start(&workflow, Value::object([("name", Value::from("Ada"))])).await?;
+//!     let mut events = run.events().await?;
+//!     while let Some(recorded) = events.next().await {
+//!         println!("{} {}", recorded.seq, recorded.event.kind());
+//!     }
+//!     let outcome = run.outcome().await?;
+//!     assert_eq!(outcome.result, Value::from("Ada"));
+//!     Ok(())
+//! })
 //! # }
 //! ```
 //!
-//! `examples/embed.rs` adds a plugin with a grant, cancels, and reads receipts.
+//! `examples/embed.rs` adds a plugin with a grant, and reads receipts.
+//!
+//! **Runtime.** Everything async here needs a multi-threaded tokio runtime with time and I/O enabled. Hostile plugins are a reason to
+//! use [`runtime`]: a guest may sit in one long instruction, and that runtime has threads to spare.
+//!
+//! **Features.** Without any, the crate runs workflows and cells. `models` reaches model providers over HTTP, `http` performs
+//! `http.fetch`, `mcp` calls tools of MCP servers, `sqlite` keeps runs in a file. All of them are on by default.
 //!
 //! **Owns** the project file, what plugins are granted, the host's own tools, and the wiring of the other crates: documents are
 //! compiled by `opcell_workflow`, runs driven by `opcell_engine`, cells run by `opcell_sandbox`. The `opcell` command is a thin layer
@@ -43,6 +51,7 @@ pub mod report;
 
 pub mod document;
 pub mod library;
+#[cfg(feature = "sqlite")]
 pub mod store;
 
 pub mod catalog;
@@ -57,9 +66,33 @@ mod pins;
 pub mod prompts;
 pub mod run;
 
-pub use config::Config;
-pub use host::{Host, HostBuilder, HostError};
-pub use opcell_engine::{RunOutcome, Status, event::Recorded};
+pub use async_trait::async_trait;
+pub use config::{Config, Grant, PluginConfig};
+pub use futures_util::{Stream, StreamExt};
+pub use host::{Host, HostBuilder, HostError, NewPermissions, PluginError, StartError, runtime};
+pub use opcell_engine::{
+    ResumeOptions, RunError, RunOptions, RunOutcome, Status,
+    event::{Event, Recorded},
+    ports::{Failure, Reply, Success},
+    receipt::Receipt,
+};
+pub use opcell_journal::{Journal, JournalError, MemoryJournal};
+pub use opcell_sandbox::{
+    Allocation, CellError, CompileLimits, CompileMode, CompileProgram, Context, FilesGrant, Grants, HostServices,
+    LimitRequest, LoadError, LogEvent, Metering, SandboxError, ServiceError, ToolDescription, compile::prepare,
+};
 pub use opcell_types::Value;
+pub use opcell_workflow::{Diagnostic, Severity};
 pub use report::Rejected;
 pub use run::{Run, Workflow};
+pub use services::{HostTool, LogSink};
+pub use tokio_util::sync::CancellationToken;
+
+/// What most programs that embed Opcell name.
+pub mod prelude {
+    pub use crate::{
+        CancellationToken, CompileMode, Config, Context, Event, Grant, Host, HostError, HostTool, LimitRequest,
+        LoadError, Metering, NewPermissions, PluginConfig, Recorded, Rejected, Run, RunOptions, RunOutcome,
+        ServiceError, Status, StreamExt, ToolDescription, Value, Workflow, async_trait,
+    };
+}

@@ -116,13 +116,10 @@ impl Library {
             return read.clone();
         }
         let names = self.names();
-        let mut diagnostic =
-            Diagnostic::error("unknown-workflow", format!("there is no workflow or file `{target}`"));
+        let mut diagnostic = Diagnostic::error("unknown-workflow", format!("there is no workflow or file `{target}`"));
         diagnostic.help = match did_you_mean(target, names.iter().map(String::as_str)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
-            None if names.is_empty() => {
-                Some("give a file, or add its folder to `workflows` in opcell.toml".to_owned())
-            }
+            None if names.is_empty() => Some("give a file, or add its folder to `workflows` in opcell.toml".to_owned()),
             None => Some(format!("the project's workflows are: {}", names.join(", "))),
         };
         Err(Rejected::plain(diagnostic))

@@ -53,5 +53,10 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> 
 
 fn those(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Pins {
     let plugins = catalog.plugins().filter(|plugin| wanted(plugin.name()));
-    plugins.map(|plugin| (format!("plugin {}", plugin.name()).into(), plugin.digest().into())).collect()
+    plugins.map(|plugin| (name_of(plugin.name()).into(), plugin.digest().into())).collect()
+}
+
+/// What a plugin is pinned as.
+pub(crate) fn name_of(plugin: &str) -> String {
+    format!("plugin {plugin}")
 }

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::indexing_slicing, reason = "generated from wit/")]
 
 wasmtime::component::bindgen!({
-    path: "../../wit",
+    path: "wit",
     world: "plugin",
     imports: { "opcell:plugin/log": trappable, default: async | trappable },
     exports: { default: async },

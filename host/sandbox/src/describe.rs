@@ -136,7 +136,11 @@ pub(crate) fn judges(
         let outcomes: Vec<Outcome> = judge.outcomes.into_iter().map(Outcome::from).collect();
         let mut seen = HashSet::new();
         if let Some(twice) = outcomes.iter().find(|outcome| !seen.insert(*outcome)) {
-            return Err(format!("judge `{}` declares the outcome {} twice", judge.id, printable(&twice.to_string(), 100)));
+            return Err(format!(
+                "judge `{}` declares the outcome {} twice",
+                judge.id,
+                printable(&twice.to_string(), 100)
+            ));
         }
         schemas.push(Arc::new(arguments));
         Schema::check_patterns(schemas.iter().map(|schema| &**schema))?;

@@ -2,10 +2,14 @@
 
 mod catalogue;
 mod config;
+#[cfg(feature = "providers")]
 mod provider;
 mod query;
 mod recorder;
 mod script;
+#[cfg(not(feature = "providers"))]
+mod unavailable;
+#[cfg(feature = "providers")]
 mod wire;
 
 pub use catalogue::{ListedModel, Models, ModelsError, SelectError};
@@ -31,7 +35,7 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
 
 #[cfg(test)]
 mod catalogue_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "providers"))]
 mod provider_tests;
 #[cfg(test)]
 mod script_tests;

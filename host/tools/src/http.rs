@@ -6,11 +6,19 @@
 
 pub mod address;
 pub mod credential;
+mod error;
+#[cfg(feature = "http")]
 pub mod fetch;
 pub mod request;
 pub mod rule;
+#[cfg(not(feature = "http"))]
+mod unavailable;
 
-pub use fetch::{FetchError, FetchLimits, HttpClient};
-/// What rules are made of: the client that performs requests says how a method and a header are spelt.
-pub use reqwest::{Method, header::HeaderName};
+pub use error::{FetchError, FetchLimits};
+#[cfg(feature = "http")]
+pub use fetch::HttpClient;
+/// What rules are made of.
+pub use http::{Method, header::HeaderName};
 pub use rule::{Credential, HttpRule, OriginPattern, SecretSource};
+#[cfg(not(feature = "http"))]
+pub use unavailable::HttpClient;

@@ -8,7 +8,5 @@
 //!
 //! **In**: a request or a call as data, and the rules of the caller. **Out**: data, or a closed error.
 
-#[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "mcp")]
 pub mod mcp;

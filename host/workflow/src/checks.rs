@@ -145,7 +145,9 @@ fn unset_references(ir: &WorkflowIr, graph: &Graph, reached: &HashSet<usize>) ->
                 "Step '{}': references step '{target}', which some path to this step skips; the value is null then",
                 step.name
             );
-            found.push(Diagnostic::warning("possibly-unset-ref", message).path(format!("steps[{i}].{}", reference.path)));
+            found.push(
+                Diagnostic::warning("possibly-unset-ref", message).path(format!("steps[{i}].{}", reference.path)),
+            );
         }
     }
     found

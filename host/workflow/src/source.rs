@@ -63,7 +63,8 @@ impl SourceFile {
         String::from_utf8(bytes).map(|text| Self::new(name, text)).map_err(|error| {
             let offset = error.utf8_error().valid_up_to();
             let line = error.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1;
-            let message = format!("the file is not UTF-8: byte {offset}, on line {line}, is not the start of a character");
+            let message =
+                format!("the file is not UTF-8: byte {offset}, on line {line}, is not the start of a character");
             Box::new(Diagnostic::error("not-utf-8", message).help("save it as UTF-8"))
         })
     }

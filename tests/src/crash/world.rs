@@ -28,13 +28,7 @@ impl World {
     pub async fn open(directory: &Path, cache: &Path, recorder: Arc<Recorder>) -> Result<Self> {
         let mut config = opcell::Config::empty(directory.to_owned());
         config.cache = Some(cache.to_owned());
-        let plugin = PluginConfig {
-            name: "test".to_owned(),
-            path: cache.join("test.wasm"),
-            span: None,
-            grants: Default::default(),
-            limits: Default::default(),
-        };
+        let plugin = PluginConfig::new("test", cache.join("test.wasm"));
         let host = Host::builder().config(config).plugin(plugin).compile(CompileMode::TrustedInProcess).build().await?;
         let inner = serde_json::from_str(include_str!("inner.json")).context("inner.json")?;
         Ok(Self { recorder, host, inner: Arc::new(inner) })

@@ -120,8 +120,7 @@ pub fn bare(bare: Arc<Bare>, id: Arc<str>, arguments: Arc<str>) -> Peer {
 }
 
 pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    let about =
-        "one instance of the bare engine for all calls, for reference: calls see each other's state";
+    let about = "one instance of the bare engine for all calls, for reference: calls see each other's state";
     Peer::new("reused-instance", about, async move || {
         black_box(reused.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
         Ok(())

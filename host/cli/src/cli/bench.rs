@@ -4,7 +4,7 @@ use super::{Exit, Failure, Global, Terminal, input};
 use crate::bench::{self, Bench, Guest, Options, Report, contain};
 use anyhow::Context as _;
 use clap::Args;
-use opcell::config::Config;
+use opcell::{CompileMode, config::Config};
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, time::Duration};
 
@@ -39,7 +39,7 @@ pub struct BenchArgs {
 pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let options = Options {
         time: Duration::from_secs(args.seconds),
-        compile: opcell::host::this_executable()?,
+        compile: CompileMode::find().map_err(anyhow::Error::from)?,
         keep_resident: args.keep_resident,
     };
     let progress = |text: &str| terminal.note(&format!("bench: {text}"));

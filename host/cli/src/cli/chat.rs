@@ -5,6 +5,7 @@ use super::{
     follow::{self, Leg},
     input,
     run::{JournalArgs, show_warnings},
+    stop::{Stop, StopArgs},
 };
 use clap::Args;
 use opcell::{
@@ -46,6 +47,8 @@ pub struct ChatArgs {
     agent: Option<String>,
     #[command(flatten)]
     journal: JournalArgs,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 const HELP: &str = "type a message, or: /event NAME [CONTEXT] raises an external event, /state shows the current state, \
@@ -56,23 +59,32 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     let mut config = global.config()?;
     args.journal.choose(&mut config);
     let journaled = config.journal.is_some();
-    let host = Host::builder().config(config).build().await?;
+    let host = crate::cli::host(config, terminal).await?;
     let workflow = as_agent(host.open(&args.workflow)?, args.agent.as_deref())?;
     require_states(&workflow)?;
     show_warnings(&workflow, terminal);
+    let stop = Stop::listen(args.stop, journaled, terminal)?;
     let options = RunOptions { run: args.journal.name(), detach: true, ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await?;
     if journaled && !terminal.json {
         terminal.note(&format!("run {}", run.id()));
     }
     let mut shown = Transcript::new(&workflow, terminal);
-    let outcome = converse(&host, &workflow, run, &mut Lines::stdin(terminal), &mut shown, None).await?;
+    let mut lines = Lines::stdin(terminal, &stop);
+    let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop).await?;
+    if let Some(text) = stop.resumable(&outcome) {
+        terminal.note(&text);
+        return Ok(Exit::Waiting);
+    }
     if outcome.status != Status::Suspended || terminal.json {
         return follow::show_without_result(&outcome, terminal);
     }
     terminal.note(&match journaled {
         true => {
-            format!("the run is suspended; to continue: opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT", outcome.run)
+            format!(
+                "the run is suspended; to continue: opcell runs signal {} {MESSAGE_SIGNAL} --data TEXT",
+                outcome.run
+            )
         }
         false => "left".to_owned(),
     });
@@ -87,7 +99,10 @@ pub fn require_states(workflow: &Workflow) -> Result<(), Failure> {
     if workflow.ir().steps.iter().any(|step| matches!(step.judge, Some(Judge::Event { .. }))) {
         return Ok(());
     }
-    let message = format!("`{}` is not a conversational workflow: it has no state that takes messages or events", workflow.ir().name);
+    let message = format!(
+        "`{}` is not a conversational workflow: it has no state that takes messages or events",
+        workflow.ir().name
+    );
     Err(Diagnostic::error("not-conversational", message).help("`opcell run` runs every workflow").into())
 }
 
@@ -121,12 +136,13 @@ pub async fn converse(
     lines: &mut Lines,
     watch: &mut impl Leg,
     sink: Option<Arc<dyn RunText>>,
+    stop: &Stop,
 ) -> Result<RunOutcome, Failure> {
     let mut past = 0;
     loop {
-        let (outcome, last) = follow::leg(&run, past, watch).await?;
+        let (outcome, last) = follow::leg(host, &run, past, watch, stop).await?;
         past = last;
-        if outcome.status != Status::Suspended {
+        if outcome.status != Status::Suspended || stop.is_asked() {
             return Ok(outcome);
         }
         let Some(said) = next_word(&outcome, workflow, lines)? else { return Ok(outcome) };
@@ -226,34 +242,38 @@ pub enum Lines {
     Stdin {
         /// Whether a person is asked.
         prompts: bool,
+        /// A signal while nothing but a line is waited for ends the process.
+        stop: Stop,
     },
 }
 
 impl Lines {
-    fn stdin(terminal: &Terminal) -> Self {
-        Self::Stdin { prompts: !terminal.quiet && io::stdin().is_terminal() }
+    fn stdin(terminal: &Terminal, stop: &Stop) -> Self {
+        Self::Stdin { prompts: !terminal.quiet && io::stdin().is_terminal(), stop: stop.clone() }
     }
 
     /// The next line that is not empty; `None` at the end.
     fn next(&mut self) -> io::Result<Option<String>> {
         match self {
             Self::Scripted(lines) => Ok(lines.next()),
-            Self::Stdin { prompts } => {
+            Self::Stdin { prompts, stop } => {
                 let prompts = *prompts;
                 tokio::task::block_in_place(|| {
-                    loop {
-                        if prompts {
-                            write!(io::stderr(), "> ")?;
+                    stop.while_idle(|| {
+                        loop {
+                            if prompts {
+                                write!(io::stderr(), "> ")?;
+                            }
+                            let mut line = String::new();
+                            if io::stdin().lock().read_line(&mut line)? == 0 {
+                                return Ok(None);
+                            }
+                            let line = line.trim();
+                            if !line.is_empty() {
+                                return Ok(Some(line.to_owned()));
+                            }
                         }
-                        let mut line = String::new();
-                        if io::stdin().lock().read_line(&mut line)? == 0 {
-                            return Ok(None);
-                        }
-                        let line = line.trim();
-                        if !line.is_empty() {
-                            return Ok(Some(line.to_owned()));
-                        }
-                    }
+                    })
                 })
             }
         }

@@ -25,7 +25,7 @@ pub struct CheckArgs {
 pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     // Operations are looked up in the project's plugins where there is a project.
     let host = match global.has_project()? {
-        true => Some(global.host().await?),
+        true => Some(global.host(terminal).await?),
         false => None,
     };
     let files = document::expand(&args.files);

@@ -1,8 +1,8 @@
 //! Following a run until it ends or waits for somebody, and showing what came of it.
 
-use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, stream::Text};
+use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, stop::Stop, stream::Text};
 use futures_util::StreamExt as _;
-use opcell::run::Run;
+use opcell::{Host, run::Run};
 use opcell_engine::{
     Recorded,
     outcome::{Question, RunOutcome, Status},
@@ -75,27 +75,32 @@ impl Leg for Steps {
 }
 
 /// Shows the steps of a run as they come, and its end. `past`: events that are nothing new.
-pub async fn follow(run: &Run, steps: Vec<Arc<str>>, past: u64, terminal: &Terminal) -> Result<Exit, Failure> {
+pub async fn follow(
+    host: &Host,
+    run: &Run,
+    steps: Vec<Arc<str>>,
+    past: u64,
+    stop: &Stop,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let mut steps = Steps::new(terminal, steps, None, LogWriter::default());
-    let (outcome, _) = leg(run, past, &mut steps).await?;
-    steps.end(&outcome, terminal)
+    let (outcome, _) = leg(host, run, past, &mut steps, stop).await?;
+    let exit = steps.end(&outcome, terminal)?;
+    if let Some(text) = stop.resumable(&outcome) {
+        terminal.note(&text);
+    }
+    Ok(exit)
 }
 
-/// Watches a run until it ends or waits for somebody; also gives its last event. Interrupting cancels the run; interrupting twice
-/// leaves at once.
-pub async fn leg(run: &Run, past: u64, watch: &mut impl Leg) -> Result<(RunOutcome, u64), Failure> {
-    let interrupted = {
-        let run = run.clone();
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                run.cancel("interrupted");
-            }
-            // Whoever interrupts twice does not want to wait.
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        })
-    };
+/// Watches a run until it ends, waits for an answer or is stopped; also gives its last event.
+pub async fn leg(
+    host: &Host,
+    run: &Run,
+    past: u64,
+    watch: &mut impl Leg,
+    stop: &Stop,
+) -> Result<(RunOutcome, u64), Failure> {
+    let ending = stop.end_of(host, run);
     let mut last = past;
     let mut events = run.events().await?;
     loop {
@@ -113,7 +118,7 @@ pub async fn leg(run: &Run, past: u64, watch: &mut impl Leg) -> Result<(RunOutco
         watch.observe(&recorded, recorded.seq > past)?;
     }
     let outcome = run.outcome().await?;
-    interrupted.abort();
+    ending.abort();
     Ok((outcome, last))
 }
 

@@ -19,7 +19,10 @@ pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
                 Ok(value) if value.as_str().is_none() => value,
                 // Broken JSON must not silently become a text.
                 Err(error) if looks_like_json(&text) => {
-                    return Err(wrong("invalid-input", format!("the input looks like JSON but does not parse: {error}")));
+                    return Err(wrong(
+                        "invalid-input",
+                        format!("the input looks like JSON but does not parse: {error}"),
+                    ));
                 }
                 Ok(text) => as_request(text),
                 Err(_) => as_request(Value::from(text)),
@@ -112,7 +115,10 @@ fn pairs(parts: &[String]) -> Result<Value, Rejected> {
     let mut entries = Vec::new();
     for part in parts {
         let (key, value) = pair(part).ok_or_else(|| {
-            wrong("invalid-input", format!("`{part}` is not `key=value`; an input of several parts must consist of such pairs"))
+            wrong(
+                "invalid-input",
+                format!("`{part}` is not `key=value`; an input of several parts must consist of such pairs"),
+            )
         })?;
         if entries.iter().any(|(earlier, _)| *earlier == key) {
             return Err(wrong("invalid-input", format!("`{key}` is given twice")));

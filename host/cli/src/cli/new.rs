@@ -69,8 +69,7 @@ fn check_name(name: &str) -> Result<(), Rejected> {
         return Ok(());
     }
     let message = format!("`{name}` is not a valid workflow name");
-    let help =
-        "expected at most 64 lower-case letters, digits and single hyphens, such as `triage-mail`";
+    let help = "expected at most 64 lower-case letters, digits and single hyphens, such as `triage-mail`";
     Err(Diagnostic::error("invalid-name", message).help(help).into())
 }
 
@@ -81,7 +80,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
 fn create(path: &Path, text: &str) -> Result<(), Rejected> {
     let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Diagnostic::error("already-exists", format!("`{}` already exists; it was not changed", path.display())).into()
+            Diagnostic::error("already-exists", format!("`{}` already exists; it was not changed", path.display()))
+                .into()
         }
         _ => unwritable(path, &error),
     })?;

@@ -22,7 +22,7 @@ pub struct InvokeArgs {
 }
 
 pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = global.host().await?;
+    let host = global.host(terminal).await?;
     match command {
         OpCommand::List => {
             let entries = host.catalog().entries();

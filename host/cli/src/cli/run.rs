@@ -4,13 +4,14 @@ use super::{
     Exit, Failure, Global, Terminal,
     chat::{self, Lines},
     follow::Steps,
-    graph, skill, stream,
+    graph, skill,
+    stop::{Stop, StopArgs},
+    stream,
 };
 use crate::graph::{Drawing, Path};
 use clap::Args;
 use opcell::{
     config::{Config, JournalSettings},
-    host::Host,
     report,
     run::Workflow,
 };
@@ -52,6 +53,8 @@ pub struct RunArgs {
     say: Vec<String>,
     #[command(flatten)]
     journal: JournalArgs,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 /// Where a run is kept, and its ID.
@@ -73,7 +76,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let mut config = global.config()?;
     args.journal.choose(&mut config);
     let journaled = config.journal.is_some();
-    let host = Host::builder().config(config).build().await?;
+    let host = crate::cli::host(config, terminal).await?;
     let refused = |rejected: Failure| match args.output_json {
         true => skill::write_refusal(global, &args.document, &host, terminal).err().unwrap_or(rejected),
         false => rejected,
@@ -101,6 +104,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let detach = journaled || args.workflow || !args.say.is_empty();
     let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
+    let stop = Stop::listen(args.stop, journaled, terminal)?;
     let options = RunOptions { run: args.journal.name(), detach, sink: sink.clone(), ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await.map_err(|error| refused(error.into()))?;
     if journaled && !terminal.json {
@@ -109,8 +113,11 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let log = skill::LogWriter::new(&workflow, args.output_json, terminal);
     let mut steps = Steps::new(terminal, workflow.step_names(), text, log);
     let mut said = Lines::Scripted(args.say.clone().into_iter());
-    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink).await?;
+    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop).await?;
     let exit = steps.end(&outcome, terminal)?;
+    if let Some(text) = stop.resumable(&outcome) {
+        terminal.note(&text);
+    }
     if let (Some(file), Some(format)) = (&args.graph, format) {
         let history = host.engine().history(&outcome.run).await?;
         graph::write(file, &graph::text(&Drawing::of(workflow.ir(), Some(&Path::of(&history))), format)?)?;

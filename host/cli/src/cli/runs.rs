@@ -143,7 +143,10 @@ fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Rejected
         }
         several => {
             let names: Vec<&str> = several.iter().take(5).map(|run| run.run.as_ref()).collect();
-            unknown(format!("the prefix `{named}` matches {} runs", several.len()), format!("such as {}", names.join(", ")))
+            unknown(
+                format!("the prefix `{named}` matches {} runs", several.len()),
+                format!("such as {}", names.join(", ")),
+            )
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Exit, Failure, Terminal};
 use crate::selftest::{self, Case, Report};
 use clap::Args;
-use opcell_sandbox::{Sandbox, SandboxConfig};
+use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -16,9 +16,11 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
     let mut cases = Case::all()?;
     cases.retain(|case| args.filter.as_ref().is_none_or(|filter| case.name.contains(filter)));
     if cases.is_empty() {
-        return Err(Failure::Other(anyhow::anyhow!("no case has a name that contains this; `opcell selftest` runs all cases")));
+        return Err(Failure::Other(anyhow::anyhow!(
+            "no case has a name that contains this; `opcell selftest` runs all cases"
+        )));
     }
-    let compile = opcell::host::this_executable()?;
+    let compile = CompileMode::find().map_err(anyhow::Error::from)?;
     let sandbox = Sandbox::new(SandboxConfig::new(compile)).map_err(anyhow::Error::from)?;
     let width = cases.iter().map(|case| case.name.len()).max().unwrap_or(0);
     let mut reports = Vec::with_capacity(cases.len());

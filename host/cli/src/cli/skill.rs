@@ -94,8 +94,9 @@ pub fn missing_inputs(workflow: &Workflow, given: &Value) -> Option<String> {
         (input.default.is_none() && given.get(name).is_none()).then(|| format!("`{name}`"))
     };
     let missing: Vec<String> = workflow.ir().inputs.iter().filter_map(missing).collect();
-    (!missing.is_empty())
-        .then(|| format!("warning: these inputs are declared without a default and were not given: {}", missing.join(", ")))
+    (!missing.is_empty()).then(|| {
+        format!("warning: these inputs are declared without a default and were not given: {}", missing.join(", "))
+    })
 }
 
 /// Collects a run's log and records where somebody asks for them.

@@ -1,6 +1,9 @@
 //! Where output goes and how it looks.
 
-use opcell::report::{Rejected, printable};
+use opcell::{
+    Severity,
+    report::{Rejected, printable},
+};
 use std::io::{self, IsTerminal, Write};
 use tracing::level_filters::LevelFilter;
 
@@ -31,7 +34,7 @@ impl Terminal {
     /// Prints warnings of the libraries to stderr from now on.
     pub fn show_warnings(&self) {
         let level = if self.quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
-        let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(self.color).with_max_level(level);
+        let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_max_level(level);
         // An embedder that runs the command line may have a subscriber already.
         let _ = lines.without_time().with_target(false).try_init();
     }
@@ -62,6 +65,15 @@ impl Terminal {
         } else {
             let _ = io::stderr().write_all(rejected.render(self.color).as_bytes());
         }
+    }
+
+    /// What is wrong and does not stop the command.
+    pub fn warning(&self, findings: &Rejected) {
+        let mut findings = findings.clone();
+        for finding in &mut findings.diagnostics {
+            finding.severity = Severity::Warning;
+        }
+        let _ = io::stderr().write_all(findings.render(self.color).as_bytes());
     }
 
     /// An operation or a run that failed.

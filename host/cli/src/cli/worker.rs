@@ -1,6 +1,10 @@
 //! `opcell worker`: drives the runnable runs of a journal, a bounded number at a time, a slice each.
 
-use super::{Exit, Failure, Global, Terminal, runs::StoreArgs};
+use super::{
+    Exit, Failure, Global, Terminal,
+    runs::StoreArgs,
+    stop::{Stop, StopArgs},
+};
 use clap::Args;
 use opcell::host::Host;
 use opcell_engine::{ResumeOptions, RunError, RunOutcome};
@@ -23,6 +27,8 @@ pub struct WorkerArgs {
     /// Exit as soon as no run is runnable, instead of waiting for one.
     #[arg(long)]
     until_idle: bool,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 /// How often the journal is polled for runnable runs.
@@ -38,7 +44,7 @@ const PARK: Duration = Duration::from_secs(1);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = Host::builder().config(args.store.config(global)?).build().await?;
+    let host = crate::cli::host(args.store.config(global)?, terminal).await?;
     let mut worker = Worker {
         host,
         terminal,
@@ -47,40 +53,28 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
         driven: HashMap::new(),
         refused: HashMap::new(),
     };
-    let stop = CancellationToken::new();
-    tokio::spawn(interrupted(stop.clone()));
-    while !stop.is_cancelled() {
+    let stop = Stop::listen(args.stop, true, terminal)?;
+    while !stop.is_asked() {
         let waiting = worker.take_up().await?;
         if worker.turns.is_empty() && args.until_idle {
             return Ok(worker.exit());
         }
         worker.let_others_go_on(waiting);
         tokio::select! {
-            () = stop.cancelled() => {}
+            () = stop.asked() => {}
             Some(done) = worker.turns.join_next(), if !worker.turns.is_empty() => worker.take(done)?,
             () = tokio::time::sleep(POLL) => {}
         }
     }
-    if !worker.driven.is_empty() {
-        terminal.note(&format!("releasing {} runs; interrupt again to exit immediately", worker.driven.len()));
-    }
-    for turn in worker.driven.values() {
-        turn.let_go.cancel();
-    }
+    let (host, driven) = (worker.host.clone(), worker.driven.len());
+    stop.shut_down_now(&host).await;
     while let Some(done) = worker.turns.join_next().await {
         worker.take(done)?;
     }
+    if driven > 0 {
+        terminal.note(&format!("stopped; {driven} runs given back to the journal"));
+    }
     Ok(Exit::Done)
-}
-
-async fn interrupted(stop: CancellationToken) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        stop.cancel();
-    }
-    // Whoever interrupts twice does not want to wait.
-    if tokio::signal::ctrl_c().await.is_ok() {
-        std::process::exit(130);
-    }
 }
 
 /// One run's slice.
@@ -150,6 +144,8 @@ impl Worker<'_> {
                 self.refused.remove(&run);
                 self.say(&outcome)
             }
+            // The signal came while the run was being resumed.
+            Err(RunError::ShuttingDown) => Ok(()),
             // Somebody else was faster.
             Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => Ok(()),
             Err(error) => self.refuse(run, &error),

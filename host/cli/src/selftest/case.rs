@@ -6,7 +6,7 @@ use opcell_sandbox::LimitRequest;
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../tests/hostile");
+static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/hostile");
 
 /// Where a guest must be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -4,21 +4,21 @@ use anyhow::{Context, Result, bail};
 
 /// The plugin contract as one WIT document.
 const WIT: &[&str] = &[
-    include_str!("../../../../wit/types.wit"),
-    include_str!("../../../../wit/operations.wit"),
-    include_str!("../../../../wit/judges.wit"),
-    include_str!("../../../../wit/host.wit"),
-    include_str!("../../../../wit/worlds.wit"),
+    include_str!("../../wit/types.wit"),
+    include_str!("../../wit/operations.wit"),
+    include_str!("../../wit/judges.wit"),
+    include_str!("../../wit/host.wit"),
+    include_str!("../../wit/worlds.wit"),
 ];
 
 /// What `;; @prelude…` lines stand for, by the name that `-without-…` leaves out.
 const PRELUDE: &[(&str, &str)] = &[
-    ("memory", include_str!("../../../../tests/hostile/preludes/memory.wat")),
-    ("realloc", include_str!("../../../../tests/hostile/preludes/realloc.wat")),
-    ("describe", include_str!("../../../../tests/hostile/preludes/describe.wat")),
-    ("success", include_str!("../../../../tests/hostile/preludes/success.wat")),
+    ("memory", include_str!("../../hostile/preludes/memory.wat")),
+    ("realloc", include_str!("../../hostile/preludes/realloc.wat")),
+    ("describe", include_str!("../../hostile/preludes/describe.wat")),
+    ("success", include_str!("../../hostile/preludes/success.wat")),
 ];
-const JUDGE_DESCRIBE: &str = include_str!("../../../../tests/hostile/preludes/describe-judge.wat");
+const JUDGE_DESCRIBE: &str = include_str!("../../hostile/preludes/describe-judge.wat");
 
 /// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. `wit` adds packages to choose the world from.
 /// A WAT file that already is a component is taken as it is.

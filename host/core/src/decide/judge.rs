@@ -67,7 +67,10 @@ pub fn outcome_of(value: &Value) -> Result<Outcome, Failure> {
 }
 
 fn malformed(value: &Value) -> Failure {
-    failure("malformed-outcome", format!("Expected a string or {{\"keyword\": \"name\"}} as the outcome, got {}", value.to_json()))
+    failure(
+        "malformed-outcome",
+        format!("Expected a string or {{\"keyword\": \"name\"}} as the outcome, got {}", value.to_json()),
+    )
 }
 
 /// Records a decision and follows it.

@@ -41,7 +41,14 @@ impl Lock {
     /// # Errors
     /// When there is one that cannot be read: without it every upgrade would look like a new plugin.
     pub fn beside(project: &Path, plugins: &IndexMap<String, PluginConfig>) -> Result<Self, Rejected> {
-        let file = project.with_extension("lock");
+        Self::open(project.with_extension("lock"), plugins)
+    }
+
+    /// Reads a lock; there may be none yet.
+    ///
+    /// # Errors
+    /// As [`Self::beside`].
+    pub fn open(file: PathBuf, plugins: &IndexMap<String, PluginConfig>) -> Result<Self, Rejected> {
         let broken = |what: String| {
             let finding = Diagnostic::error("lock-unreadable", format!("{}: {what}", file.display()));
             Rejected::plain(
@@ -66,11 +73,20 @@ impl Lock {
         self.agreed.get(plugin)
     }
 
-    /// Writes what the project's plugins ask for, when that is not what the lock says already.
+    /// Writes what the project's plugins ask for, when that is not what the lock says already. What it says about `left_out` stays.
     ///
     /// # Errors
     /// When it cannot be written; then the next upgrade is compared with what was written before.
-    pub fn remember(&self, asked: BTreeMap<String, Requests>) -> std::io::Result<()> {
+    pub fn remember<'a>(
+        &self,
+        mut asked: BTreeMap<String, Requests>,
+        left_out: impl IntoIterator<Item = &'a str>,
+    ) -> std::io::Result<()> {
+        for plugin in left_out {
+            if let Some(before) = self.asked.get(plugin) {
+                asked.insert(plugin.to_owned(), before.clone());
+            }
+        }
         if asked == self.asked {
             return Ok(());
         }
@@ -85,7 +101,7 @@ impl Lock {
     pub fn remember_new(&self, plugin: &str, asks: Requests) -> std::io::Result<()> {
         let mut asked = self.asked.clone();
         asked.entry(plugin.to_owned()).or_insert(asks);
-        self.remember(asked)
+        self.remember(asked, [])
     }
 }
 
@@ -136,7 +152,7 @@ mod tests {
         let new = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(new.agreed("repo"), None);
         let asks = Requests { files: [("work".to_owned(), Access::Read)].into(), ..Requests::default() };
-        new.remember([("repo".to_owned(), asks.clone())].into()).unwrap();
+        new.remember([("repo".to_owned(), asks.clone())].into(), []).unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(folder.path().join("opcell.lock")).unwrap());
         let again = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(again.agreed("repo"), Some(&asks));

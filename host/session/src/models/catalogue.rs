@@ -1,8 +1,11 @@
 //! All models of a host: which there are, which a session is given, and who answers for each.
 
 use super::config::{ModelConfig, ModelsConfig, ProviderConfig};
+#[cfg(feature = "providers")]
 use super::provider::Provider;
 use super::query::{self, Attributes, QueryError};
+#[cfg(not(feature = "providers"))]
+use super::unavailable::Provider;
 use super::{Model, failure};
 use crate::suggest::did_you_mean;
 use async_trait::async_trait;

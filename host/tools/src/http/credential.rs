@@ -1,7 +1,7 @@
 //! Secrets that the host adds to requests, and their removal from everything a plugin or a log could see.
 
 use super::rule::{Credential, SecretSource};
-use reqwest::header::{HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 
 /// A secret in use, for one call.
 pub struct Secret {

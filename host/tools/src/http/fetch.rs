@@ -1,9 +1,10 @@
 //! `http.fetch`: one request, its redirects followed and checked hop by hop.
 
 use super::{
+    FetchError, FetchLimits,
     address::AddressClass,
-    credential::{Secret, SecretError},
-    request::{FetchRequest, InvalidRequest},
+    credential::Secret,
+    request::FetchRequest,
     rule::{HttpRule, literal_address},
 };
 use base64::Engine as _;
@@ -19,57 +20,11 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 use tokio::sync::OnceCell;
 
 /// Hops after the first request; browsers stop at 20, tools at 10.
 const MAX_REDIRECTS: usize = 5;
-
-/// Ceilings of one `http.fetch` call.
-#[derive(Debug, Clone, Copy)]
-pub struct FetchLimits {
-    /// All hops and the body together.
-    pub timeout: Duration,
-    /// Bytes of the response's body.
-    pub response_bytes: u64,
-}
-
-impl Default for FetchLimits {
-    /// 30 seconds and 8 MiB: what an API answers well within, and what a cell can still take in.
-    fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), response_bytes: 8 << 20 }
-    }
-}
-
-/// Why there is no response.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    /// The arguments are wrong.
-    #[error(transparent)]
-    Invalid(#[from] InvalidRequest),
-    /// No rule allows this hop.
-    #[error("{rule}")]
-    Denied {
-        /// What was asked for: `http POST https://api.example.com`.
-        capability: String,
-        /// The rule that refused it.
-        rule: String,
-        /// What would allow it, if anything would: arguments for `opcell plugin grant NAME`.
-        grant: Option<String>,
-    },
-    /// The credential that the grant names cannot be read. The message names the source, never the secret.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// The request was allowed and failed.
-    #[error("{message}")]
-    Failed {
-        /// Stable: `http-timeout`, `http-connect`, `http-redirects`, `http-too-large`, `http-failed`.
-        reason: &'static str,
-        /// One sentence, without secrets.
-        message: String,
-    },
-}
 
 /// Resolves names; replaced in tests, where names must resolve to what the test says.
 pub type Lookup =
@@ -116,7 +71,9 @@ impl HttpClient {
                 .referer(false)
                 .user_agent(concat!("opcell/", env!("CARGO_PKG_VERSION")))
                 .build()
-                .map_err(|error| format!("cannot create an HTTP client, because the system's certificates cannot be loaded: {error}"))
+                .map_err(|error| {
+                    format!("cannot create an HTTP client, because the system's certificates cannot be loaded: {error}")
+                })
         };
         let made = async {
             let made = tokio::task::spawn_blocking(make).await;

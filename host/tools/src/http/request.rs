@@ -1,11 +1,12 @@
 //! The arguments of `http.fetch`, read strictly.
 
-use opcell_types::{Value, value::Number};
-use reqwest::{
-    Method, Url,
+use http::{
+    Method,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
+use opcell_types::{Value, value::Number};
 use std::time::Duration;
+use url::Url;
 
 /// A request as the plugin asks for it.
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
 //! Which requests a grant allows: hosts, ports, schemes and methods.
 
-use reqwest::{Method, Url};
+use http::Method;
 use std::{fmt, net::IpAddr, str::FromStr};
+use url::Url;
 
 /// One line of a grant: requests of these methods to these hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +155,9 @@ impl FromStr for OriginPattern {
             None => (false, rest),
         };
         if authority.contains(['/', '@', '?', '#', '*', '\\']) {
-            return Err(invalid("only a host and a port may follow the scheme, and `*.` is allowed only at the start of the host"));
+            return Err(invalid(
+                "only a host and a port may follow the scheme, and `*.` is allowed only at the start of the host",
+            ));
         }
         let url =
             Url::parse(&format!("{}://{authority}/", scheme.name())).map_err(|_| invalid("the host is malformed"))?;
@@ -171,7 +174,8 @@ impl FromStr for OriginPattern {
 #[cfg(test)]
 mod tests {
     use super::{HttpRule, OriginPattern, literal_address};
-    use reqwest::{Method, Url};
+    use http::Method;
+    use url::Url;
 
     fn matches(pattern: &str, url: &str) -> bool {
         pattern.parse::<OriginPattern>().unwrap().matches(&Url::parse(url).unwrap())

@@ -189,8 +189,7 @@ fn check_budget(spec: &Spec, found: &mut Findings) {
     let Some(raw) = spec.engine.get("budget").filter(|raw| !raw.is_nullish()) else { return };
     let pointer = "/workflow/engine/budget".to_owned();
     let Some(budget) = spec.budget() else {
-        let message =
-            "workflow.engine.budget is malformed, and the reference would run without limits";
+        let message = "workflow.engine.budget is malformed, and the reference would run without limits";
         return found.error("malformed-budget", pointer, message.to_owned(), "limits are whole numbers above 0");
     };
     let limits = [

@@ -540,8 +540,7 @@ impl<'a> Checker<'a> {
             let message = format!("conditional `{}` contains itself: the run may never end", step.id.text);
             self.warn("endless-branches", message, &format!("steps[{index}]"), step.id.span);
             self.help(Some(
-                "a repeated branch needs a step outside its own branches; to iterate over items, use `each`"
-                    .to_owned(),
+                "a repeated branch needs a step outside its own branches; to iterate over items, use `each`".to_owned(),
             ));
         }
     }

@@ -100,9 +100,8 @@ fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
         let show = |value: Option<u64>| value.map_or("the operator's".to_owned(), |value| spec.unit.show(value));
         let (before, after) = (old.manifest.limits.get(spec.key), new.manifest.limits.get(spec.key));
         if before != after {
-            found.push(Difference::Surface {
-                what: format!("limit {}: {} -> {}", spec.key, show(before), show(after)),
-            });
+            found
+                .push(Difference::Surface { what: format!("limit {}: {} -> {}", spec.key, show(before), show(after)) });
         }
     }
     found
@@ -130,7 +129,10 @@ mod tests {
         );
         let found = differences(&old, &new);
         let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(texts, ["+ requests tool b: n", "- no longer requests tool a", "+ requests write access to files repo: w"]);
+        assert_eq!(
+            texts,
+            ["+ requests tool b: n", "- no longer requests tool a", "+ requests write access to files repo: w"]
+        );
         assert!(found.iter().any(Difference::wants_more));
     }
 

@@ -47,7 +47,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let operation = match &args.call {
         None => None,
         Some(id) => {
-            let host = global.host().await?;
+            let host = global.host(terminal).await?;
             let entry = host.catalog().find(id)?.clone();
             if *entry.plugin != *plugin.name {
                 let message = format!("`{id}` belongs to plugin `{}`, not to `{}`", entry.plugin, plugin.name);

@@ -68,8 +68,9 @@ impl What {
                     .split_once('=')
                     .filter(|(name, path)| !name.is_empty() && !path.is_empty())
                     .ok_or_else(|| {
-                        Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`"))
-                            .help("expected the name under which the plugin opens the directory, and the directory: `repo=.`")
+                        Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`")).help(
+                            "expected the name under which the plugin opens the directory, and the directory: `repo=.`",
+                        )
                     })?;
                 NewGrant::Files { name: name.to_owned(), path: path.to_owned(), write: *write, globs: glob.clone() }
             }
@@ -83,9 +84,11 @@ impl What {
 pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = global.config()?;
     let Some(file) = &config.file else {
-        return Err(
-            Diagnostic::error("no-project", "there is no opcell.toml in this directory or above; create one first").into()
-        );
+        return Err(Diagnostic::error(
+            "no-project",
+            "there is no opcell.toml in this directory or above; create one first",
+        )
+        .into());
     };
     let plugin = named(&config, &args.plugin)?;
     let old = config.source.text();

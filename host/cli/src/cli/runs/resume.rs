@@ -1,7 +1,10 @@
 //! `opcell runs resume` and `fork`: driving runs with the plugins of this project.
 
 use super::{Exit, Failure, Teller, Terminal, meant};
-use crate::cli::follow;
+use crate::cli::{
+    follow,
+    stop::{Stop, StopArgs},
+};
 use clap::Args;
 use opcell::{config::Config, host::Host};
 use opcell_engine::{
@@ -26,6 +29,8 @@ pub struct ResumeArgs {
     /// Discard everything from the first corrupt event on, even if intact events follow it.
     #[arg(long)]
     cut: bool,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 /// How to settle the effects in doubt.
@@ -55,7 +60,7 @@ impl DoubtArgs {
 }
 
 pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = Host::builder().config(config).build().await?;
+    let host = crate::cli::host(config, terminal).await?;
     let engine = host.engine();
     let entry = meant(&engine.runs().await?, &args.run)?.clone();
     if entry.state.ended {
@@ -69,15 +74,17 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
         engine.tell(&entry.run, &Message::Answer { effect, answer, by: args.teller.name() }).await?;
     }
     let cut = if args.cut { Cut::Anything } else { Cut::Tail };
-    take_up(&host, &entry.run, cut, terminal).await
+    take_up(&host, &entry.run, cut, args.stop, terminal).await
 }
 
-async fn take_up(host: &Host, run: &RunId, cut: Cut, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn take_up(host: &Host, run: &RunId, cut: Cut, stop: StopArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let stop = Stop::listen(stop, true, terminal)?;
     let options = ResumeOptions { detach: true, cut, ..ResumeOptions::default() };
     let taken = match host.resume(run, options).await {
         Err(RunError::Journal(error)) if matches!(*error, JournalError::Broken { .. }) => {
             let message = error.to_string();
-            let help = "restore the journal from a backup, or discard everything after that event with `--cut`".to_owned();
+            let help =
+                "restore the journal from a backup, or discard everything after that event with `--cut`".to_owned();
             return Err(Diagnostic::error("journal-tampered", message).help(help).into());
         }
         taken => taken?,
@@ -91,7 +98,7 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, terminal: &Terminal) -> Res
     let past = taken.resumed_at();
     let state = host.engine().state_at(run, Some(past)).await?;
     let steps = state.program().map(|program| program.ir().steps.iter().map(|step| step.name.clone()).collect());
-    follow::follow(&taken, steps.unwrap_or_default(), past, terminal).await
+    follow::follow(host, &taken, steps.unwrap_or_default(), past, &stop, terminal).await
 }
 
 #[derive(Debug, Args)]
@@ -105,14 +112,16 @@ pub struct ForkArgs {
     /// ID of the new run; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    stop: StopArgs,
 }
 
 pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = Host::builder().config(config).build().await?;
+    let host = crate::cli::host(config, terminal).await?;
     let run = meant(&host.engine().runs().await?, &args.run)?.run.clone();
     let fork = host.engine().fork(&run, args.at, args.name.as_deref().map(Into::into)).await?;
     if !terminal.json {
         terminal.note(&format!("run {fork}"));
     }
-    take_up(&host, &fork, Cut::Tail, terminal).await
+    take_up(&host, &fork, Cut::Tail, args.stop, terminal).await
 }

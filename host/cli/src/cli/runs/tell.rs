@@ -99,8 +99,9 @@ async fn told(open: &Open, run: &RunId, taker: &Taker, terminal: &Terminal) -> R
         Taker::Later => format!("queued: no step of run `{run}` waits for it yet"),
     });
     if !driven {
-        terminal
-            .note(&format!("the run continues with `opcell runs resume {run}`, or with the next worker of this journal"));
+        terminal.note(&format!(
+            "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"
+        ));
     }
     Ok(Exit::Done)
 }

@@ -1,0 +1,384 @@
+//! From settings to a host, in four phases: tools, plugins, sessions, engine.
+
+use super::{Host, HostError, PluginError};
+use crate::{
+    catalog::{Catalog, Loaded},
+    config::{Config, PluginConfig, lock::Lock},
+    http::{FetchLimits, HttpClient},
+    library::Library,
+    report::Rejected,
+    services::{HostTool, LogSink, PluginServices},
+    sessions::{self, ChildRuns, Surroundings},
+    tools::Tools,
+};
+use opcell_engine::Engine;
+use opcell_journal::Journal;
+use opcell_sandbox::{
+    Allocation, CompileLimits, CompileMode, LimitRequest, LoadError, LoadRequest, Metering, PluginSource, Sandbox,
+    SandboxConfig,
+};
+use opcell_session::{
+    HostSessions,
+    skills::{SkillFolder, SkillLibrary},
+    tools::Toolbox,
+};
+use opcell_workflow::Diagnostic;
+use std::{path::PathBuf, sync::Arc};
+
+/// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may, too.
+const STEP_RESULT: usize = 4 << 20;
+
+/// What becomes of a plugin that asks for more than its operator has agreed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum NewPermissions {
+    /// There is no host: [`HostError::Plugin`] with [`LoadError::AsksForMore`].
+    #[default]
+    Refuse,
+    /// The host has every other plugin. Calls of this one are refused, and [`Host::left_out`] says why.
+    LeaveOut,
+}
+
+/// Collects what a host is made of.
+///
+/// Unless said otherwise there are no plugins, no grants, no workflows, no models; runs are kept in memory; 64 cells run at once, metered
+/// by ticks, in pools where address space allows; compiled components are kept in the user's cache directory; plugins are compiled
+/// where [`CompileMode::find`] says.
+#[derive(Default)]
+pub struct HostBuilder {
+    config: Option<Config>,
+    tools: Vec<Arc<dyn HostTool>>,
+    document_tools: Vec<Arc<dyn HostTool>>,
+    sink: Option<Arc<dyn LogSink>>,
+    sandbox: SandboxSettings,
+    new_permissions: NewPermissions,
+    lock: Option<PathBuf>,
+    fetch: FetchLimits,
+    journal: Option<Arc<dyn Journal>>,
+}
+
+/// What differs from the sandbox's defaults.
+#[derive(Default)]
+struct SandboxSettings {
+    compile: Option<CompileMode>,
+    compile_limits: CompileLimits,
+    cells: Option<u32>,
+    metering: Metering,
+    allocation: Allocation,
+    keep_resident: Option<usize>,
+}
+
+/// What every later phase builds on.
+struct Ground {
+    skills: Arc<SkillLibrary>,
+    http: Arc<HttpClient>,
+    /// The host's own tools.
+    own: Vec<Arc<dyn opcell_session::tools::HostTool>>,
+}
+
+impl HostBuilder {
+    /// Takes plugins, grants, limits, workflows and tool names from a project.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Adds one plugin to those of the project; its grants are exactly these.
+    #[must_use]
+    pub fn plugin(mut self, plugin: PluginConfig) -> Self {
+        self.project().plugins.insert(plugin.name.clone(), plugin);
+        self
+    }
+
+    /// Adds a folder of workflow documents.
+    #[must_use]
+    pub fn workflows(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.project().workflows.push(folder.into());
+        self
+    }
+
+    /// Adds a folder of skills in the Agent Skills format.
+    #[must_use]
+    pub fn skills(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.project().skills.push(folder.into());
+        self
+    }
+
+    /// Offers a tool of the embedder to plugins that are granted it.
+    #[must_use]
+    pub fn tool(mut self, tool: impl HostTool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Offers a tool of the embedder to documents, which call it by its name as they would an operation. It takes the place of
+    /// what the project says under that name.
+    #[must_use]
+    pub fn document_tool(mut self, tool: impl HostTool + 'static) -> Self {
+        self.document_tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Receives what cells log while they run.
+    #[must_use]
+    pub fn log(mut self, sink: impl LogSink + 'static) -> Self {
+        self.sink = Some(Arc::new(sink));
+        self
+    }
+
+    /// Where components are compiled. The default is [`CompileMode::find`]: in children of this program if it has called
+    /// [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`; a host with plugins and neither is
+    /// refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits: for plugins that you trust as your own code.
+    #[must_use]
+    pub fn compile(mut self, mode: CompileMode) -> Self {
+        self.sandbox.compile = Some(mode);
+        self
+    }
+
+    /// What one compilation may use.
+    #[must_use]
+    pub fn compile_limits(mut self, limits: CompileLimits) -> Self {
+        self.sandbox.compile_limits = limits;
+        self
+    }
+
+    /// The ceiling of every plugin; a plugin's own limits and a step's only tighten it.
+    #[must_use]
+    pub fn limits(mut self, limits: LimitRequest) -> Self {
+        self.project().limits = limits;
+        self
+    }
+
+    /// How many cells run at once, all plugins together: 1 to 4,096. Default 64.
+    #[must_use]
+    pub fn cells(mut self, cells: u32) -> Self {
+        self.sandbox.cells = Some(cells);
+        self
+    }
+
+    /// What instructions cost. Default: ticks of a clock.
+    #[must_use]
+    pub fn metering(mut self, metering: Metering) -> Self {
+        self.sandbox.metering = metering;
+        self
+    }
+
+    /// Where cells get their memory. Default: from pools, where the process has the address space for them.
+    #[must_use]
+    pub fn pool(mut self, allocation: Allocation) -> Self {
+        self.sandbox.allocation = allocation;
+        self
+    }
+
+    /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB.
+    #[must_use]
+    pub fn keep_resident(mut self, bytes: usize) -> Self {
+        self.sandbox.keep_resident = Some(bytes);
+        self
+    }
+
+    /// A directory for compiled components; it is created, and must belong to this user alone. Default: `opcell/components` in the
+    /// user's cache directory.
+    #[must_use]
+    pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.project().cache = Some(directory.into());
+        self
+    }
+
+    /// What becomes of a plugin that asks for more than its operator has agreed to. Default: there is no host.
+    #[must_use]
+    pub fn new_permissions(mut self, policy: NewPermissions) -> Self {
+        self.new_permissions = policy;
+        self
+    }
+
+    /// Remembers in this file what each plugin asks for, so that a version that asks for more is noticed. A project file has its lock
+    /// beside it; a host without one notices nothing unless it is given this.
+    #[must_use]
+    pub fn lock(mut self, file: impl Into<PathBuf>) -> Self {
+        self.lock = Some(file.into());
+        self
+    }
+
+    /// Keeps runs in this journal, whatever the project says.
+    #[must_use]
+    pub fn journal(mut self, journal: impl Journal + 'static) -> Self {
+        self.journal = Some(Arc::new(journal));
+        self
+    }
+
+    /// Ceilings of each `http.fetch` call.
+    #[must_use]
+    pub fn fetch_limits(mut self, limits: FetchLimits) -> Self {
+        self.fetch = limits;
+        self
+    }
+
+    fn project(&mut self) -> &mut Config {
+        self.config.get_or_insert_with(|| Config::empty(PathBuf::from(".")))
+    }
+
+    /// Loads every plugin, checks that no two offer the same id, and reads the workflows. Needs a tokio runtime with time and I/O
+    /// enabled; [`runtime`](super::runtime) makes one. Dropping the future loads nothing more.
+    ///
+    /// # Errors
+    /// With the first plugin that cannot be loaded; a host with half of its plugins would run half a workflow.
+    pub async fn build(mut self) -> Result<Host, HostError> {
+        let mut config = std::mem::replace(self.project(), Config::empty(PathBuf::new()));
+        if let Some(file) = self.lock.take() {
+            config.lock = Some(Lock::open(file, &config.plugins)?);
+        }
+        let (ground, tools) = self.tools(&config)?;
+        let catalog = Arc::new(self.plugins(&config, &ground, tools).await?);
+        let library = Arc::new(Library::read(&config.workflows));
+        let child_runs = Arc::new(ChildRuns::default());
+        let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
+            (Some(journal), _) => Some(journal),
+            #[cfg(feature = "sqlite")]
+            (None, Some(settings)) => Some(Arc::new(crate::store::open(settings).await?)),
+            #[cfg(not(feature = "sqlite"))]
+            (None, Some(_)) => return Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" }),
+            (None, None) => None,
+        };
+        let sessions = Self::sessions(config, ground, &catalog, &library, child_runs.clone())?;
+        let mut engine = Engine::builder()
+            .operations(catalog.clone())
+            .judges(catalog.clone())
+            .sessions(sessions.clone())
+            .workflows(library.clone());
+        if let Some(journal) = journal {
+            engine = engine.journal(journal);
+        }
+        let engine = Arc::new(engine.build());
+        child_runs.connect(&engine, &library, &catalog);
+        Ok(Host { catalog, library, sessions, engine })
+    }
+
+    /// The first phase: what documents, plugins and models may call that is not in a cell.
+    fn tools(&mut self, config: &Config) -> Result<(Ground, Tools), HostError> {
+        let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
+        let skills = Arc::new(SkillLibrary::discover(&folders));
+        for finding in skills.findings() {
+            tracing::warn!("{}: {}", finding.path.display(), finding.message);
+        }
+        let http = Arc::new(HttpClient::new(self.fetch.clone()));
+        let own = sessions::own_tools(&config.sessions, &skills, &http)?;
+        let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
+            .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;
+        let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http, &Arc::new(called_by_steps));
+        for tool in std::mem::take(&mut self.document_tools) {
+            tools.add(tool);
+        }
+        Ok((Ground { skills, http, own }, tools))
+    }
+
+    /// The second phase: plugins, and what they offer.
+    async fn plugins(&mut self, config: &Config, ground: &Ground, tools: Tools) -> Result<Catalog, HostError> {
+        let mut catalog = Catalog::with_tools(tools);
+        if config.plugins.is_empty() {
+            return Ok(catalog);
+        }
+        let sandbox = std::mem::take(&mut self.sandbox).open(config)?;
+        let offered = Arc::new(std::mem::take(&mut self.tools));
+        for plugin in config.plugins.values() {
+            let place = || Some((config.source.clone(), plugin.span?));
+            let loaded = match sandbox.load(load_request(plugin, config)).await {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    let (name, path) = (plugin.name.clone(), plugin.path.clone());
+                    let error = PluginError { plugin: name, path, error, place: place() };
+                    match (&error.error, self.new_permissions) {
+                        (LoadError::AsksForMore(_), NewPermissions::LeaveOut) => catalog.leave_out(error),
+                        _ => return Err(Box::new(error).into()),
+                    }
+                    continue;
+                }
+            };
+            let services = Arc::new(PluginServices {
+                plugin: plugin.name.as_str().into(),
+                http: ground.http.clone(),
+                rules: plugin.grants.http.clone(),
+                tools: offered.clone(),
+                skills: ground.skills.clone(),
+                sink: self.sink.clone(),
+            });
+            catalog.add(Loaded { plugin: loaded, services }).map_err(|collision| match place() {
+                Some((source, span)) => Rejected::in_source(source, vec![collision.at(span)]),
+                None => Rejected::plain(*collision),
+            })?;
+        }
+        remember(config, &catalog);
+        Ok(catalog)
+    }
+
+    /// The third phase: model conversations.
+    fn sessions(
+        config: Config,
+        ground: Ground,
+        catalog: &Arc<Catalog>,
+        library: &Arc<Library>,
+        child_runs: Arc<ChildRuns>,
+    ) -> Result<Arc<HostSessions>, HostError> {
+        let bindings =
+            config.tools.iter().filter_map(|(name, target)| Some((name.clone(), target.operation()?.to_owned())));
+        let surroundings = Surroundings {
+            root: &config.root,
+            bindings: &bindings.collect(),
+            catalog,
+            library,
+            skills: &ground.skills,
+            child_runs,
+            own: ground.own,
+        };
+        Ok(Arc::new(sessions::build(config.sessions, surroundings)?))
+    }
+}
+
+impl SandboxSettings {
+    fn open(self, config: &Config) -> Result<Sandbox, HostError> {
+        let compile = self.compile.map_or_else(CompileMode::find, Ok)?;
+        let defaults = SandboxConfig::new(compile);
+        let sandbox = Sandbox::new(SandboxConfig {
+            compile_limits: self.compile_limits,
+            cache: config.cache.clone().or_else(user_cache),
+            limits: config.limits.clone(),
+            cells: self.cells.unwrap_or(defaults.cells),
+            keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),
+            allocation: self.allocation,
+            metering: self.metering,
+            ..defaults
+        })?;
+        if let Some(warning) = sandbox.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(sandbox)
+    }
+}
+
+fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
+    LoadRequest {
+        name: plugin.name.clone(),
+        source: PluginSource::File(plugin.path.clone()),
+        grants: plugin.grants.capabilities.clone(),
+        limits: plugin.limits.clone(),
+        agreed: config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)).cloned(),
+    }
+}
+
+/// Writes down what the plugins ask for, so that an upgrade is noticed. One that was left out keeps what is written of it.
+fn remember(config: &Config, catalog: &Catalog) {
+    let Some(lock) = &config.lock else { return };
+    let asked = catalog.plugins().map(|plugin| (plugin.name().to_owned(), plugin.policy().requests().clone()));
+    let left_out = catalog.left_out().iter().map(|left_out| left_out.plugin.as_str());
+    if let Err(error) = lock.remember(asked.collect(), left_out) {
+        tracing::warn!("cannot write opcell.lock, so upgrades of plugins will not be noticed: {error}");
+    }
+}
+
+/// `opcell/components` in `$XDG_CACHE_HOME` or `~/.cache`; none without a home.
+fn user_cache() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("opcell").join("components"))
+}

@@ -1,0 +1,84 @@
+//! Why there is no host, and why a run does not start.
+
+use crate::report::Rejected;
+use opcell_engine::RunError;
+use opcell_journal::JournalError;
+use opcell_sandbox::{LoadError, SandboxError};
+use opcell_workflow::{Diagnostic, SourceFile, Span};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// Something that the operator wrote is wrong.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// A plugin is not loaded. What is wrong with it is in [`PluginError::error`].
+    #[error(transparent)]
+    Plugin(#[from] Box<PluginError>),
+    /// The sandbox cannot be set up.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The project asks for something that this program is built without.
+    #[error("this program is built without {what} (feature `{feature}` of the crate `opcell`)")]
+    NotBuiltIn {
+        /// What is asked for.
+        what: &'static str,
+        /// The feature that brings it.
+        feature: &'static str,
+    },
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Why a run did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The workflow cannot run on this host.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// The journal does not take the run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Why a plugin is not loaded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PluginError {
+    /// Its name.
+    pub plugin: String,
+    /// The component's file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub error: LoadError,
+    /// Where the project file names it.
+    pub(super) place: Option<(Arc<SourceFile>, Span)>,
+}
+
+impl PluginError {
+    /// The finding as a person reads it, with its place in the project file.
+    #[must_use]
+    pub fn to_rejected(&self) -> Rejected {
+        let finding = Diagnostic::error(self.error.kind(), self.to_string());
+        match &self.place {
+            Some((source, span)) => Rejected::in_source(source.clone(), vec![finding.at(*span)]),
+            None => Rejected::plain(finding),
+        }
+    }
+}
+
+impl fmt::Display for PluginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "plugin `{}` ({}): {}", self.plugin, self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for PluginError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

@@ -1,0 +1,30 @@
+//! Stands where models over HTTP would be, in a program that is built without them.
+
+use super::{Model, config::ProviderConfig, failure};
+use async_trait::async_trait;
+use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+
+/// A provider that cannot be reached.
+pub(super) struct Provider {
+    name: String,
+}
+
+impl Provider {
+    #[expect(clippy::unnecessary_wraps, reason = "as the provider whose place it takes")]
+    pub(super) fn new(name: &str, _config: ProviderConfig) -> Result<Self, String> {
+        Ok(Self { name: name.to_owned() })
+    }
+}
+
+#[async_trait]
+impl Model for Provider {
+    async fn complete(&self, _round: &ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let name = &self.name;
+        Err(failure(
+            "not-built-in",
+            format!(
+                "provider `{name}` cannot be reached: this program is built without models over HTTP (feature `models`)"
+            ),
+        ))
+    }
+}

@@ -1,0 +1,26 @@
+//! Stands where the client would be, in a program that is built without one.
+
+use super::{FetchError, FetchLimits, HttpRule};
+use opcell_types::Value;
+
+/// Performs no requests.
+pub struct HttpClient;
+
+impl HttpClient {
+    /// A client that refuses every request.
+    #[must_use]
+    pub fn new(_limits: FetchLimits) -> Self {
+        Self
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn fetch(&self, _rules: &[HttpRule], _arguments: &Value) -> Result<Value, FetchError> {
+        Err(FetchError::Failed {
+            reason: "not-built-in",
+            message: "this program is built without HTTP (feature `http`)".to_owned(),
+        })
+    }
+}
