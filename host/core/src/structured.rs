@@ -7,8 +7,8 @@ use opcell_workflow::ir::StructuredOutput;
 /// Steps that one check may take: some hundredths of a second, in which other runs may have to wait.
 const MAX_STEPS: u64 = 5_000_000;
 
-/// Misfits that are told at once.
-const MISFITS: usize = 5;
+/// Violations that are shown at once.
+const VIOLATIONS: usize = 5;
 
 /// Why an answer is not what was asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,25 +26,25 @@ pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Inva
     };
     let json: serde_json::Value = serde_json::from_str(unfenced(answer))
         .map_err(|error| Invalid::Answer(format!("The answer is not JSON: {error}")))?;
-    let compiled = Schema::compile(&serde_json::Value::from(schema))
+    let compiled = Schema::shared(&serde_json::Value::from(schema))
         .map_err(|error| Invalid::Schema(format!("The :json-schema is not a schema: {error}")))?;
-    match misfits(&compiled, &json) {
+    match violations(&compiled, &json) {
         None => Ok(Value::from(json)),
-        Some(misfits) => Err(Invalid::Answer(format!("The answer does not match its schema: {misfits}"))),
+        Some(found) => Err(Invalid::Answer(format!("The answer does not match its schema: {found}"))),
     }
 }
 
 /// Checks what a workflow takes or returns; the error says what is wrong with it.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
-    let compiled = Schema::compile(&serde_json::Value::from(schema))?;
-    misfits(&compiled, &serde_json::Value::from(value)).map_or(Ok(()), Err)
+    let compiled = Schema::shared(&serde_json::Value::from(schema))?;
+    violations(&compiled, &serde_json::Value::from(value)).map_or(Ok(()), Err)
 }
 
-fn misfits(schema: &Schema, value: &serde_json::Value) -> Option<String> {
-    if let Err(too_large) = schema.affords(value, MAX_STEPS) {
+fn violations(schema: &Schema, value: &serde_json::Value) -> Option<String> {
+    if let Err(too_large) = schema.check_cost(value, MAX_STEPS) {
         return Some(too_large);
     }
-    Some(schema.misfits(value, MISFITS)).filter(|found| !found.is_empty()).map(|found| found.join("; "))
+    Some(schema.violations(value, VIOLATIONS)).filter(|found| !found.is_empty()).map(|found| found.join("; "))
 }
 
 fn unfenced(answer: &str) -> &str {

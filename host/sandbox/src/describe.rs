@@ -106,7 +106,7 @@ pub(crate) fn operations(
             Schema::parse(&operation.arguments_schema).map_err(|error| of("arguments schema", error))?;
         let (data_schema, data) = Schema::parse(&operation.data_schema).map_err(|error| of("data schema", error))?;
         schemas.push(OperationSchemas { arguments: Arc::new(arguments), data: Arc::new(data) });
-        Schema::check_patterns(schemas.iter().flat_map(|both| [&*both.arguments, &*both.data]))?;
+        Schema::check_total(schemas.iter().flat_map(|both| [&*both.arguments, &*both.data]))?;
         descriptions.push(OperationDescription {
             id: operation.id.into(),
             summary: printable(&operation.summary, 1_000),
@@ -143,7 +143,7 @@ pub(crate) fn judges(
             ));
         }
         schemas.push(Arc::new(arguments));
-        Schema::check_patterns(schemas.iter().map(|schema| &**schema))?;
+        Schema::check_total(schemas.iter().map(|schema| &**schema))?;
         descriptions.push(JudgeDescription {
             id: judge.id.into(),
             summary: printable(&judge.summary, 1_000),

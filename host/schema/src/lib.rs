@@ -1,20 +1,29 @@
-//! JSON Schemas that others bring: plugins for their arguments and results, packs for what their compositions take and give.
+//! JSON Schemas that others bring: plugins for their arguments and results, packs for what their compositions take and give, tools.
 //!
 //! A schema is a program: its patterns become automata, its references branch and recurse, and a few hundred bytes can ask for more
-//! memory and time than there is. Here it is weighed before it is used. Its patterns match in linear time and are counted, its
-//! references stay inside of it, and the steps that a check of a value may take are known before the check begins.
+//! memory and time than there is. Here it is weighed before it is built and before it is used: its patterns match in linear time and are
+//! counted, its references stay inside of it, the schemas that the validator makes of it are counted, and the steps that a check of a
+//! value may take are known before the check begins.
 //!
 //! It is not a place for schemas of this project's own making; nothing has to be weighed there.
 
-mod effort;
+mod cost;
+mod graph;
 mod patterns;
+#[cfg(test)]
+mod promises;
+mod shared;
+mod stack;
 mod text;
+mod unique;
+mod weight;
 
-use effort::Effort;
+use cost::Cost;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
-use patterns::{MAX_PATTERN_BYTES, Patterns};
+use patterns::{LAZY_BYTES, MAX_PATTERN_BYTES, Patterns};
 use serde_json::Value;
 pub use text::printable;
+pub use weight::Weight;
 
 /// Longest schema text.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
@@ -25,20 +34,26 @@ pub const MAX_STEPS: u64 = 50_000_000;
 /// Steps that a check may take on the runtime's own threads: well below a millisecond.
 const QUICK_STEPS: u64 = 50_000;
 
+/// States of the patterns of a schema that may be matched there: what they keep for every thread is small.
+const QUICK_STATES: u64 = 4_000;
+
+/// Steps of a check whose failure is explained in full: there are never more reasons than steps.
+const REASON_STEPS: u64 = 100_000;
+
 /// Bytes of text that count as one part of a value: looking through them is about as much work as looking at one.
 const PART_BYTES: usize = 8;
 
-/// Longest text of a misfit.
-const MISFIT_BYTES: usize = 500;
+/// Longest text of a violation.
+const VIOLATION_BYTES: usize = 500;
 
-/// The most of a value that a misfit shows.
+/// The most of a value that a violation shows.
 const SHOWN_BYTES: usize = 120;
 
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
-    effort: Effort,
+    cost: Cost,
     /// States of its patterns, which count against a limit over all schemas of a plugin or a document.
     states: u64,
 }
@@ -47,7 +62,7 @@ impl Schema {
     /// Compiles a schema of draft 2020-12 from its text; the value is the schema as JSON.
     ///
     /// # Errors
-    /// When the text is too long or no JSON; else as [`Schema::compile`].
+    /// When the text is too long or not JSON; else as [`Schema::compile`].
     pub fn parse(text: &str) -> Result<(Value, Self), String> {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(format!("the schema has {} bytes, more than {MAX_SCHEMA_BYTES}", text.len()));
@@ -57,46 +72,60 @@ impl Schema {
         Ok((value, schema))
     }
 
-    /// Compiles a schema of draft 2020-12.
+    /// Compiles a schema of draft 2020-12. May take some tenths of a second: not for threads on which others wait.
     ///
     /// # Errors
-    /// When it is no schema, refers to anything outside of itself, or asks for more memory or time than a schema may.
+    /// When it is not a schema, refers to anything outside of itself, or asks for more memory or time than a schema may.
     pub fn compile(value: &Value) -> Result<Self, String> {
         let unusable = |error| format!("the schema cannot be used: {error}");
         let (patterns, states) = Patterns::of(value).map_err(unusable)?;
-        let effort = Effort::of(value, &patterns).map_err(unusable)?;
-        let validator = jsonschema::options()
-            .with_draft(Draft::Draft202012)
-            .should_validate_formats(false)
-            // Linear in the length of the text, whatever the pattern.
-            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(1 << 20))
-            .build(value)
-            .map_err(|error| format!("not a JSON Schema: {}", printable(&error.to_string(), MISFIT_BYTES)))?;
-        Ok(Self { validator, effort, states })
+        let cost = Cost::of(value, &patterns).map_err(unusable)?;
+        let build = || {
+            options()
+                .build(value)
+                .map_err(|error| format!("not a JSON Schema: {}", printable(&error.to_string(), VIOLATION_BYTES)))
+        };
+        let validator = stack::with_room_for(cost.compiled, build)??;
+        Ok(Self { validator, cost, states })
     }
 
-    /// Whether the patterns of these schemas may be kept together.
+    /// As [`Schema::compile`], and kept for the next time that the same schema is asked for.
+    ///
+    /// # Errors
+    /// As [`Schema::compile`]; a refusal is kept as well.
+    pub fn shared(value: &Value) -> Result<std::sync::Arc<Self>, String> {
+        shared::get(value)
+    }
+
+    /// Whether these schemas may be kept together: the memory that they take is bounded for all of a plugin or a document.
     ///
     /// # Errors
     /// When they may not.
-    pub fn check_patterns<'a>(schemas: impl Iterator<Item = &'a Self>) -> Result<(), String> {
-        patterns::check_total(schemas.map(|schema| schema.states).sum())
+    pub fn check_total<'a>(schemas: impl Iterator<Item = &'a Self>) -> Result<(), String> {
+        let add = |(states, compiled): (u64, u64), schema: &Self| {
+            (states.saturating_add(schema.states), compiled.saturating_add(schema.cost.compiled))
+        };
+        let (states, compiled) = schemas.fold((0, 0), add);
+        patterns::check_total(states)?;
+        cost::check_total(compiled)
     }
 
-    /// Whether a value that is written in so many bytes can be checked where others wait.
+    /// Whether a value of this text can be checked where others wait.
     #[must_use]
-    pub fn is_quick(&self, bytes: usize) -> bool {
+    pub fn is_quick(&self, text: &str, weight: Weight) -> bool {
         // Of two bytes, one is a comma, a colon, a bracket or a quote, except in long texts, where a part has more of them.
-        self.effort.worst().saturating_mul(bytes as u64 / 2 + 1) <= QUICK_STEPS
+        self.states <= QUICK_STATES
+            && !stack::needs_room_for(self.cost.nesting(weight.depth))
+            && self.cost.worst().saturating_mul(text.len() as u64 / 2 + 1) <= QUICK_STEPS
     }
 
     /// Whether a value can be checked in so many steps.
     ///
     /// # Errors
     /// When it cannot.
-    pub fn affords(&self, value: &Value, steps: u64) -> Result<(), String> {
+    pub fn check_cost(&self, value: &Value, steps: u64) -> Result<(), String> {
         let (parts, depth) = measure(value, 0);
-        if self.effort.at(depth).saturating_mul(parts) > steps {
+        if self.steps(parts, depth) > steps {
             return Err(format!(
                 "it would take too long to check: {parts} parts, nested {depth} deep, against this schema"
             ));
@@ -104,34 +133,71 @@ impl Schema {
         Ok(())
     }
 
-    /// Checks that a value fits. [`Schema::affords`] says whether that ends soon.
+    /// Checks that a value fits. [`Schema::check_cost`] says whether that ends soon.
     ///
     /// # Errors
-    /// The first misfit, with its place, what was expected and what is there.
+    /// The first violation, with its place, what was expected and what is there.
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        self.validator.validate(value).map_err(|error| told(&error))
+        self.violations(value, 1).into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// The first misfits of a value, no more than so many.
+    /// The first violations of a value, no more than so many; empty when it fits.
+    ///
+    /// Whether it fits is found out first, which keeps nothing; only then the reasons, which the validator collects for every branch
+    /// before it shows the first. A value for which they could be too many gets one that says so.
     #[must_use]
-    pub fn misfits(&self, value: &Value, most: usize) -> Vec<String> {
-        self.validator.iter_errors(value).take(most).map(|error| told(&error)).collect()
+    pub fn violations(&self, value: &Value, most: usize) -> Vec<String> {
+        let (parts, depth) = measure(value, 0);
+        let find = || {
+            if self.validator.is_valid(value) {
+                return Vec::new();
+            }
+            if self.steps(parts, depth) <= REASON_STEPS {
+                return self.validator.iter_errors(value).take(most).map(|error| show(&error)).collect();
+            }
+            if !self.cost.lists_reasons {
+                return self.validator.validate(value).err().iter().map(show).collect();
+            }
+            vec![format!(
+                "it does not match the schema; with {parts} parts it is too large to say where, check a smaller one"
+            )]
+        };
+        match stack::with_room_for(self.cost.nesting(depth), find) {
+            Ok(found) => found,
+            Err(error) => vec![error],
+        }
+    }
+
+    fn steps(&self, parts: u64, depth: usize) -> u64 {
+        self.cost.at(depth).saturating_mul(parts)
     }
 }
 
-/// A misfit with its place. A long value is cut, so that what was expected of it is still told.
-fn told(error: &ValidationError<'_>) -> String {
+fn options<'a>() -> jsonschema::ValidationOptions<'a> {
+    let options = jsonschema::options();
+    #[cfg(test)]
+    let options = options.with_keyword(promises::STEP, promises::counted);
+    options
+        .with_draft(Draft::Draft202012)
+        .should_validate_formats(false)
+        .with_keyword("uniqueItems", unique::keyword)
+        // Linear in the length of the text, whatever the pattern.
+        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(LAZY_BYTES))
+}
+
+/// A violation with its place. A long value is cut, so that what was expected of it is still shown.
+fn show(error: &ValidationError<'_>) -> String {
     let place = match error.instance_path().as_str() {
         "" => "the value itself".to_owned(),
         path => format!("`{path}`"),
     };
     let shown = error.instance().to_string();
-    let told = if shown.len() > SHOWN_BYTES {
+    let message = if shown.len() > SHOWN_BYTES {
         error.masked_with(printable(&shown, SHOWN_BYTES)).to_string()
     } else {
         error.to_string()
     };
-    printable(&format!("at {place}: {told}"), MISFIT_BYTES)
+    printable(&format!("at {place}: {message}"), VIOLATION_BYTES)
 }
 
 /// How many parts a value has, long texts counting as several, and how deep it is nested. The parser allows 128 levels, so this recursion ends.
@@ -164,12 +230,12 @@ mod tests {
 
     fn fit(schema: &Schema, text: &str) -> Result<Value, String> {
         let value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        schema.affords(&value, MAX_STEPS)?;
+        schema.check_cost(&value, MAX_STEPS)?;
         schema.check(&value).map(|()| value)
     }
 
     #[test]
-    fn a_misfit_is_named_with_its_place() {
+    fn a_violation_is_named_with_its_place() {
         let (_, schema) =
             Schema::parse(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#).unwrap();
         assert_eq!(fit(&schema, r#"{"n": 1}"#), Ok(json!({"n": 1})));
@@ -250,7 +316,7 @@ mod tests {
     fn a_long_value_is_cut_and_what_was_expected_of_it_is_told() {
         let (_, schema) = Schema::parse(r#"{"properties": {"n": {"type": "integer"}}, "required": ["m"]}"#).unwrap();
         let long = json!({"n": "x".repeat(5_000)});
-        let told = schema.misfits(&long, 5);
+        let told = schema.violations(&long, 5);
         let [of_m, of_n] = told.as_slice() else { panic!("{told:?}") };
         assert!(of_n.starts_with("at `/n`: \"xxx") && of_n.ends_with("… is not of type \"integer\""), "{of_n}");
         assert_eq!(of_m, "at the value itself: \"m\" is a required property");
@@ -262,5 +328,82 @@ mod tests {
         let started = Instant::now();
         assert!(fit(&schema, &format!("\"{}!\"", "a".repeat(5_000))).is_err());
         assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn of_a_large_value_the_first_violation_is_shown_unless_branches_would_collect_too_many() {
+        let many = |element: Value| Value::from(vec![element; 200_000]);
+        let (_, plain) = Schema::parse(r#"{"items": {"type": "integer"}}"#).unwrap();
+        assert_eq!(plain.check(&many(json!("x"))), Err("at `/0`: \"x\" is not of type \"integer\"".to_owned()));
+        let (_, branching) = Schema::parse(r#"{"items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}"#).unwrap();
+        assert!(branching.check(&json!(["x"])).unwrap_err().starts_with("at `/0`:"));
+        assert!(branching.check(&many(json!("x"))).unwrap_err().contains("too large to say where"));
+        assert_eq!(branching.check(&many(json!(1))), Ok(()));
+    }
+
+    #[test]
+    fn reasons_of_branches_are_collected_for_small_values_only() {
+        let branches = vec![json!({"required": ["a"]}); 40];
+        let schema = Schema::compile(&json!({"items": {"anyOf": branches}})).unwrap();
+        let value = Value::from(vec![json!({}); 100_000]);
+        let used = allocation_counter::measure(|| assert!(schema.check(&value).is_err()));
+        assert!(used.bytes_max < 1 << 20, "{used:?}");
+    }
+
+    #[test]
+    fn long_chains_of_definitions_overflow_no_stack() {
+        let mut defs = serde_json::Map::new();
+        for at in 0..15_000 {
+            defs.insert(format!("d{at}"), json!({"items": {"$ref": format!("#/$defs/d{}", at + 1)}}));
+        }
+        defs.insert("d15000".to_owned(), json!({"type": "null"}));
+        let chain = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        // On a stack as small as those of the runtime's threads.
+        let check = move || {
+            let schema = Schema::compile(&chain).unwrap();
+            let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+            assert_eq!(schema.check(&deep), Ok(()));
+        };
+        std::thread::Builder::new().stack_size(1 << 20).spawn(check).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn deep_values_in_deep_schemas_overflow_no_stack() {
+        let chain = (0..40).fold(json!({"items": {"$ref": "#"}}), |inner, _| json!({"allOf": [inner]}));
+        let check = move || {
+            let schema = Schema::compile(&chain).unwrap();
+            let deep = (0..120).fold(json!(1), |inner, _| json!([inner]));
+            assert_eq!(schema.check(&deep), Ok(()));
+        };
+        std::thread::Builder::new().stack_size(1 << 20).spawn(check).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_schema_that_is_asked_for_again_is_not_compiled_again() {
+        let value = json!({"type": "integer", "title": "asked for again"});
+        let first = Schema::shared(&value).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&first, &Schema::shared(&value).unwrap()));
+        assert!(Schema::shared(&json!({"type": "nothing"})).is_err());
+    }
+
+    /// Two hundred and forty patterns and a text that fills what each of them keeps.
+    #[test]
+    fn what_patterns_keep_is_bounded() {
+        let patterns: Vec<Value> = (0..240)
+            .map(|at| json!({"pattern": format!("[a-z]*{}[a-z]{{{}}}x", "ab".repeat(at % 7 + 1), at % 40 + 3)}))
+            .collect();
+        let schema = Schema::compile(&json!({"allOf": [{"not": {"anyOf": patterns}}]})).unwrap();
+        let mut state = 12_345_u32;
+        let text: String = (0..20_000)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 17;
+                state ^= state << 5;
+                if state & 1 == 0 { 'a' } else { 'b' }
+            })
+            .collect();
+        let value = json!(text);
+        let used = allocation_counter::measure(|| drop(schema.check(&value)));
+        assert!(used.bytes_current < 40 << 20, "{used:?}");
     }
 }

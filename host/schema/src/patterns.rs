@@ -11,8 +11,12 @@ pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// States of all automata of one schema, or of all schemas of one plugin or document: some hundred bytes each, at worst two thousand.
 pub(crate) const MAX_STATES: u64 = 100_000;
 
-/// What even the simplest pattern takes, as states.
-const FEWEST_STATES: u64 = 100;
+/// What even the simplest pattern takes, as states: with it, no plugin or document has more than 250 patterns.
+const FEWEST_STATES: u64 = 400;
+
+/// The states that are made while matching, kept by every pattern for every thread that matches it, in bytes. A pattern that needs more
+/// is matched without keeping them.
+pub(crate) const LAZY_BYTES: usize = 64 << 10;
 
 /// The states of every pattern in a schema, wherever it stands and whether or not anything refers to it.
 #[derive(Debug, Default)]

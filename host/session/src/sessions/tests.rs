@@ -397,7 +397,7 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
     assert_eq!(failed.reason.as_ref(), "invalid-arguments");
     assert!(failed.message.contains("path") && failed.message.contains("paht"), "{}", failed.message);
     let failed = call(&sessions, &opened, "ledger/add", json!({"n": "x"})).await.unwrap_err();
-    assert!(failed.message.contains("at /n"), "{}", failed.message);
+    assert!(failed.message.contains("at `/n`"), "{}", failed.message);
 
     let long = json!({"n": 1, "text": "é".repeat(100)});
     let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };

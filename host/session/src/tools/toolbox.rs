@@ -3,9 +3,9 @@
 use super::{DELEGATE_TOOL, HostTool, ToolDescription, failure};
 use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
-use jsonschema::{PatternOptions, Validator};
 use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::{CallReceipt, Denial};
+use opcell_schema::Schema;
 use opcell_types::Value;
 use opcell_workflow::promptpack::{agents, arguments::fit};
 use std::sync::Arc;
@@ -15,8 +15,11 @@ use thiserror::Error;
 /// The most of a tool's result that a model is told, in bytes, unless the operator says otherwise.
 pub const RESULT_LIMIT: usize = 64 << 10;
 
-/// Problems of a call's arguments that are told at once.
+/// Problems of a call's arguments that are shown at once.
 const PROBLEMS: usize = 5;
+
+/// Steps that checking the arguments of one call may take: some hundredths of a second.
+const MAX_STEPS: u64 = 5_000_000;
 
 /// A tool that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -42,7 +45,7 @@ pub struct Toolbox {
 
 struct Tool {
     tool: Arc<dyn HostTool>,
-    arguments: Validator,
+    arguments: Arc<Schema>,
 }
 
 impl Toolbox {
@@ -124,7 +127,8 @@ impl Toolbox {
         let arguments = serde_json::Value::from(&call.request.arguments);
         let mut problems = match is_agent(call) {
             true => {
-                problems(&compiled(&agents::parameters()).map_err(|error| failure("invalid-shape", error))?, &arguments)
+                let schema = compiled(&agents::parameters()).map_err(|error| failure("invalid-shape", error))?;
+                problems(&schema, &arguments)
             }
             false => problems(&tool.arguments, &arguments),
         };
@@ -166,21 +170,17 @@ fn performer(call: &ToolCall) -> &str {
     if is_agent(call) { DELEGATE_TOOL } else { &call.request.name }
 }
 
-/// A schema that somebody else wrote: its patterns must not be able to backtrack.
-fn compiled(schema: &Value) -> Result<Validator, String> {
-    jsonschema::options()
-        .with_pattern_options(PatternOptions::regex())
-        .build(&serde_json::Value::from(schema))
-        .map_err(|error| error.to_string())
+/// A schema that somebody else wrote, compiled once.
+fn compiled(schema: &Value) -> Result<Arc<Schema>, String> {
+    Schema::shared(&serde_json::Value::from(schema))
 }
 
 /// The first of what is wrong with arguments.
-fn problems(schema: &Validator, arguments: &serde_json::Value) -> Vec<String> {
-    let told = |error: jsonschema::ValidationError<'_>| match error.instance_path().as_str() {
-        "" => error.to_string(),
-        place => format!("at {place}: {error}"),
-    };
-    schema.iter_errors(arguments).take(PROBLEMS).map(told).collect()
+fn problems(schema: &Schema, arguments: &serde_json::Value) -> Vec<String> {
+    match schema.check_cost(arguments, MAX_STEPS) {
+        Ok(()) => schema.violations(arguments, PROBLEMS),
+        Err(too_large) => vec![too_large],
+    }
 }
 
 /// Arguments of a tool whose shape the document declares are made to fit it first (PromptPack's rule).

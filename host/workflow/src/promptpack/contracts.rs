@@ -36,7 +36,7 @@ impl Contracts {
                 .and_then(|json| Schema::compile(&json).map(|schema| (json, schema)))
                 .and_then(|(json, schema)| {
                     schemas.push(schema);
-                    Schema::check_patterns(schemas.iter()).map(|()| json)
+                    Schema::check_total(schemas.iter()).map(|()| json)
                 });
             match usable {
                 Ok(json) => drop(contracts.0.insert(reference.to_owned(), Value::from(json))),

@@ -1,0 +1,55 @@
+//! Schemas that are asked for again and again, compiled once in this process.
+
+use crate::{Schema, cost};
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+/// Schemas that are kept.
+const KEPT: usize = 64;
+
+type Compiled = Result<Arc<Schema>, String>;
+
+#[derive(Default)]
+struct Cache {
+    schemas: HashMap<String, (u64, Compiled)>,
+    /// Counts the times that anything was asked for.
+    clock: u64,
+}
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+
+pub(crate) fn get(schema: &Value) -> Compiled {
+    let key = schema.to_string();
+    {
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.clock += 1;
+        let now = cache.clock;
+        if let Some((used, compiled)) = cache.schemas.get_mut(&key) {
+            *used = now;
+            return compiled.clone();
+        }
+    }
+    let compiled = Schema::compile(schema).map(Arc::new);
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = cache.clock;
+    cache.schemas.insert(key, (now, compiled.clone()));
+    while !cache.has_room() && cache.schemas.len() > 1 {
+        let oldest = cache.schemas.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
+        oldest.and_then(|key| cache.schemas.remove(&key));
+    }
+    compiled
+}
+
+impl Cache {
+    /// As much as the schemas of one plugin or document may take.
+    fn has_room(&self) -> bool {
+        let kept = self.schemas.values().filter_map(|(_, compiled)| compiled.as_deref().ok());
+        let compiled: u64 = kept.clone().map(|schema| schema.cost.compiled).sum();
+        self.schemas.len() <= KEPT
+            && compiled <= cost::MAX_COMPILED
+            && crate::patterns::check_total(kept.map(|schema| schema.states).sum()).is_ok()
+    }
+}
