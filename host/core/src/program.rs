@@ -1,6 +1,9 @@
 //! A workflow made ready to run: every name looked up once.
 
-use opcell_types::Value;
+use opcell_types::{
+    Value,
+    value::{Object, Shape},
+};
 use opcell_workflow::{
     WorkflowIr,
     ir::{Form, Goto, Lifecycle, Step},
@@ -24,6 +27,8 @@ pub struct Program {
     own: Vec<Arc<Program>>,
     /// Whether the workflow as a part of a run, or a step of it, has limits of its own.
     limits_parts: bool,
+    /// The names of all steps, which `$steps` is asked for.
+    outputs: Shape,
 }
 
 /// Why a workflow cannot run at all.
@@ -90,7 +95,13 @@ impl Program {
         };
         let own = ir.workflows.iter().map(|own| Self::new(own.clone())).collect::<Result<_, _>>()?;
         let limits_parts = !ir.limits.is_unlimited() || ir.steps.iter().any(|step| !step.limits.is_unlimited());
-        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts }))
+        let outputs = Shape::new(ir.steps.iter().map(|step| &step.name));
+        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs }))
+    }
+
+    /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing moves.
+    pub(crate) fn no_outputs(&self) -> Value {
+        Value::Object(Object::of_shape(self.outputs.clone(), Vec::new()))
     }
 
     /// The workflow.
@@ -160,9 +171,9 @@ impl Program {
         if missing.peek().is_none() && matches!(input, Value::Object(_)) {
             return input.clone();
         }
-        let mut bound = input.as_object().cloned().unwrap_or_default();
-        bound.extend(missing.map(|(name, value)| (name.clone(), value.clone())));
-        Value::Object(Arc::new(bound))
+        let mut bound = input.as_object().map(Object::to_map).unwrap_or_default();
+        bound.extend(missing.map(|(name, value)| (name.into(), value.clone())));
+        Value::from(bound)
     }
 
     /// The groups of a branch (`then`, `else`) or of a parallel step.

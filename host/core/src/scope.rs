@@ -1,7 +1,10 @@
 //! What a step can refer to, as the workflow crate's pure functions ask for it.
 
 use crate::state::{Accepted, Instance};
-use opcell_types::{Value, value::Map};
+use opcell_types::{
+    Value,
+    value::{Map, Object},
+};
 use opcell_workflow::{
     expr::{Context, ExprError, Expression},
     interpolate::{self, Interpolation},
@@ -72,7 +75,7 @@ impl Scope for View<'_> {
     }
 
     fn handover(&self) -> Value {
-        let mut fields = self.instance.input.as_object().cloned().unwrap_or_default();
+        let mut fields = self.instance.input.as_object().map(Object::to_map).unwrap_or_default();
         let said = self.instance.log.last_of_user();
         let said = said.map(|message| message.content.as_str()).or(self.instance.input.as_str());
         match said.map(|said| (said, Value::from_json(said))) {
@@ -82,7 +85,7 @@ impl Scope for View<'_> {
             Some((said, _)) => drop(fields.insert("text".into(), Value::from(said))),
             None => {}
         }
-        Value::Object(Arc::new(fields))
+        Value::from(fields)
     }
 
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value> {
@@ -130,7 +133,7 @@ pub(crate) fn arguments(
     let mut values = Map::with_capacity(specs.len());
     for (name, spec) in specs {
         let value = view.value(spec).map_err(|error| (name.clone(), error))?;
-        values.insert(name.clone(), value);
+        values.insert(name.into(), value);
     }
-    Ok(Value::Object(Arc::new(values)))
+    Ok(Value::from(values))
 }

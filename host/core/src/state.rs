@@ -419,7 +419,7 @@ impl State {
             details: end.as_ref().and_then(|end| end.details.clone()),
             receipt: end.as_ref().and_then(|end| end.receipt.clone()),
             aborted: end.as_ref().is_some_and(|end| end.aborted),
-            artifacts: Value::Object(Arc::new(self.artifacts.clone())),
+            artifacts: Value::from(self.artifacts.clone()),
             used: self.used,
             questions: self.questions(),
         }

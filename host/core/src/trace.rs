@@ -290,7 +290,7 @@ impl Trace {
             limits: *state.limits(),
             pins: state.pins().clone(),
             used: state.used(),
-            artifacts: Value::Object(Arc::new(state.artifacts().clone())),
+            artifacts: Value::from(state.artifacts().clone()),
             questions: state.questions(),
             steps: reader.steps,
             told: reader.told,
@@ -415,7 +415,7 @@ impl Reader {
             Event::Interjected { frame, message, .. } => self.say(*frame, at, std::slice::from_ref(message)),
             Event::TurnFinished { frame, text, structured } => {
                 if let Some(step) = self.step(*frame, at).filter(|step| !step.done) {
-                    step.result = Some(structured.clone().unwrap_or_else(|| Value::String(text.clone())));
+                    step.result = Some(structured.clone().unwrap_or_else(|| Value::from(text.clone())));
                 }
             }
             Event::ElementFinished { frame, result } => {
@@ -511,7 +511,7 @@ impl Reader {
     }
 
     fn went_on(&mut self, frame: FrameId) {
-        let (used, artifacts) = (self.state.used(), Value::Object(Arc::new(self.state.artifacts().clone())));
+        let (used, artifacts) = (self.state.used(), Value::from(self.state.artifacts().clone()));
         if let Some(step) = self.at.get(&frame).and_then(|at| self.steps.get_mut(*at)) {
             (step.used, step.artifacts) = (Some(used), Some(artifacts));
         }

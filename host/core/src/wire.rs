@@ -6,10 +6,9 @@
 
 use opcell_types::{
     Value,
-    value::{Map, Number},
+    value::{Map, Object},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error, ser::SerializeMap};
-use std::sync::Arc;
 
 const UNDEFINED: &str = "$undefined";
 const NUMBER: &str = "$number";
@@ -74,17 +73,17 @@ pub mod maybes {
 
 /// Values in order.
 pub mod list {
-    use super::{Exact, Kept, Value};
+    use super::{Exact, Kept};
+    use opcell_types::value::Array;
     use serde::{Deserialize, Deserializer, Serializer};
-    use std::sync::Arc;
 
-    pub fn serialize<S: Serializer>(values: &Arc<Vec<Value>>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(values: &Array, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(values.iter().map(Exact))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Vec<Value>>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Array, D::Error> {
         let kept = Vec::<Kept>::deserialize(deserializer)?;
-        Ok(Arc::new(kept.into_iter().map(|kept| kept.0).collect()))
+        Ok(kept.into_iter().map(|kept| kept.0).collect())
     }
 }
 
@@ -92,15 +91,15 @@ pub mod list {
 pub mod map {
     use super::{Exact, Kept, Map};
     use indexmap::IndexMap;
+    use opcell_types::value::Text;
     use serde::{Deserialize, Deserializer, Serializer};
-    use std::sync::Arc;
 
     pub fn serialize<S: Serializer>(values: &Map, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(values.iter().map(|(name, value)| (name.as_ref(), Exact(value))))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
-        let kept = IndexMap::<Arc<str>, Kept>::deserialize(deserializer)?;
+        let kept = IndexMap::<Text, Kept>::deserialize(deserializer)?;
         Ok(kept.into_iter().map(|(name, kept)| (name, kept.0)).collect())
     }
 }
@@ -122,7 +121,7 @@ fn tagged<S: Serializer, T: Serialize + ?Sized>(serializer: S, tag: &str, conten
     map.end()
 }
 
-struct Entries<'a>(&'a Map);
+struct Entries<'a>(&'a Object);
 
 impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -130,7 +129,7 @@ impl Serialize for Entries<'_> {
     }
 }
 
-fn tag_of(entries: &Map) -> Option<&str> {
+fn tag_of(entries: &Object) -> Option<&str> {
     match entries.get_index(0) {
         Some((key, _)) if entries.len() == 1 && matches!(key.as_ref(), UNDEFINED | NUMBER | OBJECT) => Some(key),
         _ => None,
@@ -141,9 +140,9 @@ impl Serialize for Exact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Undefined => tagged(serializer, UNDEFINED, &true),
-            Value::Number(Number::Float(n)) if n.is_nan() => tagged(serializer, NUMBER, "NaN"),
-            Value::Number(Number::Float(n)) if *n == f64::INFINITY => tagged(serializer, NUMBER, "Infinity"),
-            Value::Number(Number::Float(n)) if *n == f64::NEG_INFINITY => tagged(serializer, NUMBER, "-Infinity"),
+            Value::Number(n) if n.as_f64().is_nan() => tagged(serializer, NUMBER, "NaN"),
+            Value::Number(n) if n.as_f64() == f64::INFINITY => tagged(serializer, NUMBER, "Infinity"),
+            Value::Number(n) if n.as_f64() == f64::NEG_INFINITY => tagged(serializer, NUMBER, "-Infinity"),
             Value::Array(items) => serializer.collect_seq(items.iter().map(Exact)),
             Value::Object(entries) if tag_of(entries).is_some() => tagged(serializer, OBJECT, &Entries(entries)),
             Value::Object(entries) => Entries(entries).serialize(serializer),
@@ -157,7 +156,7 @@ fn restore(value: Value) -> Result<Value, String> {
     match value {
         Value::Array(items) if items.iter().any(needs_restoring) => {
             let items: Result<Vec<Value>, String> = items.iter().cloned().map(restore).collect();
-            items.map(|items| Value::Array(Arc::new(items)))
+            items.map(|items| Value::from(items))
         }
         Value::Object(entries) => match (tag_of(&entries), entries.get_index(0)) {
             (Some(UNDEFINED), _) => Ok(Value::Undefined),
@@ -176,10 +175,10 @@ fn restore(value: Value) -> Result<Value, String> {
     }
 }
 
-fn restore_entries(entries: &Map) -> Result<Value, String> {
-    let entries: Result<Map, String> =
+fn restore_entries(entries: &Object) -> Result<Value, String> {
+    let entries: Result<Object, String> =
         entries.iter().map(|(key, value)| Ok((key.clone(), restore(value.clone())?))).collect();
-    entries.map(|entries| Value::Object(Arc::new(entries)))
+    entries.map(|entries| Value::from(entries))
 }
 
 fn needs_restoring(value: &Value) -> bool {

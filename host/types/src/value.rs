@@ -1,19 +1,40 @@
-//! JSON values with cheap clones, and JavaScript's `undefined` beside `null`.
+//! JSON values, small and built once, and JavaScript's `undefined` beside `null`.
+//!
+//! A [`Value`] has sixteen bytes. Short texts stand in it; long texts, arrays and objects are one allocation each, shared when they
+//! are cloned. Objects that come in rows share their keys ([`Shape`]). An aggregate knows what it would take to write it
+//! ([`Measure`]), so that bounds cost nothing to check. Nothing here recurses on the depth of a value, apart from serde, which
+//! refuses values deeper than [`MAX_DEPTH`].
 
+mod array;
+mod deep;
+mod measure;
+mod number;
+mod object;
+mod read;
 mod ser;
+mod shape;
+mod text;
+mod write;
 
+pub use array::Array;
+pub use measure::Measure;
+pub use number::{Number, NumberKind};
+pub use object::{Entries, Object};
 pub use ser::Unrepresentable;
+pub use shape::{Keys, Shape};
+pub use text::Text;
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap, ser::SerializeSeq};
-use std::sync::Arc;
 
-/// An object's entries, in the order in which they were written.
-pub type Map = IndexMap<Arc<str>, Value>;
+/// Entries of an object that is being made, in order. [`Object`] is what it becomes.
+pub type Map = IndexMap<Text, Value>;
 
-/// A JSON value. Aggregates are shared: cloning is constant time, and two clones are the *same* aggregate
+/// How many levels of arrays and objects a value may have, wherever values are read, made, written and kept.
+pub const MAX_DEPTH: u32 = 100;
+
+/// A JSON value. Long texts and aggregates are shared: cloning is constant time, and two clones are the *same* aggregate
 /// ([`Value::is_same`]), which is what WorkflowSkill's `==` compares.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub enum Value {
     /// Not there at all. Never equal to `null`; left out of objects and written as `null` in arrays.
     Undefined,
@@ -25,68 +46,16 @@ pub enum Value {
     /// JSON numbers, as exact as their text was.
     Number(Number),
     /// JSON strings.
-    String(Arc<str>),
+    String(Text),
     /// JSON arrays.
-    Array(Arc<Vec<Value>>),
+    Array(Array),
     /// JSON objects.
-    Object(Arc<Map>),
+    Object(Object),
 }
 
-/// A number: an integer where its text was one that fits, else a double. Doubles may be non-finite inside the host
-/// (WorkflowSkill computes with them); JSON writes those as `null`.
-#[derive(Debug, Clone, Copy)]
-pub enum Number {
-    /// A signed integer.
-    Integer(i64),
-    /// An unsigned integer above `i64::MAX`.
-    Unsigned(u64),
-    /// Anything else.
-    Float(f64),
-}
+const _: () = assert!(size_of::<Value>() == 16);
 
-impl Number {
-    /// The nearest double.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss)]
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Self::Integer(n) => n as f64,
-            Self::Unsigned(n) => n as f64,
-            Self::Float(n) => n,
-        }
-    }
-
-    /// The integer, where the number is one that fits.
-    #[must_use]
-    pub fn as_i64(self) -> Option<i64> {
-        match self {
-            Self::Integer(n) => Some(n),
-            Self::Unsigned(_) | Self::Float(_) => None,
-        }
-    }
-
-    /// The integer, where the number is one from 0 that fits.
-    #[must_use]
-    pub fn as_u64(self) -> Option<u64> {
-        match self {
-            Self::Integer(n) => u64::try_from(n).ok(),
-            Self::Unsigned(n) => Some(n),
-            Self::Float(_) => None,
-        }
-    }
-}
-
-impl PartialEq for Number {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Integer(a), Self::Integer(b)) => a == b,
-            (Self::Unsigned(a), Self::Unsigned(b)) => a == b,
-            (a, b) => a.as_f64() == b.as_f64(),
-        }
-    }
-}
-
-/// Structural equality. Object entries compare without regard to order.
+/// Structural equality. Object entries compare without regard to order; an aggregate equals itself.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -94,22 +63,21 @@ impl PartialEq for Value {
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::Number(a), Self::Number(b)) => a == b,
             (Self::String(a), Self::String(b)) => a == b,
-            (Self::Array(a), Self::Array(b)) => a == b,
-            (Self::Object(a), Self::Object(b)) => a == b,
+            (Self::Array(_), Self::Array(_)) | (Self::Object(_), Self::Object(_)) => deep::equal(self, other),
             _ => false,
         }
     }
 }
 
 impl Value {
-    /// An object.
-    pub fn object<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Value)>) -> Self {
-        Self::Object(Arc::new(entries.into_iter().map(|(k, v)| (k.into(), v)).collect()))
+    /// An object. The last of two values with the same key counts.
+    pub fn object<K: Into<Text>>(entries: impl IntoIterator<Item = (K, Value)>) -> Self {
+        Self::Object(entries.into_iter().collect())
     }
 
     /// An array.
     pub fn array(items: impl IntoIterator<Item = Value>) -> Self {
-        Self::Array(Arc::new(items.into_iter().collect()))
+        Self::Array(items.into_iter().collect())
     }
 
     /// The text of a string.
@@ -132,7 +100,7 @@ impl Value {
 
     /// The entries of an object.
     #[must_use]
-    pub fn as_object(&self) -> Option<&Map> {
+    pub fn as_object(&self) -> Option<&Object> {
         match self {
             Self::Object(entries) => Some(entries),
             _ => None,
@@ -155,24 +123,31 @@ impl Value {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Array(a), Self::Array(b)) => Arc::ptr_eq(a, b),
-            (Self::Object(a), Self::Object(b)) => Arc::ptr_eq(a, b),
+            (Self::Array(a), Self::Array(b)) => a.is_same(b),
+            (Self::Object(a), Self::Object(b)) => a.is_same(b),
             (a, b) => a == b,
         }
     }
 
-    /// Parses JSON text.
-    ///
-    /// # Errors
-    /// When the text is not one JSON value, or nests deeper than 128.
-    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    /// JSON text without spaces. `undefined` at the top is `null`.
+    /// What the value takes when it is written, and how deep it nests: constant time for everything but a short text.
     #[must_use]
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
+    pub fn measure(&self) -> Measure {
+        Measure::of(self)
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Undefined => f.write_str("Undefined"),
+            Self::Null => f.write_str("Null"),
+            Self::Bool(b) => f.debug_tuple("Bool").field(b).finish(),
+            Self::Number(n) => f.debug_tuple("Number").field(n).finish(),
+            Self::String(text) => f.debug_tuple("String").field(text).finish(),
+            aggregate if aggregate.measure().depth() > MAX_DEPTH => f.write_str("…"),
+            Self::Array(items) => f.debug_tuple("Array").field(items).finish(),
+            Self::Object(entries) => f.debug_tuple("Object").field(entries).finish(),
+        }
     }
 }
 
@@ -188,15 +163,51 @@ impl From<String> for Value {
     }
 }
 
+impl From<Text> for Value {
+    fn from(text: Text) -> Self {
+        Self::String(text)
+    }
+}
+
+impl From<&Text> for Value {
+    fn from(text: &Text) -> Self {
+        Self::String(text.clone())
+    }
+}
+
+impl From<std::sync::Arc<str>> for Value {
+    fn from(text: std::sync::Arc<str>) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl From<&std::sync::Arc<str>> for Value {
+    fn from(text: &std::sync::Arc<str>) -> Self {
+        Self::String(text.into())
+    }
+}
+
 impl From<Vec<Value>> for Value {
     fn from(items: Vec<Value>) -> Self {
-        Self::Array(Arc::new(items))
+        Self::Array(items.into())
     }
 }
 
 impl From<Map> for Value {
     fn from(entries: Map) -> Self {
-        Self::Object(Arc::new(entries))
+        Self::Object(entries.into())
+    }
+}
+
+impl From<Array> for Value {
+    fn from(items: Array) -> Self {
+        Self::Array(items)
+    }
+}
+
+impl From<Object> for Value {
+    fn from(entries: Object) -> Self {
+        Self::Object(entries)
     }
 }
 
@@ -208,30 +219,26 @@ impl From<bool> for Value {
 
 impl From<i64> for Value {
     fn from(n: i64) -> Self {
-        Self::Number(Number::Integer(n))
+        Self::Number(n.into())
     }
 }
 
 impl From<f64> for Value {
     fn from(n: f64) -> Self {
-        Self::Number(Number::Float(n))
+        Self::Number(n.into())
     }
 }
 
+impl From<Number> for Value {
+    fn from(n: Number) -> Self {
+        Self::Number(n)
+    }
+}
+
+/// By way of serde, so that rows share their shape. What JSON text cannot nest, a JSON tree does not either.
 impl From<serde_json::Value> for Value {
     fn from(json: serde_json::Value) -> Self {
-        match json {
-            serde_json::Value::Null => Self::Null,
-            serde_json::Value::Bool(b) => Self::Bool(b),
-            serde_json::Value::Number(n) => Self::Number(match (n.as_i64(), n.as_u64()) {
-                (Some(n), _) => Number::Integer(n),
-                (None, Some(n)) => Number::Unsigned(n),
-                (None, None) => Number::Float(n.as_f64().unwrap_or(f64::NAN)),
-            }),
-            serde_json::Value::String(text) => Self::String(text.into()),
-            serde_json::Value::Array(items) => Self::array(items.into_iter().map(Self::from)),
-            serde_json::Value::Object(entries) => Self::object(entries.into_iter().map(|(k, v)| (k, Self::from(v)))),
-        }
+        serde::Deserialize::deserialize(json).unwrap_or_default()
     }
 }
 
@@ -240,114 +247,23 @@ impl From<&Value> for serde_json::Value {
         match value {
             Value::Undefined | Value::Null => Self::Null,
             Value::Bool(b) => Self::Bool(*b),
-            Value::Number(Number::Integer(n)) => Self::from(*n),
-            Value::Number(Number::Unsigned(n)) => Self::from(*n),
-            Value::Number(Number::Float(n)) => serde_json::Number::from_f64(*n).map_or(Self::Null, Self::Number),
-            Value::String(text) => Self::String(text.as_ref().to_owned()),
+            Value::Number(n) => match n.kind() {
+                NumberKind::Integer(n) => Self::from(n),
+                NumberKind::Unsigned(n) => Self::from(n),
+                NumberKind::Float(n) => serde_json::Number::from_f64(n).map_or(Self::Null, Self::Number),
+            },
+            Value::String(text) => Self::String(text.as_str().to_owned()),
             Value::Array(items) => Self::Array(items.iter().map(Self::from).collect()),
             Value::Object(entries) => Self::Object(
                 entries
                     .iter()
                     .filter(|(_, v)| !matches!(v, Value::Undefined))
-                    .map(|(k, v)| (k.as_ref().to_owned(), Self::from(v)))
+                    .map(|(k, v)| (k.as_str().to_owned(), Self::from(v)))
                     .collect(),
             ),
         }
     }
 }
 
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Undefined | Self::Null => serializer.serialize_unit(),
-            Self::Bool(b) => serializer.serialize_bool(*b),
-            Self::Number(Number::Integer(n)) => serializer.serialize_i64(*n),
-            Self::Number(Number::Unsigned(n)) => serializer.serialize_u64(*n),
-            Self::Number(Number::Float(n)) if n.is_finite() => serializer.serialize_f64(*n),
-            Self::Number(Number::Float(_)) => serializer.serialize_unit(),
-            Self::String(text) => serializer.serialize_str(text),
-            Self::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
-            Self::Object(entries) => {
-                let mut map = serializer.serialize_map(None)?;
-                for (key, value) in entries.iter().filter(|(_, v)| !matches!(v, Self::Undefined)) {
-                    map.serialize_entry(key.as_ref(), value)?;
-                }
-                map.end()
-            }
-        }
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> serde::de::Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Value::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
-        Ok(Value::Bool(b))
-    }
-
-    fn visit_i64<E>(self, n: i64) -> Result<Value, E> {
-        Ok(Value::Number(Number::Integer(n)))
-    }
-
-    fn visit_u64<E>(self, n: u64) -> Result<Value, E> {
-        Ok(Value::Number(i64::try_from(n).map_or(Number::Unsigned(n), Number::Integer)))
-    }
-
-    fn visit_f64<E>(self, n: f64) -> Result<Value, E> {
-        Ok(Value::Number(Number::Float(n)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::String(text.into()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(Value::String(text.into()))
-    }
-
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::with_capacity(seq.size_hint().unwrap_or(0).min(1024));
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Value::Array(Arc::new(items)))
-    }
-
-    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut entries = Map::new();
-        while let Some((key, value)) = map.next_entry::<String, Value>()? {
-            entries.insert(key.into(), value);
-        }
-        Ok(Value::Object(Arc::new(entries)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
+#[cfg(test)]
+mod tests;

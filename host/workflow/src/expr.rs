@@ -148,9 +148,15 @@ impl Expression {
     /// As [`Expression::evaluate`].
     pub fn evaluate_cow<'a>(&'a self, context: &Context<'a>) -> Result<Cow<'a, Value>, ExprError> {
         match self.program.as_ref() {
-            Ok(program) => eval::evaluate(program, context),
+            Ok(program) => eval::Machine::new(program).run(context).map(eval::Operand::into_cow),
             Err(error) => Err(error.clone()),
         }
+    }
+
+    /// The expression, to be evaluated for many elements.
+    #[must_use]
+    pub fn evaluation(&self) -> Evaluation<'_> {
+        Evaluation(self.program.as_ref().as_ref().map(|program| eval::Machine::new(program)))
     }
 
     /// What the expression refers to, in order; nothing where it does not parse.
@@ -203,6 +209,34 @@ impl Expression {
             }
         }
         references
+    }
+}
+
+/// An expression that is evaluated for many elements: what it needs on the way is made once.
+pub struct Evaluation<'a>(Result<eval::Machine<'a>, &'a ExprError>);
+
+impl<'a> Evaluation<'a> {
+    /// The expression's value, borrowed from the context where it is a part of it.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn value(&mut self, context: &Context<'a>) -> Result<Cow<'a, Value>, ExprError> {
+        self.run(context).map(eval::Operand::into_cow)
+    }
+
+    /// Whether the expression's value is true as a guard or a filter takes it: [`js::is_truthy`](crate::js::is_truthy).
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn holds(&mut self, context: &Context<'a>) -> Result<bool, ExprError> {
+        self.run(context).map(eval::Operand::holds)
+    }
+
+    fn run(&mut self, context: &Context<'a>) -> Result<eval::Operand<'a>, ExprError> {
+        match &mut self.0 {
+            Ok(machine) => machine.run(context),
+            Err(error) => Err((*error).clone()),
+        }
     }
 }
 

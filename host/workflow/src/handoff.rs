@@ -1,6 +1,6 @@
 //! Handoff data: what a workflow's final text tells its caller in a form that programs read.
 
-use opcell_types::value::{Map, Value};
+use opcell_types::value::{Map, Text, Value};
 
 /// The handoff data of a text: the items of its first `## Handoff Data` section, up to the next second-level heading.
 ///
@@ -20,7 +20,7 @@ fn heading(line: &str) -> Option<&str> {
     rest.starts_with(char::is_whitespace).then(|| rest.trim())
 }
 
-fn item(line: &str) -> Option<(std::sync::Arc<str>, Value)> {
+fn item(line: &str) -> Option<(Text, Value)> {
     let rest = line.strip_prefix(['-', '*'])?;
     if !rest.starts_with(char::is_whitespace) {
         return None;
@@ -46,7 +46,7 @@ mod tests {
     use super::parse;
 
     fn json(text: &str) -> Option<String> {
-        parse(text).map(|map| opcell_types::Value::Object(map.into()).to_json())
+        parse(text).map(|map| opcell_types::Value::from(map).to_json())
     }
 
     #[test]

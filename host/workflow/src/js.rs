@@ -1,8 +1,8 @@
 //! JavaScript's conversions, for the languages whose reference runtimes are JavaScript: numbers as text and back, text of values,
 //! truthiness, JSON as `JSON.stringify` writes it, and the order of strings and of object keys.
 
-use opcell_types::value::{Map, Number, Value};
-use std::{cmp::Ordering, fmt::Write as _, sync::Arc};
+use opcell_types::value::{Number, NumberKind, Object, Text, Value};
+use std::{cmp::Ordering, fmt::Write as _};
 
 /// A character that a regular expression's `\s`, `String.trim` and `Number()` take for white space.
 #[must_use]
@@ -108,11 +108,11 @@ fn write_text(value: &Value, out: &mut String) {
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 fn write_number(n: Number, out: &mut String) {
-    match n {
-        Number::Integer(n) if n.abs() <= MAX_SAFE_INTEGER => {
+    match n.kind() {
+        NumberKind::Integer(n) if n.abs() <= MAX_SAFE_INTEGER => {
             let _ = write!(out, "{n}");
         }
-        n => out.push_str(ryu_js::Buffer::new().format(n.as_f64())),
+        _ => out.push_str(ryu_js::Buffer::new().format(n.as_f64())),
     }
 }
 
@@ -200,7 +200,7 @@ pub fn integer_key(key: &str) -> Option<u32> {
     key.parse().ok().filter(|n| canonical && *n != u32::MAX)
 }
 
-fn in_key_order(entries: &Map) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+fn in_key_order(entries: &Object) -> impl Iterator<Item = (&Text, &Value)> {
     let mut keys: Vec<(u32, usize)> =
         entries.keys().enumerate().filter_map(|(position, key)| Some((integer_key(key)?, position))).collect();
     keys.sort_unstable();
@@ -219,7 +219,17 @@ pub fn order_keys<K: AsRef<str> + std::hash::Hash + Eq, V>(entries: &mut indexma
 /// Compares strings by their UTF-16 code units, as `<` does. (UTF-8 order differs above U+D7FF.)
 #[must_use]
 pub fn compare_strings(a: &str, b: &str) -> Ordering {
-    if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+    match a.bytes().zip(b.bytes()).find(|(a, b)| a != b) {
+        Some((a, b)) => byte_rank(a).cmp(&byte_rank(b)),
+        None => a.len().cmp(&b.len()),
+    }
+}
+
+/// What to compare in the place of a byte of UTF-8, so that texts order by UTF-16 code units: surrogates, which stand for four
+/// bytes from 0xF0, come before U+E000 and up, which begin with 0xEE and 0xEF.
+#[must_use]
+pub const fn byte_rank(byte: u8) -> u8 {
+    if matches!(byte, 0xee | 0xef) { byte + 0x10 } else { byte }
 }
 
 #[cfg(test)]
@@ -270,5 +280,9 @@ mod tests {
     fn strings_compare_by_utf16_code_units() {
         assert_eq!(compare_strings("\u{ff5e}", "\u{1f600}"), Ordering::Greater);
         assert_eq!(compare_strings("a", "b"), Ordering::Less);
+        let texts = ["", "a", "ab", "é", "\u{d7ff}", "\u{e000}", "\u{fffd}", "\u{10000}", "\u{10ffff}", "a\u{e000}"];
+        for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
+            assert_eq!(compare_strings(a, b), a.encode_utf16().cmp(b.encode_utf16()), "{a:?} {b:?}");
+        }
     }
 }

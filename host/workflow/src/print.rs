@@ -3,7 +3,7 @@
 //! psi prints EDN, the way Clojure's `str` does: a string as it is, null as nothing, `true` and `false` as words, and everything
 //! else in its printed form, `["i-1" "i-2"]` and `{:ticket 123}`. An object's keys print as keywords where they can be keywords.
 
-use opcell_types::value::{Map, Number, Value};
+use opcell_types::value::{Number, NumberKind, Object, Value};
 use std::fmt::Write;
 
 /// A value inside a text, as EDN.
@@ -34,7 +34,7 @@ pub fn edn_form(value: &Value) -> String {
         }
         work.push(Work::Text("["));
     }
-    fn entries<'a>(map: &'a Map, work: &mut Vec<Work<'a>>) {
+    fn entries<'a>(map: &'a Object, work: &mut Vec<Work<'a>>) {
         work.push(Work::Text("}"));
         for (i, (key, value)) in map.iter().enumerate().rev() {
             work.push(Work::Value(value));
@@ -81,10 +81,10 @@ fn is_keyword(key: &str) -> bool {
 }
 
 fn number(n: Number) -> String {
-    match n {
-        Number::Integer(n) => n.to_string(),
-        Number::Unsigned(n) => format!("{n}N"),
-        Number::Float(n) => double(n),
+    match n.kind() {
+        NumberKind::Integer(n) => n.to_string(),
+        NumberKind::Unsigned(n) => format!("{n}N"),
+        NumberKind::Float(n) => double(n),
     }
 }
 
@@ -185,9 +185,5 @@ mod tests {
         }
         let printed = edn(&value);
         assert_eq!(printed.len(), 20_003);
-        // Dropping a value recurses; this one is taken apart instead.
-        while let Value::Array(items) = &value {
-            value = items.first().cloned().unwrap_or_default();
-        }
     }
 }

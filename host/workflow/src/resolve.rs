@@ -18,7 +18,7 @@ use crate::{
     template,
 };
 use indexmap::IndexMap;
-use opcell_types::value::{Map, Number, Value};
+use opcell_types::value::{Map, Value};
 use std::sync::Arc;
 
 /// What a run has so far, as one step sees it.
@@ -214,7 +214,7 @@ fn noun(value: &Value) -> &'static str {
     match value {
         Value::Undefined | Value::Null => "null",
         Value::Bool(_) => "a boolean",
-        Value::Number(Number::Integer(_) | Number::Unsigned(_) | Number::Float(_)) => "a number",
+        Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
@@ -235,7 +235,7 @@ pub fn project(transcript: &Value, projection: &Projection) -> Result<Value, Res
         Projection::Tail { turns, tool_output } => (*turns, tool_output.unwrap_or(true)),
     };
     let messages = match transcript {
-        Value::Array(messages) => messages.as_slice(),
+        Value::Array(messages) => &messages[..],
         Value::Null | Value::Undefined => &[],
         other => return Err(ResolveError::NotATranscript { found: noun(other) }),
     };
@@ -256,7 +256,7 @@ fn without_tools(message: &Value) -> Option<Value> {
     if !matches!(role(message), Some("user" | "assistant" | "system" | "developer")) {
         return None;
     }
-    let mut entries = message.as_object()?.clone();
+    let mut entries = message.as_object()?.to_map();
     let had_calls = entries.shift_remove("tool-calls").is_some();
     match entries.get("content") {
         Some(Value::Array(blocks)) => {
@@ -269,7 +269,7 @@ fn without_tools(message: &Value) -> Option<Value> {
         Some(Value::String(text)) if text.is_empty() && had_calls => return None,
         _ => {}
     }
-    Some(Value::Object(Arc::new(entries)))
+    Some(Value::from(entries))
 }
 
 fn is_text_block(block: &Value) -> bool {
@@ -392,7 +392,7 @@ pub fn value(spec: &ValueSpec, scope: &impl Scope) -> Result<Value, ResolveError
         ValueSpec::Expression { expression } => scope.expression(expression),
         ValueSpec::Interpolation { interpolation } => scope.interpolation(interpolation),
         ValueSpec::Template(template) => render(template, scope).map(Value::from),
-        ValueSpec::Fields { fields } => args(fields, scope).map(|entries| Value::Object(Arc::new(entries))),
+        ValueSpec::Fields { fields } => args(fields, scope).map(Value::from),
         ValueSpec::Items { items } => {
             let items: Result<Vec<Value>, _> = items.iter().map(|item| value(item, scope)).collect();
             items.map(Value::array)
@@ -405,7 +405,7 @@ pub fn value(spec: &ValueSpec, scope: &impl Scope) -> Result<Value, ResolveError
 /// # Errors
 /// As [`value`].
 pub fn args(specs: &IndexMap<Arc<str>, ValueSpec>, scope: &impl Scope) -> Result<Map, ResolveError> {
-    specs.iter().map(|(name, spec)| Ok((name.clone(), value(spec, scope)?))).collect()
+    specs.iter().map(|(name, spec)| Ok((name.into(), value(spec, scope)?))).collect()
 }
 
 /// What a delegated workflow is asked: text, or an object of named values.
@@ -414,9 +414,9 @@ pub fn args(specs: &IndexMap<Arc<str>, ValueSpec>, scope: &impl Scope) -> Result
 /// As [`render`] and [`args`].
 pub fn prompt_string(prompt: &PromptString, scope: &impl Scope) -> Result<Value, ResolveError> {
     match prompt {
-        PromptString::Text(text) => Ok(Value::String(text.clone())),
+        PromptString::Text(text) => Ok(Value::from(text.clone())),
         PromptString::Template(template) => render(template, scope).map(Value::from),
-        PromptString::Fields { fields } => args(fields, scope).map(|entries| Value::Object(Arc::new(entries))),
+        PromptString::Fields { fields } => args(fields, scope).map(Value::from),
         PromptString::Source(spec) => source(spec, scope),
     }
 }
@@ -448,7 +448,7 @@ pub fn target(target: &DelegateTarget, scope: &impl Scope) -> Result<Arc<str>, R
     };
     let value = source(spec, scope)?;
     match (value.get("type").and_then(Value::as_str), value.get("name")) {
-        (Some("workflow-ref"), Some(Value::String(name))) => Ok(name.clone()),
+        (Some("workflow-ref"), Some(Value::String(name))) => Ok(name.into()),
         _ => Err(ResolveError::NotAWorkflowRef { found: print::edn_form(&value) }),
     }
 }

@@ -1,13 +1,13 @@
 //! Filter, map and sort over arrays: pure, one pass, no expression parsed twice.
 
 use crate::{
-    expr::{Context, ExprError, Expression, own},
+    expr::{Context, Evaluation, ExprError, Expression, own},
     ir::{Transform, TransformOperation},
     js,
 };
-use opcell_types::value::{Map, Value};
+use opcell_types::value::{self, Array, Object, Value};
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, cmp::Ordering, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering};
 
 /// What a map makes of each element: texts that start with `$` are expressions, objects are made field by field, everything
 /// else (arrays whole) is taken as it is.
@@ -21,7 +21,8 @@ pub struct Shape {
 #[derive(Debug, Clone)]
 enum Node {
     Expression(Expression),
-    Object(Vec<(Arc<str>, Node)>),
+    /// The keys, which all results share, and what each holds.
+    Object(value::Shape, Vec<Node>),
     Literal(Value),
 }
 
@@ -29,32 +30,47 @@ impl Node {
     /// Depth is the authored value's, which its parser has limited.
     fn of(value: &Value) -> Self {
         match value {
-            Value::String(text) if text.starts_with('$') => Self::Expression(Expression::new(text.clone())),
-            Value::Object(entries) => Self::Object(entries.iter().map(|(k, v)| (k.clone(), Self::of(v))).collect()),
+            Value::String(text) if text.starts_with('$') => Self::Expression(Expression::new(text)),
+            Value::Object(entries) => Self::Object(entries.shape().clone(), entries.values().map(Self::of).collect()),
             other => Self::Literal(other.clone()),
         }
-    }
-
-    fn make(&self, context: &Context<'_>) -> Result<Value, ExprError> {
-        Ok(match self {
-            Self::Expression(expression) => expression.evaluate(context)?,
-            Self::Literal(value) => value.clone(),
-            Self::Object(fields) => {
-                let mut entries = Map::with_capacity(fields.len());
-                for (key, node) in fields {
-                    entries.insert(key.clone(), node.make(context)?);
-                }
-                Value::Object(Arc::new(entries))
-            }
-        })
     }
 
     fn collect_expressions<'a>(&'a self, into: &mut Vec<&'a Expression>) {
         match self {
             Self::Expression(expression) => into.push(expression),
-            Self::Object(fields) => fields.iter().for_each(|(_, node)| node.collect_expressions(into)),
+            Self::Object(_, fields) => fields.iter().for_each(|node| node.collect_expressions(into)),
             Self::Literal(_) => {}
         }
+    }
+
+    fn maker(&self) -> Maker<'_> {
+        match self {
+            Self::Expression(expression) => Maker::Expression(Box::new(expression.evaluation())),
+            Self::Literal(value) => Maker::Literal(value),
+            Self::Object(shape, fields) => Maker::Object(shape, fields.iter().map(Self::maker).collect()),
+        }
+    }
+}
+
+/// A node that makes many values.
+enum Maker<'a> {
+    Expression(Box<Evaluation<'a>>),
+    Object(&'a value::Shape, Vec<Maker<'a>>),
+    Literal(&'a Value),
+}
+
+impl<'a> Maker<'a> {
+    fn make(&mut self, context: &Context<'a>) -> Result<Value, ExprError> {
+        Ok(match self {
+            Self::Expression(evaluation) => evaluation.value(context)?.into_owned(),
+            Self::Literal(value) => value.clone(),
+            Self::Object(shape, fields) => {
+                let values: Result<Vec<Value>, ExprError> =
+                    fields.iter_mut().map(|field| field.make(context)).collect();
+                Value::Object(Object::of_shape(shape.clone(), values?))
+            }
+        })
     }
 }
 
@@ -93,16 +109,16 @@ impl PartialEq for Shape {
 /// The first expression's that has no value.
 pub fn run(
     transform: &Transform,
-    inputs: &Map,
-    key: Option<&Arc<str>>,
+    inputs: &Object,
+    key: Option<&std::sync::Arc<str>>,
     context: &Context<'_>,
 ) -> Result<Value, ExprError> {
     let array = apply(&transform.operation, &elements(inputs), context)?;
-    Ok(Value::object([(key.cloned().unwrap_or_else(|| "items".into()), Value::Array(Arc::new(array)))]))
+    Ok(Value::object([(key.map_or("items", AsRef::as_ref), Value::Array(array))]))
 }
 
 /// The array to work on: `items` if it is one, else the first array, else the first input alone, else nothing.
-fn elements(inputs: &Map) -> Cow<'_, [Value]> {
+fn elements(inputs: &Object) -> Cow<'_, [Value]> {
     let named = inputs.get("items").and_then(Value::as_array);
     match named.or_else(|| inputs.values().find_map(Value::as_array)) {
         Some(items) => Cow::Borrowed(items),
@@ -118,50 +134,49 @@ fn elements(inputs: &Map) -> Cow<'_, [Value]> {
 ///
 /// # Errors
 /// The first expression's that has no value; none on an empty array.
-pub fn apply(operation: &TransformOperation, items: &[Value], context: &Context<'_>) -> Result<Vec<Value>, ExprError> {
+pub fn apply(operation: &TransformOperation, items: &[Value], context: &Context<'_>) -> Result<Array, ExprError> {
     match operation {
         TransformOperation::Filter { condition } => {
+            let mut condition = condition.evaluation();
             let mut kept = Vec::new();
             for (index, item) in items.iter().enumerate() {
-                if js::is_truthy(condition.evaluate_cow(&context.with_item(item, index))?.as_ref()) {
+                if condition.holds(&context.with_item(item, index))? {
                     kept.push(item.clone());
                 }
             }
-            Ok(kept)
+            Ok(kept.into())
         }
-        TransformOperation::Map { expression } => items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| expression.compiled.make(&context.with_item(item, index)))
-            .collect(),
+        TransformOperation::Map { expression } => {
+            let mut maker = expression.compiled.maker();
+            let mut made = Vec::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                made.push(maker.make(&context.with_item(item, index))?);
+            }
+            Ok(made.into())
+        }
         TransformOperation::Sort { field, descending } => Ok(sort(items, field, *descending)),
     }
 }
 
 /// What an element sorts by.
 #[derive(Debug, Clone, PartialEq)]
-enum Key {
+enum Key<'a> {
     Number(f64),
-    Text(Arc<str>),
+    Text(Cow<'a, str>),
     /// Null and undefined: last in both directions.
     Missing,
 }
 
-impl Key {
-    fn of(item: &Value, field: &str) -> Self {
-        let mut value = Cow::Borrowed(item);
-        for name in field.split('.') {
-            value = match value {
-                Cow::Borrowed(value) => own(value, name),
-                Cow::Owned(_) => Cow::Owned(Value::Undefined),
-            };
-        }
-        match value.as_ref() {
-            Value::Undefined | Value::Null => Self::Missing,
-            Value::Number(n) => Self::Number(n.as_f64()),
-            Value::Bool(b) => Self::Number(f64::from(u8::from(*b))),
-            Value::String(text) => Self::Text(text.clone()),
-            aggregate => Self::Text(js::to_text(aggregate).into()),
+impl<'a> Key<'a> {
+    fn of(value: Cow<'a, Value>) -> Self {
+        match value {
+            Cow::Borrowed(Value::String(text)) => Self::Text(Cow::Borrowed(text.as_str())),
+            value => match value.as_ref() {
+                Value::Undefined | Value::Null => Self::Missing,
+                Value::Number(n) => Self::Number(n.as_f64()),
+                Value::Bool(b) => Self::Number(f64::from(u8::from(*b))),
+                other => Self::Text(Cow::Owned(js::to_text(other))),
+            },
         }
     }
 
@@ -186,16 +201,108 @@ impl Key {
     }
 }
 
-fn sort(items: &[Value], field: &str, descending: bool) -> Vec<Value> {
-    let mut keyed: Vec<(Key, &Value)> = items.iter().map(|item| (Key::of(item, field), item)).collect();
-    let is_number = |key: &Key| matches!(key, Key::Number(n) if !n.is_nan());
-    let present = || keyed.iter().map(|(key, _)| key).filter(|key| **key != Key::Missing);
-    if present().all(is_number) || present().all(|key| matches!(key, Key::Text(_))) {
-        keyed.sort_by(|(a, _), (b, _)| a.compare(b, descending));
-    } else {
-        sort_without_total_order(&mut keyed, |(a, _), (b, _)| a.compare(b, descending));
+/// A field of elements, found where the last element of the same shape had it.
+struct Field<'a> {
+    path: Vec<(&'a str, Option<(value::Shape, usize)>)>,
+}
+
+impl<'a> Field<'a> {
+    fn new(path: &'a str) -> Self {
+        Self { path: path.split('.').map(|name| (name, None)).collect() }
     }
-    keyed.into_iter().map(|(_, item)| item.clone()).collect()
+
+    fn of<'v>(&mut self, item: &'v Value) -> Cow<'v, Value> {
+        let mut value = Cow::Borrowed(item);
+        for (name, found) in &mut self.path {
+            value = match value {
+                Cow::Borrowed(Value::Object(entries)) => {
+                    let shape = entries.shape();
+                    let place = match found {
+                        Some((last, place)) if last.is_same(shape) => Some(*place),
+                        _ => shape.place(name).inspect(|place| *found = Some((shape.clone(), *place))),
+                    };
+                    place.and_then(|place| entries.value_at(place)).map_or(Cow::Owned(Value::Undefined), Cow::Borrowed)
+                }
+                Cow::Borrowed(value) => own(value, name),
+                Cow::Owned(_) => Cow::Owned(Value::Undefined),
+            };
+        }
+        value
+    }
+}
+
+fn sort(items: &[Value], field: &str, descending: bool) -> Array {
+    let mut field = Field::new(field);
+    let keys: Vec<Key<'_>> = items.iter().map(|item| Key::of(field.of(item))).collect();
+    let numbers: Option<Vec<u64>> = keys.iter().map(|key| number_rank(key, descending)).collect();
+    let order = match numbers {
+        Some(ranks) => sorted_by(&ranks, |_, _| Ordering::Equal),
+        None => match keys.iter().map(text_of).collect::<Option<Vec<_>>>() {
+            Some(texts) => sort_texts(&texts, descending),
+            None => {
+                let mut order: Vec<usize> = (0..items.len()).collect();
+                sort_without_total_order(&mut order, |a, b| match (keys.get(*a), keys.get(*b)) {
+                    (Some(a), Some(b)) => a.compare(b, descending),
+                    _ => Ordering::Equal,
+                });
+                order
+            }
+        },
+    };
+    order.into_iter().filter_map(|at| items.get(at).cloned()).collect()
+}
+
+/// Integers that order as the numbers do, missing ones last; `None` where the key is another.
+fn number_rank(key: &Key<'_>, descending: bool) -> Option<u64> {
+    let n = match key {
+        Key::Missing => return Some(u64::MAX),
+        Key::Number(n) if !n.is_nan() => *n,
+        _ => return None,
+    };
+    // Both zeros are equal; positive numbers order as their bits do, negative ones the other way round.
+    let bits = (n + 0.0).to_bits();
+    let ascending = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
+    Some(if descending { !ascending } else { ascending })
+}
+
+fn text_of<'k>(key: &'k Key<'_>) -> Option<Option<&'k str>> {
+    match key {
+        Key::Text(text) => Some(Some(text)),
+        Key::Missing => Some(None),
+        Key::Number(_) => None,
+    }
+}
+
+/// The positions of elements in the order of their ranks; `ties` decides between equal ranks, and then the position.
+fn sorted_by(ranks: &[u64], ties: impl Fn(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut order: Vec<(u64, usize)> = ranks.iter().copied().zip(0..).collect();
+    order.sort_unstable_by(|(a, i), (b, j)| a.cmp(b).then_with(|| ties(*i, *j)).then_with(|| i.cmp(j)));
+    order.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Texts by code unit, missing ones last: most are told apart by eight bytes after the beginning that all share.
+fn sort_texts(texts: &[Option<&str>], descending: bool) -> Vec<usize> {
+    let mut present = texts.iter().flatten();
+    let first = present.next().copied().unwrap_or_default();
+    let shared = present.fold(first.len(), |shared, text| {
+        first.bytes().zip(text.bytes()).take(shared).take_while(|(a, b)| a == b).count()
+    });
+    let ranks: Vec<u64> = texts
+        .iter()
+        .map(|text| {
+            let Some(text) = text else { return u64::MAX };
+            let rest = text.as_bytes().get(shared..).unwrap_or_default();
+            let rank =
+                (0..8).fold(0, |rank, at| rank << 8 | rest.get(at).map_or(0, |byte| js::byte_rank(*byte).into()));
+            if descending { !rank } else { rank }
+        })
+        .collect();
+    sorted_by(&ranks, |a, b| match (texts.get(a).copied().flatten(), texts.get(b).copied().flatten()) {
+        (Some(a), Some(b)) if descending => js::compare_strings(b, a),
+        (Some(a), Some(b)) => js::compare_strings(a, b),
+        // Greater than every text, also in the other direction.
+        (a, b) => a.is_none().cmp(&b.is_none()),
+    })
 }
 
 /// Mixed keys have no total order (`"b"` equals 1 and 2), for which the standard library's sort may panic. This one is stable
@@ -248,7 +355,7 @@ mod tests {
         let items = Value::from_json(items).unwrap();
         let (inputs, steps) = (Value::from_json(r#"{"min":2}"#).unwrap(), Value::object::<&str>([]));
         let out = apply(&operation, items.as_array().unwrap(), &Context::new(&inputs, &steps))?;
-        Ok(Value::array(out).to_json())
+        Ok(Value::Array(out).to_json())
     }
 
     #[test]
@@ -294,7 +401,8 @@ mod tests {
         ] {
             let items: Vec<Value> = serde_json::from_str(keys).unwrap();
             let items: Vec<Value> = items.into_iter().map(|key| Value::object([("k", key)])).collect();
-            let sorted = sort(&items, "k", false).into_iter().map(|item| item.get("k").unwrap().clone());
+            let sorted = sort(&items, "k", false);
+            let sorted = sorted.iter().map(|item| item.get("k").unwrap().clone());
             assert_eq!(Value::array(sorted).to_json().replace(".0", ""), expected);
         }
     }

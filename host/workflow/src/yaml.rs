@@ -120,9 +120,10 @@ impl Node {
             NodeKind::Scalar(value) => value.clone(),
             NodeKind::Sequence(items) => Value::array(items.iter().map(Self::to_value)),
             NodeKind::Mapping(entries) => {
-                let mut map: Map = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect();
+                let mut map: Map =
+                    entries.iter().map(|entry| (entry.key.as_ref().into(), entry.value.to_value())).collect();
                 js::order_keys(&mut map);
-                Value::Object(Arc::new(map))
+                Value::from(map)
             }
         }
     }
@@ -420,7 +421,7 @@ impl Builder {
                     }
                     let name = match &value {
                         Value::Null => "".into(),
-                        Value::String(text) => text.clone(),
+                        Value::String(text) => text.into(),
                         Value::Array(_) | Value::Object(_) => js::to_json(&value).into(),
                         scalar => js::to_text(scalar).into(),
                     };

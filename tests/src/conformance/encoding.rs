@@ -4,7 +4,6 @@ use opcell_types::{
     Value,
     value::{Map, Number},
 };
-use std::sync::Arc;
 
 /// A value without tags. A function, which the reference leaks from JavaScript's prototypes, is undefined here: see `DEVIATIONS.md`.
 pub(super) fn decode(value: &Value) -> Value {
@@ -24,7 +23,7 @@ pub(super) fn decode(value: &Value) -> Value {
             }
             _ => {
                 let entries: Map = entries.iter().map(|(key, value)| (key.clone(), decode(value))).collect();
-                Value::Object(Arc::new(entries))
+                Value::from(entries)
             }
         },
         other => other.clone(),

@@ -5,7 +5,7 @@ use super::{
     encoding::{decode, same, show},
     field, first_case, text,
 };
-use opcell_types::{Value, value::Number};
+use opcell_types::Value;
 use opcell_workflow::{
     expr::{Context, ExprError, Expression},
     interpolate::{Interpolation, stringify},
@@ -47,7 +47,7 @@ impl Owned {
     fn of(context: &Value) -> Self {
         let part = |key: &str| context.get(key).map_or(Value::Undefined, decode);
         let index = match context.get("index") {
-            Some(Value::Number(Number::Integer(n))) => usize::try_from(*n).ok(),
+            Some(Value::Number(n)) => n.as_u64().and_then(|n| usize::try_from(n).ok()),
             _ => None,
         };
         let object = |key: &str| context.get(key).map_or_else(|| Value::object::<&str>([]), decode);
@@ -75,7 +75,7 @@ fn show_error(name: &str, message: &str, position: Option<usize>) -> String {
 
 fn position_of(value: Option<&Value>) -> Option<usize> {
     match value {
-        Some(Value::Number(Number::Integer(n))) => usize::try_from(*n).ok(),
+        Some(Value::Number(n)) => n.as_u64().and_then(|n| usize::try_from(n).ok()),
         _ => None,
     }
 }

@@ -206,7 +206,7 @@ fn without_times(value: &Value) -> Value {
             (key.clone(), value)
         })
         .collect();
-    Value::Object(Arc::new(entries))
+    Value::from(entries)
 }
 
 fn same_log(expected: &Value, log: &RunLog) -> Result<(), Failure> {
@@ -225,7 +225,7 @@ fn same_log(expected: &Value, log: &RunLog) -> Result<(), Failure> {
             }
             other => other,
         };
-        Value::array([rest, Value::Array(Arc::new(steps))])
+        Value::array([rest, Value::from(steps)])
     };
     let (wanted, got) = (parts(expected), parts(&log));
     check(wanted == got, show(&wanted), show(&got))?;

@@ -134,7 +134,7 @@ fn verdict(expected: &Value, content: &str, tools: Option<&dyn Fn(&str) -> bool>
     let from_schema = workflowskill::parse_content(content).is_err_and(|error| !error.details.is_empty());
     issues(expected.get("errors"), &got.errors, !from_schema)?;
     let mut shown = vec![("valid", Value::Bool(got.valid))];
-    shown.extend(got.name.map(|name| ("name", Value::String(name))));
+    shown.extend(got.name.map(|name| ("name", Value::from(name))));
     shown.extend(got.step_count.and_then(|n| i64::try_from(n).ok()).map(|n| ("stepCount", Value::from(n))));
     shown.extend(got.step_types.map(|types| ("stepTypes", Value::array(types.into_iter().map(Value::from)))));
     let got = Value::object(shown);

@@ -7,7 +7,7 @@ use opcell_engine::{
     event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp},
     receipt::{Receipt, cell_of, is_of_call},
 };
-use opcell_types::{Value, value::Number};
+use opcell_types::Value;
 use std::{
     collections::HashMap,
     fmt::Write as _,
@@ -217,8 +217,7 @@ fn text<'a>(of: &'a Value, key: &str) -> &'a str {
 
 fn count(value: Option<&Value>) -> u64 {
     match value {
-        Some(Value::Number(Number::Integer(n))) => u64::try_from(*n).unwrap_or(0),
-        Some(Value::Number(Number::Unsigned(n))) => *n,
+        Some(Value::Number(n)) => n.as_u64().unwrap_or(0),
         _ => 0,
     }
 }

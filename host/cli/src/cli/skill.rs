@@ -14,7 +14,7 @@ use opcell_engine::{
 };
 use opcell_types::{
     Value,
-    value::{Map, Number},
+    value::{Map, NumberKind},
 };
 use opcell_workflow::{Diagnostic, document::Language, ir::Input, workflowskill};
 use std::{path::Path, sync::Arc};
@@ -31,9 +31,9 @@ pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> R
     let (Value::Object(given), Value::Object(over)) = (given, over) else {
         return Err(wrong("`--json-input` must be a JSON object of inputs, such as '{\"n\": 3}'".to_owned()));
     };
-    let mut merged = Map::clone(&given);
+    let mut merged = given.to_map();
     merged.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
-    Ok(Value::Object(Arc::new(merged)))
+    Ok(Value::from(merged))
 }
 
 fn is_skill(workflow: &Workflow) -> bool {
@@ -66,7 +66,7 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
             return Err(wrong(format!("`{key}` is given twice")));
         }
     }
-    Ok(Value::Object(Arc::new(given)))
+    Ok(Value::from(given))
 }
 
 fn read_as(declared: &Input, text: &str) -> Option<Value> {
@@ -75,8 +75,11 @@ fn read_as(declared: &Input, text: &str) -> Option<Value> {
     }
     let value = Value::from_json(text).ok()?;
     let fits = match (declared.kind.as_str(), &value) {
-        ("int", Value::Number(Number::Float(n))) => n.fract() == 0.0,
-        ("int" | "float", Value::Number(_))
+        ("int", Value::Number(n)) => match n.kind() {
+            NumberKind::Float(n) => n.fract() == 0.0,
+            NumberKind::Integer(_) | NumberKind::Unsigned(_) => true,
+        },
+        ("float", Value::Number(_))
         | ("boolean", Value::Bool(_))
         | ("array", Value::Array(_))
         | ("object", Value::Object(_)) => true,

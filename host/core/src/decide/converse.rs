@@ -13,7 +13,10 @@ use crate::{
     offer::{ARTIFACT_TOOL, SKILL_TOOL, TRANSITION_TOOL},
     state::{Conversation, Raw},
 };
-use opcell_types::{Value, value::Map};
+use opcell_types::{
+    Value,
+    value::{Map, Object},
+};
 use opcell_workflow::{
     ir::{ArtifactMode, Control, Form, Session, Step},
     promptpack::arguments::fit,
@@ -74,8 +77,12 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
         return vec![taken, Event::TurnStarted { frame: at.id, group: None, messages }];
     }
     let context = signal.data.get("context").map(text).unwrap_or_default().into();
-    let raised =
-        Event::EventRaised { frame: at.id, event: signal.name.clone(), context, extras: Value::Object(Arc::default()) };
+    let raised = Event::EventRaised {
+        frame: at.id,
+        event: signal.name.clone(),
+        context,
+        extras: Value::Object(Object::default()),
+    };
     vec![taken, raised]
 }
 
@@ -130,12 +137,12 @@ fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Event>, 
     let target = program.target(&step.name, &event).unwrap_or_default();
     let told = Value::object([
         ("status", Value::from("transition_scheduled")),
-        ("event", Value::String(event.clone())),
+        ("event", Value::from(event.clone())),
         ("target_state", Value::from(target)),
     ]);
-    let mut extras: Map = arguments.as_object().cloned().unwrap_or_default();
+    let mut extras: Map = arguments.as_object().map(Object::to_map).unwrap_or_default();
     extras.retain(|key, _| !matches!(key.as_ref(), "event" | "context"));
-    Ok((Some(Event::EventRaised { frame: at.id, event, context, extras: Value::Object(Arc::new(extras)) }), told))
+    Ok((Some(Event::EventRaised { frame: at.id, event, context, extras: Value::from(extras) }), told))
 }
 
 /// Sets an artifact at once.
@@ -144,12 +151,12 @@ fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Option<
     let (name, text) = (text_of(arguments, "name")?, text_of(arguments, "value")?);
     let names: Vec<&str> = declared.keys().map(AsRef::as_ref).collect();
     one_of("name", &name, &names)?;
-    let before = at.state.artifacts.get(&name).and_then(Value::as_str).unwrap_or("");
+    let before = at.state.artifacts.get(name.as_ref()).and_then(Value::as_str).unwrap_or("");
     let value = match declared.get(&name).map(|artifact| artifact.mode) {
         Some(ArtifactMode::Append) => Value::from(format!("{before}{text}")),
-        _ => Value::String(text),
+        _ => Value::from(text),
     };
-    let told = Value::object([("status", Value::from("artifact_set")), ("artifact", Value::String(name.clone()))]);
+    let told = Value::object([("status", Value::from("artifact_set")), ("artifact", Value::from(name.clone()))]);
     Ok((Some(Event::ArtifactSet { frame: at.id, name, value }), told))
 }
 

@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     state::{Groups, StepFrame},
 };
-use opcell_types::{Value, value::Map};
+use opcell_types::{Value, value::Object};
 use opcell_workflow::{
     ir::{Branch, Condition, Form, Reduce, Step},
     promptpack::composition,
@@ -46,7 +46,7 @@ pub(super) fn begin_branch(at: &At<'_>, entry: &StepFrame, step: &Step, branch: 
 
 pub(super) fn begin_parallel(at: &At<'_>, entry: &StepFrame) -> Vec<Event> {
     if at.instance.program.groups(entry.step).is_empty() {
-        return vec![finished(at, Value::Object(Arc::default()))];
+        return vec![finished(at, Value::Object(Object::default()))];
     }
     vec![enter(at, 0)]
 }
@@ -111,7 +111,7 @@ fn outputs(at: &At<'_>, entry: &StepFrame, groups: &Groups) -> Result<Vec<Value>
         [only] => Err(only.clone()),
         [first, ..] => {
             let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
-            let details = Value::array(failures.iter().map(|failure| Value::String(failure.reason.clone())));
+            let details = Value::array(failures.iter().map(|failure| Value::from(failure.reason.clone())));
             Err(Failure { message: messages.join("\n"), details: Some(details), ..first.clone() })
         }
     }
@@ -131,8 +131,8 @@ fn reduce(at: &At<'_>, entry: &StepFrame, how: Reduce, outputs: Vec<Value>) -> V
         Reduce::Append => Value::array(outputs),
         Reduce::Replace => outputs.into_iter().last().unwrap_or_default(),
         Reduce::Barrier => {
-            let entries: Map = last_names(at, entry).zip(outputs).collect();
-            Value::Object(Arc::new(entries))
+            let entries: Object = last_names(at, entry).zip(outputs).collect();
+            Value::from(entries)
         }
     }
 }

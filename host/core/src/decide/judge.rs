@@ -55,10 +55,10 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judg
 /// When it is neither.
 pub fn outcome_of(value: &Value) -> Result<Outcome, Failure> {
     match value {
-        Value::String(text) => Ok(Outcome::Text(text.clone())),
+        Value::String(text) => Ok(Outcome::Text(text.into())),
         Value::Object(entries) => match entries.get_index(0) {
             Some((key, Value::String(name))) if key.as_ref() == "keyword" && entries.len() == 1 => {
-                Ok(Outcome::Keyword(name.clone()))
+                Ok(Outcome::Keyword(name.into()))
             }
             _ => Err(malformed(value)),
         },
@@ -201,7 +201,7 @@ fn destination(at: &At<'_>, from: u32, goto: &Goto) -> Result<Destination, Failu
 /// psi's exhaustion: which step, and how often it was entered.
 pub(super) fn exhausted(step: &Arc<str>, visits: u32, max: u64) -> Failure {
     let details =
-        Value::object([("step-id", Value::String(step.clone())), ("iteration-count", Value::from(i64::from(visits)))]);
+        Value::object([("step-id", Value::from(step.clone())), ("iteration-count", Value::from(i64::from(visits)))]);
     let message = format!("Step '{step}' has been entered {visits} times; at most {max} are allowed");
     Failure { details: Some(details), ..failure("iteration-exhausted", message) }
 }

@@ -130,12 +130,12 @@ fn of_scope(state: &State, scope: Scope, account: &Account, before: Before<'_>) 
     let text = |what: &str| format!("{what} '{name}' used {used} of {max} {}", limit.as_str());
     match scope {
         Scope::Instance(instance) => {
-            let details = details(found, [("workflow", Value::String(name.clone()))]);
+            let details = details(found, [("workflow", Value::from(name.clone()))]);
             let end = RunEnd { details: Some(details), ..ended(Status::Failed, EXHAUSTED, text("Workflow")) };
             Some(end_of(instance, end))
         }
         Scope::Step(id) => {
-            let details = details(found, [("step", Value::String(name.clone()))]);
+            let details = details(found, [("step", Value::from(name.clone()))]);
             let failure = Failure { details: Some(details), ..failure(EXHAUSTED, text("Step")) };
             let frame = state.frames.get(&id)?;
             let Body::Step(entry) = &frame.body else { return None };

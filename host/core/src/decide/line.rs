@@ -8,7 +8,7 @@ use crate::{
     state::{Accepted, Line, LineAt, Raw},
     structured,
 };
-use opcell_types::{Value, value::Map};
+use opcell_types::{Value, value::Object};
 use opcell_workflow::{
     WorkflowIr, handoff,
     ir::{Exit, ExitStatus, Form, OutputSpec, Step, Yields},
@@ -154,7 +154,7 @@ fn abort(at: &At<'_>, step: Option<u32>, message: String) -> Event {
     at.end(RunEnd {
         step,
         aborted: true,
-        result: Value::Object(Arc::default()),
+        result: Value::Object(Object::default()),
         ..ended(Status::Failed, "aborted", message)
     })
 }
@@ -211,7 +211,7 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
         }
     }
     if let (Some(_), true, Value::String(text)) = (&program.ir().terminal_contract, end.is_text, &end.result) {
-        end.handoff = handoff::parse(text).map(|items| Value::Object(Arc::new(items)));
+        end.handoff = handoff::parse(text).map(|items| Value::from(items));
     }
     at.end(end)
 }
@@ -224,7 +224,7 @@ fn is_control(step: &Step) -> bool {
 /// Typed outputs of a routed workflow: computed, or by key from what the last step yielded.
 fn declared_outputs(at: &At<'_>, last: &Value) -> Result<Value, String> {
     let view = at.view(None);
-    let outputs: Result<Map, String> = at
+    let outputs: Result<Object, String> = at
         .instance
         .program
         .ir()
@@ -235,7 +235,7 @@ fn declared_outputs(at: &At<'_>, last: &Value) -> Result<Value, String> {
             None => Ok((name.clone(), last.get(name).cloned().unwrap_or(Value::Null))),
         })
         .collect();
-    outputs.map(|outputs| Value::Object(Arc::new(outputs)))
+    outputs.map(Value::Object)
 }
 
 fn exited<'a>(at: &At<'a>) -> Option<(&'a Exit, &'a Arc<str>, &'a Accepted)> {
@@ -294,7 +294,7 @@ fn sequential_end(at: &At<'_>, failed: Option<(u32, &Failure)>) -> Event {
 /// WorkflowSkill's outputs (0.5.0): an exit's output by key; else computed values; else the last main step's output by key.
 fn sequential_outputs(at: &At<'_>, exit: Option<Value>) -> Result<Value, String> {
     let declared = &at.instance.program.ir().outputs;
-    let Some((first, _)) = declared.first() else { return Ok(Value::Object(Arc::default())) };
+    let Some((first, _)) = declared.first() else { return Ok(Value::Object(Object::default())) };
     let by_key = |from: &Value, name: &Arc<str>| match from.get(name) {
         None | Some(Value::Undefined) => Value::Null,
         Some(value) => value.clone(),
@@ -310,12 +310,12 @@ fn sequential_outputs(at: &At<'_>, exit: Option<Value>) -> Result<Value, String>
         return Ok(if last.as_object().is_some() { all_by_key(&last) } else { Value::object([(first.clone(), last)]) });
     }
     let view = at.view(None);
-    let outputs: Result<Map, String> = declared
+    let outputs: Result<Object, String> = declared
         .iter()
         .map(|(name, spec)| match &spec.value {
             Some(value) => view.value(value).map(|value| (name.clone(), value)).map_err(|error| problem(&error)),
             None => Ok((name.clone(), by_key(&last, name))),
         })
         .collect();
-    outputs.map(|outputs| Value::Object(Arc::new(outputs)))
+    outputs.map(Value::Object)
 }

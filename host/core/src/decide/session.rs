@@ -12,7 +12,7 @@ use crate::{
     structured,
 };
 use indexmap::IndexMap;
-use opcell_types::Value;
+use opcell_types::{Value, value::Object};
 use opcell_workflow::{
     ir::{
         Contribution, Form, OutputSpec, Projection, Session, SourceRef, SourceSpec, Step, StructuredOutput, ValueSpec,
@@ -202,11 +202,11 @@ fn in_group(session: &Session, talk: &Conversation, mut failure: Failure) -> Fai
     if let Some(group) = session.prompts.get(at) {
         let place = Value::object([
             ("index", Value::from(i64::try_from(at).unwrap_or(i64::MAX))),
-            ("name", Value::String(group.name.clone())),
+            ("name", Value::from(group.name.clone())),
         ]);
-        let mut details = failure.details.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut details = failure.details.as_ref().and_then(Value::as_object).map(Object::to_map).unwrap_or_default();
         details.insert("failed-prompt".into(), place);
-        failure.details = Some(Value::Object(Arc::new(details)));
+        failure.details = Some(Value::from(details));
     }
     failure
 }
@@ -221,7 +221,7 @@ fn no_model_answered(talk: &Conversation, last: &Failure) -> Failure {
         let model = models.get(at).map_or("?", String::as_str);
         Value::object([
             ("model", Value::from(model)),
-            ("reason", Value::String(failure.reason.clone())),
+            ("reason", Value::from(failure.reason.clone())),
             ("message", Value::from(failure.message.as_str())),
         ])
     });

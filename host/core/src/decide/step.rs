@@ -8,7 +8,10 @@ use crate::{
     state::{Accepted, Each, Element, Pause, Phase, Raw, Stage, StepFrame, Work},
 };
 use indexmap::IndexMap;
-use opcell_types::{Value, value::Map};
+use opcell_types::{
+    Value,
+    value::{Map, Object},
+};
 use opcell_workflow::{
     diagnostic::did_you_mean,
     ir::{Delegate, DelegateTarget, Form, Lifecycle, OnError, Step, ValueSpec, Wait},
@@ -122,7 +125,7 @@ fn inputs_of(step: &Step) -> Option<&IndexMap<Arc<str>, ValueSpec>> {
 
 /// Resolves a step's inputs, or gives what follows from not being able to.
 pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Result<Value, Vec<Event>> {
-    let Some(specs) = inputs_of(step) else { return Ok(Value::Object(Arc::default())) };
+    let Some(specs) = inputs_of(step) else { return Ok(Value::Object(Object::default())) };
     arguments(&at.view_of(item), specs).map_err(|(name, error)| {
         let index = at.state.entry_of(at.id).map_or(0, |entry| entry.step);
         if at.is_sequential() {
@@ -146,7 +149,7 @@ fn begin(at: &At<'_>, step: &Step, work: Option<&Work>, item: Option<(&Value, us
                 Ok(inputs) => inputs,
                 Err(events) => return events,
             };
-            let empty = Map::new();
+            let empty = Object::default();
             let key = step.outputs.keys().next();
             let result =
                 transform::run(transform, inputs.as_object().unwrap_or(&empty), key, &at.view_of(item).context());
@@ -286,9 +289,9 @@ fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) ->
             },
             None => continue,
         };
-        outputs.insert(key.clone(), value);
+        outputs.insert(key.into(), value);
     }
-    Ok(Value::Object(Arc::new(outputs)))
+    Ok(Value::from(outputs))
 }
 
 pub(super) fn retry_or_fail(at: &At<'_>, step: &Step, work: &Work, failure: &Failure) -> Event {

@@ -21,8 +21,6 @@ use crate::state::{
     Body, Conversation, ConversationStage, Frame, Instance, Judging, Line, LineAt, Pending, Phase, Stage, State,
     StepFrame, Work,
 };
-use opcell_types::Value;
-use std::sync::Arc;
 
 /// Why an event does not follow from the state: the journal is not one that this code wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +152,7 @@ impl State {
                 self.refresh(*frame);
             }
             Event::ArtifactSet { name, value, .. } => {
-                self.artifacts.insert(name.clone(), value.clone());
+                self.artifacts.insert(name.into(), value.clone());
             }
             Event::SignalReceived(signal) => {
                 self.next_signal = self.next_signal.max(signal.id + 1);
@@ -206,7 +204,7 @@ impl State {
             input: start.input.clone(),
             original: start.original.clone(),
             inputs: start.inputs.clone(),
-            outputs: Value::Object(Arc::default()),
+            outputs: start.program.no_outputs(),
             memory: vec![StepMemory::default(); start.program.ir().steps.len()],
             last: None,
             log: Messages::new(),

@@ -87,7 +87,7 @@ pub(crate) struct TurnRecord {
 
 impl SessionRecord {
     fn text(&self) -> Value {
-        self.turns.last().map_or(Value::Null, |turn| Value::String(turn.text.clone()))
+        self.turns.last().map_or(Value::Null, |turn| Value::from(turn.text.clone()))
     }
 
     fn turn(&self, name: &str) -> Option<&TurnRecord> {
@@ -127,7 +127,7 @@ impl Accepted {
         let part = source.rsplit('/').next().unwrap_or(source);
         match (prompt, &self.raw) {
             (Some(prompt), Raw::Session(record)) => record.turn(prompt).map_or(Value::Null, |turn| match part {
-                "final-llm-reply" | "text" => Value::String(turn.text.clone()),
+                "final-llm-reply" | "text" => Value::from(turn.text.clone()),
                 "transcript" => transcript(record.messages.range(turn.from..turn.to)),
                 _ => Value::Null,
             }),
@@ -170,7 +170,7 @@ impl Accepted {
                     result.insert("details".into(), details.clone());
                 }
                 outputs.insert("data".into(), success.data.clone());
-                outputs.insert("result".into(), Value::Object(Arc::new(result)));
+                outputs.insert("result".into(), Value::from(result));
             }
             Raw::Session(record) => {
                 outputs.insert("final-llm-reply".into(), record.text());
@@ -193,16 +193,16 @@ impl Accepted {
             .iter()
             .filter(|(_, spec)| spec.source.as_deref().is_none_or(|source| !source.ends_with("/result")));
         for (key, _) in declared {
-            outputs.entry(key.clone()).or_insert_with(|| self.output(step, None, key));
+            outputs.entry(key.into()).or_insert_with(|| self.output(step, None, key));
         }
-        Value::object([("outcome", Value::from("ok")), ("outputs", Value::Object(Arc::new(outputs)))])
+        Value::object([("outcome", Value::from("ok")), ("outputs", Value::from(outputs))])
     }
 
     /// A field of the step's yielded value.
     pub(crate) fn yielded(&self, step: &Step, field: &str) -> Value {
         match (&step.yields, field) {
-            (Some(Yields::Error { reason, .. }), "reason") => Value::String(reason.clone()),
-            (Some(Yields::Error { message, .. }), "message") => Value::String(message.clone()),
+            (Some(Yields::Error { reason, .. }), "reason") => Value::from(reason.clone()),
+            (Some(Yields::Error { message, .. }), "message") => Value::from(message.clone()),
             (Some(Yields::Error { details, .. }), "details") => details.clone().unwrap_or(Value::Null),
             (Some(Yields::Error { .. }), _) => Value::Null,
             _ => {
@@ -225,16 +225,14 @@ impl Accepted {
             (Some(Yields::Data { data }), _) => (self.output(step, None, data), false),
             (Some(Yields::Text { text }), _) => (self.output(step, None, text), true),
             (Some(Yields::Error { reason, message, details }), _) => {
-                let mut error: Map = [
-                    ("reason".into(), Value::String(reason.clone())),
-                    ("message".into(), Value::String(message.clone())),
-                ]
-                .into_iter()
-                .collect();
+                let mut error: Map =
+                    [("reason".into(), Value::from(reason.clone())), ("message".into(), Value::from(message.clone()))]
+                        .into_iter()
+                        .collect();
                 if let Some(details) = details {
                     error.insert("details".into(), details.clone());
                 }
-                (Value::Object(Arc::new(error)), false)
+                (Value::from(error), false)
             }
             (Some(Yields::Delegated) | None, Raw::Delegate(end)) => (end.result.clone(), end.is_text),
             (_, Raw::Session(record)) => (record.text(), true),

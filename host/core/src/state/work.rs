@@ -9,7 +9,7 @@ use crate::{
     receipt::{self, Receipt},
     wire,
 };
-use opcell_types::Value;
+use opcell_types::{Value, value::Array};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -67,7 +67,7 @@ impl Work {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Each {
     #[serde(with = "wire::list")]
-    pub items: Arc<Vec<Value>>,
+    pub items: Array,
     /// By position; `None` is not there yet.
     #[serde(with = "wire::maybes")]
     pub results: Vec<Option<Value>>,

@@ -7,7 +7,7 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
     runlog::{LogStatus, Projection, RunLog, StepRecord},
 };
-use opcell_types::{Value, value::Number};
+use opcell_types::Value;
 use opcell_workflow::workflowskill;
 use std::{
     sync::{
@@ -52,7 +52,7 @@ impl Operations for Slow {
         self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         let data = call.arguments.get("v").cloned().unwrap_or_default();
         let ms = match &data {
-            Value::Number(Number::Integer(ms)) => ms.unsigned_abs(),
+            Value::Number(ms) => ms.as_u64().unwrap_or(0),
             _ => 0,
         };
         tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -145,7 +145,7 @@ fn waits_for_a_word(outcome: &RunOutcome) -> bool {
 /// What was said last.
 fn last_words(history: &[Recorded]) -> Option<Value> {
     history.iter().rev().find_map(|recorded| match &recorded.event {
-        Event::TurnFinished { text, .. } => Some(Value::String(text.clone())),
+        Event::TurnFinished { text, .. } => Some(Value::from(text.clone())),
         _ => None,
     })
 }

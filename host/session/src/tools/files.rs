@@ -43,7 +43,7 @@ impl Ask {
 
     pub(super) fn whole(&self, key: &str) -> Option<u64> {
         match self.arguments.get(key) {
-            Some(Value::Number(opcell_types::value::Number::Integer(number))) => u64::try_from(*number).ok(),
+            Some(Value::Number(number)) => number.as_u64(),
             _ => None,
         }
     }

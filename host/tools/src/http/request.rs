@@ -4,7 +4,7 @@ use http::{
     Method,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
-use opcell_types::{Value, value::Number};
+use opcell_types::Value;
 use std::time::Duration;
 use url::Url;
 
@@ -94,7 +94,7 @@ impl FetchRequest {
         };
         let timeout = match given("timeout_ms") {
             None => None,
-            Some(Value::Number(Number::Integer(ms))) if *ms > 0 => Some(Duration::from_millis(ms.unsigned_abs())),
+            Some(Value::Number(ms)) if ms.as_i64().is_some_and(|ms| ms > 0) => ms.as_u64().map(Duration::from_millis),
             Some(_) => return Err(invalid("`timeout_ms` is not a positive integer".to_owned())),
         };
         Ok(Self { method, url, headers, body, timeout })

@@ -1,8 +1,8 @@
 //! Anything that can be written, as a [`Value`], without a text or another tree in between.
 
-use super::{Map, Number, Value};
+use super::{Map, Number, Text, Value};
 use serde::ser::{self, Serialize, Serializer};
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 /// What a value cannot hold: a key that is no text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ struct Items {
 struct Entries {
     variant: Option<&'static str>,
     entries: Map,
-    key: Option<Arc<str>>,
+    key: Option<Text>,
 }
 
 fn tagged(variant: Option<&'static str>, value: Value) -> Value {
@@ -60,7 +60,7 @@ impl Items {
     }
 
     fn done(self) -> Value {
-        tagged(self.variant, Value::Array(Arc::new(self.items)))
+        tagged(self.variant, Value::from(self.items))
     }
 }
 
@@ -69,13 +69,13 @@ impl Entries {
         Self { variant, entries: Map::with_capacity(len), key: None }
     }
 
-    fn insert<T: Serialize + ?Sized>(&mut self, key: impl Into<Arc<str>>, value: &T) -> Written<()> {
+    fn insert<T: Serialize + ?Sized>(&mut self, key: impl Into<Text>, value: &T) -> Written<()> {
         self.entries.insert(key.into(), Value::of(value)?);
         Ok(())
     }
 
     fn done(self) -> Value {
-        tagged(self.variant, Value::Object(Arc::new(self.entries)))
+        tagged(self.variant, Value::from(self.entries))
     }
 }
 
@@ -107,7 +107,7 @@ impl Serializer for ToValue {
     }
 
     fn serialize_i64(self, v: i64) -> Written {
-        Ok(Value::Number(Number::Integer(v)))
+        Ok(Value::from(v))
     }
 
     fn serialize_u8(self, v: u8) -> Written {
@@ -123,7 +123,7 @@ impl Serializer for ToValue {
     }
 
     fn serialize_u64(self, v: u64) -> Written {
-        Ok(Value::Number(i64::try_from(v).map_or(Number::Unsigned(v), Number::Integer)))
+        Ok(Value::from(Number::from(v)))
     }
 
     fn serialize_f32(self, v: f32) -> Written {
@@ -131,7 +131,7 @@ impl Serializer for ToValue {
     }
 
     fn serialize_f64(self, v: f64) -> Written {
-        Ok(Value::Number(Number::Float(v)))
+        Ok(Value::from(v))
     }
 
     fn serialize_char(self, v: char) -> Written {
@@ -143,7 +143,7 @@ impl Serializer for ToValue {
     }
 
     fn serialize_bytes(self, v: &[u8]) -> Written {
-        Ok(Value::array(v.iter().map(|byte| Value::Number(Number::Integer((*byte).into())))))
+        Ok(Value::array(v.iter().map(|byte| Value::from(i64::from(*byte)))))
     }
 
     fn serialize_none(self) -> Written {

@@ -5,105 +5,166 @@ use super::{
     parse::{Comparison, Op, Root},
 };
 use crate::js;
-use opcell_types::value::{Number, Value};
-use std::{borrow::Cow, sync::Arc};
+use opcell_types::value::{Number, Object, Shape, Value};
+use std::borrow::Cow;
 
-pub(super) fn evaluate<'a>(program: &'a [Op], context: &Context<'a>) -> Result<Cow<'a, Value>, ExprError> {
-    let mut stack: Vec<Cow<'a, Value>> = Vec::with_capacity(program.len().min(8));
-    for op in program {
-        let value = match op {
-            Op::Literal(value) => Cow::Borrowed(value),
-            Op::Root(Root::Inputs) => Cow::Borrowed(context.inputs),
-            Op::Root(Root::Steps) => Cow::Borrowed(context.steps),
-            Op::Root(Root::Item) => Cow::Borrowed(context.item),
-            Op::Root(Root::Index) => Cow::Owned(context.index.map_or(Value::Undefined, count)),
-            Op::Root(Root::Result) => Cow::Borrowed(context.result),
-            Op::UnknownRoot(name) => {
-                let message = format!("Unknown reference: ${name}");
-                return Err(ExprError { kind: ExprErrorKind::Eval, message, position: None });
-            }
-            Op::Property(key) => property(pop(&mut stack), key),
-            Op::Index => {
-                let index = pop(&mut stack);
-                element(pop(&mut stack), &index)
-            }
-            Op::Not => boolean(!is_truthy(&pop(&mut stack))),
-            Op::Compare(comparison) => {
-                let right = pop(&mut stack);
-                boolean(compare(*comparison, &pop(&mut stack), &right))
-            }
-            Op::And => {
-                let right = is_truthy(&pop(&mut stack));
-                boolean(is_truthy(&pop(&mut stack)) && right)
-            }
-            Op::Or => {
-                let right = is_truthy(&pop(&mut stack));
-                boolean(is_truthy(&pop(&mut stack)) || right)
-            }
-        };
-        stack.push(value);
+/// One program that is evaluated again and again: its stack is kept, and so is where each property was found, which for rows of one
+/// shape is where it is found again.
+pub(super) struct Machine<'a> {
+    program: &'a [Op],
+    stack: Vec<Operand<'a>>,
+    found: Vec<Option<(&'a Shape, usize)>>,
+}
+
+/// What is on the stack: a part of the context, or what an operator made. Operators make booleans and numbers only.
+#[derive(Clone, Copy)]
+pub(super) enum Operand<'a> {
+    Part(&'a Value),
+    Bool(bool),
+    Count(usize),
+}
+
+impl<'a> Operand<'a> {
+    pub(super) fn into_cow(self) -> Cow<'a, Value> {
+        match self {
+            Self::Part(value) => Cow::Borrowed(value),
+            Self::Bool(b) => Cow::Owned(Value::Bool(b)),
+            Self::Count(n) => Cow::Owned(count(n)),
+        }
     }
-    Ok(pop(&mut stack))
+
+    /// As a guard or a filter takes it: [`js::is_truthy`].
+    pub(super) fn holds(self) -> bool {
+        match self {
+            Self::Part(value) => js::is_truthy(value),
+            Self::Bool(b) => b,
+            Self::Count(n) => n != 0,
+        }
+    }
+
+    fn is_truthy(self) -> bool {
+        match self {
+            Self::Part(value) => is_truthy(value),
+            Self::Bool(b) => b,
+            Self::Count(n) => n != 0,
+        }
+    }
 }
 
-/// The parser emits every operand before its operator, so the stack is never short.
-fn pop<'a>(stack: &mut Vec<Cow<'a, Value>>) -> Cow<'a, Value> {
-    stack.pop().unwrap_or(Cow::Borrowed(&UNDEFINED))
+impl<'a> Machine<'a> {
+    pub(super) fn new(program: &'a [Op]) -> Self {
+        Self { program, stack: Vec::with_capacity(program.len().min(8)), found: Vec::new() }
+    }
+
+    pub(super) fn run(&mut self, context: &Context<'a>) -> Result<Operand<'a>, ExprError> {
+        self.stack.clear();
+        for (at, op) in self.program.iter().enumerate() {
+            let value = match op {
+                Op::Literal(value) => Operand::Part(value),
+                Op::Root(Root::Inputs) => Operand::Part(context.inputs),
+                Op::Root(Root::Steps) => Operand::Part(context.steps),
+                Op::Root(Root::Item) => Operand::Part(context.item),
+                Op::Root(Root::Index) => context.index.map_or(Operand::Part(&UNDEFINED), Operand::Count),
+                Op::Root(Root::Result) => Operand::Part(context.result),
+                Op::UnknownRoot(name) => {
+                    let message = format!("Unknown reference: ${name}");
+                    return Err(ExprError { kind: ExprErrorKind::Eval, message, position: None });
+                }
+                Op::Property(key) => match self.pop() {
+                    Operand::Part(Value::Object(entries)) => self.entry(at, entries, key),
+                    base => property(base, key),
+                },
+                Op::Index => {
+                    let index = self.pop();
+                    element(self.pop(), index)
+                }
+                Op::Not => Operand::Bool(!self.pop().is_truthy()),
+                Op::Compare(comparison) => {
+                    let right = self.pop();
+                    let left = self.pop();
+                    Operand::Bool(compare(*comparison, left, right))
+                }
+                Op::And => {
+                    let right = self.pop().is_truthy();
+                    Operand::Bool(self.pop().is_truthy() && right)
+                }
+                Op::Or => {
+                    let right = self.pop().is_truthy();
+                    Operand::Bool(self.pop().is_truthy() || right)
+                }
+            };
+            self.stack.push(value);
+        }
+        Ok(self.pop())
+    }
+
+    /// The parser emits every operand before its operator, so the stack is never short.
+    fn pop(&mut self) -> Operand<'a> {
+        self.stack.pop().unwrap_or(Operand::Part(&UNDEFINED))
+    }
+
+    /// An entry of an object, at the place where the same instruction found it in the last object of the same shape.
+    fn entry(&mut self, at: usize, entries: &'a Object, key: &str) -> Operand<'a> {
+        if let Some(Some((shape, place))) = self.found.get(at)
+            && shape.is_same(entries.shape())
+        {
+            return entries.value_at(*place).map_or(UNDEFINED_PART, Operand::Part);
+        }
+        let Some(place) = entries.shape().place(key) else { return UNDEFINED_PART };
+        if self.found.len() <= at {
+            self.found.resize(self.program.len(), None);
+        }
+        if let Some(found) = self.found.get_mut(at) {
+            *found = Some((entries.shape(), place));
+        }
+        entries.value_at(place).map_or(UNDEFINED_PART, Operand::Part)
+    }
 }
 
-fn boolean<'a>(b: bool) -> Cow<'a, Value> {
-    Cow::Owned(Value::Bool(b))
-}
+const UNDEFINED_PART: Operand<'static> = Operand::Part(&UNDEFINED);
 
 fn count(n: usize) -> Value {
-    Value::Number(i64::try_from(n).map_or(Number::Unsigned(n as u64), Number::Integer))
-}
-
-fn undefined<'a>() -> Cow<'a, Value> {
-    Cow::Borrowed(&UNDEFINED)
+    Value::from(Number::from(n as u64))
 }
 
 /// An own property: nothing is inherited, so `constructor` and `map` are undefined.
-fn property<'a>(base: Cow<'a, Value>, key: &str) -> Cow<'a, Value> {
+fn property<'a>(base: Operand<'a>, key: &str) -> Operand<'a> {
+    let Operand::Part(base) = base else { return UNDEFINED_PART };
     match base {
-        Cow::Borrowed(base) => own(base, key),
-        // Operators make booleans and numbers only, and those have no properties.
-        Cow::Owned(_) => undefined(),
+        Value::Array(items) if key == "length" => Operand::Count(items.len()),
+        Value::Array(items) => {
+            js::integer_key(key).and_then(|index| items.get(index as usize)).map_or(UNDEFINED_PART, Operand::Part)
+        }
+        Value::Object(entries) => entries.get(key).map_or(UNDEFINED_PART, Operand::Part),
+        _ => UNDEFINED_PART,
     }
 }
 
 /// The language's `value.key`: entries of objects, elements and length of arrays, undefined for everything else.
 pub(crate) fn own<'a>(base: &'a Value, key: &str) -> Cow<'a, Value> {
-    match base {
-        Value::Array(items) if key == "length" => Cow::Owned(count(items.len())),
-        Value::Array(items) => {
-            js::integer_key(key).and_then(|index| items.get(index as usize)).map_or_else(undefined, Cow::Borrowed)
-        }
-        Value::Object(entries) => entries.get(key).map_or_else(undefined, Cow::Borrowed),
-        _ => undefined(),
-    }
+    property(Operand::Part(base), key).into_cow()
 }
 
-fn element<'a>(base: Cow<'a, Value>, index: &Value) -> Cow<'a, Value> {
-    match index {
-        Value::String(key) => property(base, key),
-        Value::Number(n) => {
-            let n = n.as_f64();
-            // A double equals its truncation exactly when it is an index; the conversion saturates below 0 and above the maximum.
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                reason = "compared back"
-            )]
-            match &base {
-                Cow::Borrowed(Value::Array(items)) if (n as usize) as f64 == n => {
-                    items.get(n as usize).map_or_else(undefined, Cow::Borrowed)
-                }
-                _ => property(base, &js::number_to_string(n)),
-            }
+fn element<'a>(base: Operand<'a>, index: Operand<'a>) -> Operand<'a> {
+    let n = match index {
+        Operand::Part(Value::String(key)) => return property(base, key),
+        Operand::Part(Value::Number(n)) => n.as_f64(),
+        #[expect(clippy::cast_precision_loss, reason = "positions in memory are doubles of their own")]
+        Operand::Count(n) => n as f64,
+        _ => return UNDEFINED_PART,
+    };
+    // A double equals its truncation exactly when it is an index; the conversion saturates below 0 and above the maximum.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "compared back"
+    )]
+    match base {
+        Operand::Part(Value::Array(items)) if (n as usize) as f64 == n => {
+            items.get(n as usize).map_or(UNDEFINED_PART, Operand::Part)
         }
-        _ => undefined(),
+        base => property(base, &js::number_to_string(n)),
     }
 }
 
@@ -121,15 +182,15 @@ pub fn is_truthy(value: &Value) -> bool {
     }
 }
 
-fn compare(comparison: Comparison, left: &Value, right: &Value) -> bool {
+fn compare(comparison: Comparison, left: Operand<'_>, right: Operand<'_>) -> bool {
     match comparison {
-        Comparison::Equal => equal(left, right),
-        Comparison::NotEqual => !equal(left, right),
         Comparison::Greater => magnitude(left) > magnitude(right),
         Comparison::GreaterOrEqual => magnitude(left) >= magnitude(right),
         Comparison::Less => magnitude(left) < magnitude(right),
         Comparison::LessOrEqual => magnitude(left) <= magnitude(right),
-        Comparison::Contains => contains(left, right),
+        Comparison::Equal => equal(&left.into_cow(), &right.into_cow()),
+        Comparison::NotEqual => !equal(&left.into_cow(), &right.into_cow()),
+        Comparison::Contains => contains(&left.into_cow(), &right.into_cow()),
     }
 }
 
@@ -152,11 +213,13 @@ fn strictly_equal(left: &Value, right: &Value) -> bool {
 }
 
 /// What `<` and its like compare: whatever is not a number, a text of one or a boolean counts as 0.
-fn magnitude(value: &Value) -> f64 {
+fn magnitude(value: Operand<'_>) -> f64 {
     match value {
-        Value::Number(n) => n.as_f64(),
-        Value::String(text) => Some(js::string_to_number(text)).filter(|n| !n.is_nan()).unwrap_or(0.0),
-        Value::Bool(true) => 1.0,
+        Operand::Part(Value::Number(n)) => n.as_f64(),
+        Operand::Part(Value::String(text)) => Some(js::string_to_number(text)).filter(|n| !n.is_nan()).unwrap_or(0.0),
+        Operand::Part(Value::Bool(true)) | Operand::Bool(true) => 1.0,
+        #[expect(clippy::cast_precision_loss, reason = "positions in memory are doubles of their own")]
+        Operand::Count(n) => n as f64,
         _ => 0.0,
     }
 }
@@ -167,13 +230,19 @@ fn contains(left: &Value, right: &Value) -> bool {
         let is_nan = |value: &Value| matches!(value, Value::Number(n) if n.as_f64().is_nan());
         return items.iter().any(|item| strictly_equal(item, right) || (is_nan(item) && is_nan(right)));
     }
-    text(left).to_lowercase().contains(&text(right).to_lowercase())
+    let (left, right) = (text(left), text(right));
+    // Short texts without accents need no copies.
+    if left.len().saturating_mul(right.len()) <= 4096 && left.is_ascii() && right.is_ascii() {
+        return right.is_empty()
+            || left.as_bytes().windows(right.len()).any(|part| part.eq_ignore_ascii_case(right.as_bytes()));
+    }
+    left.to_lowercase().contains(&right.to_lowercase())
 }
 
-fn text(value: &Value) -> Arc<str> {
+fn text(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::Undefined | Value::Null => "".into(),
-        Value::String(text) => text.clone(),
-        other => js::to_text(other).into(),
+        Value::Undefined | Value::Null => Cow::Borrowed(""),
+        Value::String(text) => Cow::Borrowed(text.as_str()),
+        other => Cow::Owned(js::to_text(other)),
     }
 }

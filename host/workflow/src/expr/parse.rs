@@ -164,7 +164,7 @@ impl Parser {
                     return Ok(after);
                 }
                 Kind::Number => js::number(js::string_to_number(&token.text)),
-                Kind::String => Value::String(token.text),
+                Kind::String => Value::from(token.text),
                 Kind::Boolean => Value::Bool(token.text.as_ref() == "true"),
                 Kind::Null => Value::Null,
                 _ => return Err(error(format!("Unexpected token: {}", shown(&token)), &token)),

@@ -36,9 +36,9 @@ pub fn parameters() -> Value {
 pub fn input(of_caller: &Value, query: &str) -> Value {
     match of_caller.as_object() {
         Some(fields) => {
-            let mut fields = fields.clone();
+            let mut fields = fields.to_map();
             fields.insert(MESSAGE.into(), Value::from(query));
-            Value::Object(Arc::new(fields))
+            Value::from(fields)
         }
         None => Value::from(query),
     }

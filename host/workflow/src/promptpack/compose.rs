@@ -78,7 +78,7 @@ fn step(node: &Node, pack: &Pack, contracts: &Contracts) -> Step {
         "tool" => Form::Invoke {
             invoke: Invoke {
                 operation: speaker::tool_name(pack, &node.tool).into(),
-                args: node.args.iter().map(|(name, value)| (name.clone(), spec(value))).collect(),
+                args: node.args.iter().map(|(name, value)| (name.into(), spec(value))).collect(),
             },
         },
         "branch" => Form::Branch {
@@ -158,7 +158,7 @@ fn session(node: &Node, pack: &Pack) -> Session {
     let tools = if is_agent { node.tools.as_slice() } else { &[] };
     let mut session = speaker::session(pack, &node.prompt_task, tools);
     for (name, value) in node.input.as_object().into_iter().flatten() {
-        session.variables.insert(name.clone(), spec(value));
+        session.variables.insert(name.into(), spec(value));
     }
     if !node.provider.is_empty() {
         session.session_profile = Some(node.provider.clone());
@@ -173,11 +173,11 @@ fn session(node: &Node, pack: &Pack) -> Session {
 fn spec(value: &Value) -> ValueSpec {
     match value {
         Value::String(text) if text.contains("${") => {
-            ValueSpec::Interpolation { interpolation: Interpolation::new(Arc::clone(text)) }
+            ValueSpec::Interpolation { interpolation: Interpolation::new(text) }
         }
         Value::Array(items) => ValueSpec::Items { items: items.iter().map(spec).collect() },
         Value::Object(entries) => {
-            ValueSpec::Fields { fields: entries.iter().map(|(name, value)| (name.clone(), spec(value))).collect() }
+            ValueSpec::Fields { fields: entries.iter().map(|(name, value)| (name.into(), spec(value))).collect() }
         }
         other => ValueSpec::Literal { value: other.clone() },
     }

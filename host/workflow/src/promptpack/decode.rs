@@ -2,7 +2,7 @@
 //! passed over, and the first value of a wrong type is reported in the reference's words.
 
 use super::go;
-use opcell_types::value::{Map, Number, Value};
+use opcell_types::value::{Map, NumberKind, Value};
 use std::collections::BTreeMap;
 
 /// A value that does not fit its place.
@@ -163,7 +163,7 @@ impl Decoder {
     pub fn any_map(&mut self, value: &Value, into: &mut Map) {
         match value {
             Value::Undefined | Value::Null => {}
-            Value::Object(entries) => *into = entries.as_ref().clone(),
+            Value::Object(entries) => *into = entries.to_map(),
             other => self.mismatch(kind(other).to_owned(), "map[string]interface {}"),
         }
     }
@@ -173,10 +173,12 @@ impl Decoder {
     pub fn int(&mut self, value: &Value, into: &mut i64) {
         match value {
             Value::Undefined | Value::Null => {}
-            Value::Number(Number::Integer(n)) => *into = *n,
-            Value::Number(Number::Float(n)) if n.fract() == 0.0 && n.abs() < 1e15 => *into = *n as i64,
-            Value::Number(Number::Float(n)) => self.mismatch(format!("number {}", go::float(*n)), "int"),
-            Value::Number(Number::Unsigned(n)) => self.mismatch(format!("number {n}"), "int"),
+            Value::Number(n) => match n.kind() {
+                NumberKind::Integer(n) => *into = n,
+                NumberKind::Float(n) if n.fract() == 0.0 && n.abs() < 1e15 => *into = n as i64,
+                NumberKind::Float(n) => self.mismatch(format!("number {}", go::float(n)), "int"),
+                NumberKind::Unsigned(n) => self.mismatch(format!("number {n}"), "int"),
+            },
             other => self.mismatch(kind(other).to_owned(), "int"),
         }
     }

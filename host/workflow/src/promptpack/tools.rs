@@ -5,7 +5,7 @@ use super::decode::{DecodeError, Decoder, Struct};
 use super::machine::{StateMachine, TransitionError, TransitionResult};
 use super::spec::{Spec, State, sorted_events};
 use jiff::Timestamp;
-use opcell_types::value::{Map, Value};
+use opcell_types::value::{Map, Object, Value};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,7 +238,7 @@ impl TransitionExecutor {
             _ => {}
         });
         decoder.finish().map_err(ToolArgumentsError::Transition)?;
-        pending.host_extras = arguments.as_object().cloned().unwrap_or_default();
+        pending.host_extras = arguments.as_object().map(Object::to_map).unwrap_or_default();
         pending.host_extras.retain(|key, _| !TRANSITION_ARGUMENTS.fields.contains(&key.as_ref()));
         let target =
             machine.spec().states.get(machine.current_state()).and_then(|state| state.on_event.get(&pending.event));

@@ -14,7 +14,7 @@ pub(super) fn value(node: &Node, place: &Place, report: &mut Report) -> Option<V
         Kind::Bool(b) => Value::Bool(*b),
         Kind::Integer(n) => Value::from(*n),
         Kind::BigInteger(text) => match text.parse::<u64>() {
-            Ok(n) => Value::Number(Number::Unsigned(n)),
+            Ok(n) => Value::from(Number::from(n)),
             Err(_) => {
                 report.invalid(node.span, place, format!("{text} does not fit 64 bits; write it as a string"));
                 return None;
@@ -32,14 +32,14 @@ pub(super) fn value(node: &Node, place: &Place, report: &mut Report) -> Option<V
             Value::from(float(numerator) / float(denominator))
         }
         Kind::Char(c) => Value::from(c.to_string()),
-        Kind::String(text) => Value::String(text.clone()),
-        Kind::Keyword(name) | Kind::Symbol(name) => Value::String(name.to_arc()),
+        Kind::String(text) => Value::from(text.clone()),
+        Kind::Keyword(name) | Kind::Symbol(name) => Value::from(name.to_arc()),
         Kind::List(items) | Kind::Vector(items) | Kind::Set(items) => {
             let items: Vec<Option<Value>> =
                 items.iter().enumerate().map(|(i, item)| value(item, &place.index(i), report)).collect();
-            Value::Array(Arc::new(items.into_iter().collect::<Option<_>>()?))
+            Value::Array(items.into_iter().collect::<Option<_>>()?)
         }
-        Kind::Map(entries) => Value::Object(Arc::new(object(entries, place, report)?)),
+        Kind::Map(entries) => Value::from(object(entries, place, report)?),
         Kind::Tagged(_, form) => value(form, place, report)?,
     })
 }
@@ -63,12 +63,12 @@ fn object(entries: &[(Node, Node)], place: &Place, report: &mut Report) -> Optio
             }
         };
         match value(entry, &place.key(&name), report) {
-            Some(_) if object.contains_key(&name) => {
+            Some(_) if object.contains_key(name.as_ref()) => {
                 report.invalid(key.span, place, format!("two keys become the same name `{name}` as data"));
                 complete = false;
             }
             Some(value) => {
-                object.insert(name, value);
+                object.insert(name.into(), value);
             }
             None => complete = false,
         }

@@ -63,7 +63,7 @@ fn arguments_mix_sources_and_literals() {
     let specs =
         spec(r#"{"repo":{"from":"workflow-input","path":["repo"]},"state":{"value":"open"},"none":{"value":null}}"#);
     let args = args(&specs, &Run::default()).unwrap();
-    assert_eq!(Value::Object(Arc::new(args)), json(r#"{"repo":"org/repo","state":"open","none":null}"#));
+    assert_eq!(Value::from(args), json(r#"{"repo":"org/repo","state":"open","none":null}"#));
 }
 
 #[test]

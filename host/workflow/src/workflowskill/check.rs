@@ -496,7 +496,9 @@ impl<'a> Checker<'a> {
         }
         for (index, step) in self.definition.steps.iter().enumerate() {
             let Body::Exit { output: Some(Value::Object(entries)), output_span, .. } = &step.body else { continue };
-            for key in entries.keys().filter(|key| declared.iter().all(|output| output.name.text != **key)) {
+            for key in
+                entries.keys().filter(|key| declared.iter().all(|output| output.name.text.as_ref() != key.as_str()))
+            {
                 let help = did_you_mean(key, declared.iter().map(|output| output.name.text.as_ref()));
                 let help = help.map(|meant| format!("did you mean `{meant}`?"));
                 let message = format!("`{key}` is not an output of the workflow, and is dropped");

@@ -190,7 +190,7 @@ fn exit_output(output: &Value) -> Option<ir::ValueSpec> {
         Value::String(text) if text.is_empty() => None,
         Value::String(text) => Some(ir::ValueSpec::Expression { expression: Expression::new(text.clone()) }),
         Value::Object(entries) => Some(ir::ValueSpec::Fields {
-            fields: entries.iter().map(|(key, value)| (key.clone(), value_spec(value))).collect(),
+            fields: entries.iter().map(|(key, value)| (key.into(), value_spec(value))).collect(),
         }),
         other => Some(ir::ValueSpec::Literal { value: other.clone() }),
     }
@@ -238,5 +238,5 @@ fn json_schema(kind: &str, items: Option<&Value>, properties: Option<&Value>) ->
         let entries = entries.iter().map(|(key, value)| (key.clone(), nested(value)));
         schema.insert("properties".into(), Value::object(entries));
     }
-    Value::Object(Arc::new(schema))
+    Value::from(schema)
 }

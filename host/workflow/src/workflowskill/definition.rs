@@ -177,13 +177,13 @@ impl Definition {
 }
 
 fn text(text: &Text) -> Value {
-    Value::String(text.text.clone())
+    Value::from(text.text.clone())
 }
 
 fn fields(fields: &[Field], value_key: &'static str) -> Value {
-    let mut all: Map = fields.iter().map(|f| (f.name.text.clone(), field(f, value_key))).collect();
+    let mut all: Map = fields.iter().map(|f| (f.name.text.as_ref().into(), field(f, value_key))).collect();
     js::order_keys(&mut all);
-    Value::Object(Arc::new(all))
+    Value::from(all)
 }
 
 fn field(field: &Field, value_key: &'static str) -> Value {

@@ -14,7 +14,6 @@ use crate::{
     yaml::{Entry, Node, NodeKind},
 };
 use opcell_types::Value;
-use std::sync::Arc;
 
 pub(super) const TYPES: [&str; 6] = ["string", "int", "float", "boolean", "array", "object"];
 
@@ -298,10 +297,10 @@ impl Reader {
                 }
                 value.unwrap_or_default()
             };
-            all.insert(entry.key.clone(), value);
+            all.insert(entry.key.as_ref().into(), value);
         }
         js::order_keys(&mut all);
-        Some(Value::Object(Arc::new(all)))
+        Some(Value::from(all))
     }
 
     fn text(&mut self, place: &Place<'_>, key: &str, required: bool, not_empty: bool) -> Option<Text> {
@@ -319,7 +318,7 @@ impl Reader {
     fn string(&mut self, node: Option<&Node>, path: String, span: Span) -> Option<Text> {
         match node {
             Some(Node { kind: NodeKind::Scalar(Value::String(text)), span, tag }) => {
-                Some(Text { text: text.clone(), span: *span, tag: tag.clone() })
+                Some(Text { text: text.into(), span: *span, tag: tag.clone() })
             }
             other => {
                 self.expected("string", other, path, span);
@@ -334,7 +333,7 @@ impl Reader {
             Some(Node { kind: NodeKind::Scalar(Value::String(text)), span, .. })
                 if options.contains(&text.as_ref()) =>
             {
-                Some(Text { text: text.clone(), span: *span, tag: None })
+                Some(Text { text: text.into(), span: *span, tag: None })
             }
             other => {
                 self.option(options, other, path, span);

@@ -2,7 +2,7 @@
 
 use super::definition::{Body, Definition};
 use crate::expr::Expression;
-use opcell_types::value::{Number, Value};
+use opcell_types::value::{NumberKind, Value};
 use std::collections::HashMap;
 
 /// The type of an expression that is one reference to a whole input, a step's output, or a declared part of one.
@@ -44,8 +44,11 @@ pub(super) fn of_expression<'a>(
 pub(super) fn fits(kind: &str, value: &Value) -> bool {
     match (kind, value) {
         (_, Value::Null) | ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => true,
-        ("float", Value::Number(_)) | ("int", Value::Number(Number::Integer(_) | Number::Unsigned(_))) => true,
-        ("int", Value::Number(Number::Float(n))) => n.fract() == 0.0,
+        ("float", Value::Number(_)) => true,
+        ("int", Value::Number(n)) => match n.kind() {
+            NumberKind::Integer(_) | NumberKind::Unsigned(_) => true,
+            NumberKind::Float(n) => n.fract() == 0.0,
+        },
         ("array", Value::Array(_)) | ("object", Value::Object(_)) => true,
         _ => false,
     }

@@ -305,7 +305,7 @@ fn final_state(machine: &StateMachine, snapshots: &[ArtifactSnapshot]) -> Json {
         "artifact_history": snapshots,
         "started_at": context.started_at.to_string(),
         "updated_at": context.updated_at.to_string(),
-        "metadata": or_null(context.metadata.is_empty(), json!(Data::Object(Arc::new(context.metadata.clone())))),
+        "metadata": or_null(context.metadata.is_empty(), json!(Data::from(context.metadata.clone()))),
     })
 }
 

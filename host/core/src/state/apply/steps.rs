@@ -4,13 +4,16 @@ use super::{Change, missing};
 use crate::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
 use crate::state::{Accepted, Body, Frame, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
-use opcell_types::{Value, value::Map};
+use opcell_types::{
+    Value,
+    value::{Object, Shape},
+};
 use opcell_workflow::ir::{Form, Judge, Step};
 use std::mem;
 use std::sync::{Arc, LazyLock};
 
 /// The one key of what `$steps.NAME` gives.
-static OUTPUT: LazyLock<Arc<str>> = LazyLock::new(|| "output".into());
+static OUTPUT: LazyLock<Shape> = LazyLock::new(|| Shape::new(["output"]));
 
 impl State {
     pub(super) fn enter_step(&mut self, id: FrameId, parent: FrameId, step: u32, visit: u32) -> Change {
@@ -57,7 +60,7 @@ impl State {
             // A step that is passed by leaves nothing: no output, and no result of the workflow.
             let name = instance.program.step(step).map(|step| step.name.clone());
             if let (Value::Object(outputs), Some(name)) = (&mut instance.outputs, name) {
-                Arc::make_mut(outputs).shift_remove(&name);
+                outputs.insert(&name, Value::Undefined);
             }
         } else if is_main {
             instance.last = Some(step);
@@ -103,11 +106,9 @@ impl State {
         let instance = self.instance_mut(instance)?;
         let Some(definition) = instance.program.step(step) else { return missing(format!("step {step}")) };
         let output = accepted.expression_output(definition, instance.program.is_sequential());
-        let mut entry = Map::with_capacity(1);
-        entry.insert(OUTPUT.clone(), output);
-        let entry = Value::Object(Arc::new(entry));
+        let entry = Value::Object(Object::of_shape(OUTPUT.clone(), vec![output]));
         if let Value::Object(outputs) = &mut instance.outputs {
-            Arc::make_mut(outputs).insert(definition.name.clone(), entry);
+            outputs.insert(&definition.name, entry);
         }
         if let Some(slot) = instance.memory.get_mut(step as usize) {
             slot.accepted = Some(accepted);
@@ -147,7 +148,7 @@ impl State {
             // What a composition found is what the next state should know.
             let context = end.result.get("context").unwrap_or(&end.result);
             self.instance_mut(instance)?.brief = match context {
-                Value::String(text) => text.clone(),
+                Value::String(text) => text.into(),
                 Value::Null | Value::Undefined => "".into(),
                 other => other.to_json().into(),
             };

@@ -35,7 +35,7 @@ impl State {
             input: input.clone(),
             original: original.clone(),
             inputs: program.bind_inputs(input),
-            outputs: Value::Object(Arc::default()),
+            outputs: program.no_outputs(),
             memory: vec![StepMemory::default(); program.ir().steps.len()],
             last: None,
             log: crate::conversation::Messages::new(),
@@ -95,12 +95,12 @@ impl State {
 fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
     let verb = if end.status == Status::Cancelled { "cancelled" } else { "failed" };
     let why = end.message.as_deref().or(end.reason.as_deref()).unwrap_or("no reason was given");
-    let mut details: Map = [("target".into(), Value::String(workflow.clone()))].into_iter().collect();
+    let mut details: Map = [("target".into(), Value::from(workflow.clone()))].into_iter().collect();
     if let Some(reason) = &end.reason {
-        details.insert("reason".into(), Value::String(reason.clone()));
+        details.insert("reason".into(), Value::from(reason.clone()));
     }
     if let Some(step) = &end.step {
-        details.insert("step".into(), Value::String(step.clone()));
+        details.insert("step".into(), Value::from(step.clone()));
     }
     if let Some(inner) = &end.details {
         details.insert("details".into(), inner.clone());
@@ -108,7 +108,7 @@ fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
     Failure {
         reason: format!("delegate-{verb}").into(),
         message: format!("Delegated workflow {verb}: `{workflow}`: {why}"),
-        details: Some(Value::Object(Arc::new(details))),
+        details: Some(Value::from(details)),
         retriable: false,
     }
 }

@@ -139,7 +139,7 @@ fn roots(value: &Value) -> BTreeSet<String> {
 fn check_roots(place: &str, step: &Step, ids: &BTreeSet<&str>, found: &mut ValidationResult) {
     // Input, arguments and predicate are told one by one, so a name that is wrong in two of them is told twice.
     let paths = Value::array(predicates(step).iter().map(|predicate| predicate.path.as_str().into()));
-    let arguments = Value::Object(std::sync::Arc::new(step.args.clone()));
+    let arguments = Value::from(step.args.clone());
     for root in [&step.input, &arguments, &paths].into_iter().flat_map(roots) {
         if root != "input" && !ids.contains(root.as_str()) {
             found.errors.push(format!("{place}: references unknown {} (not 'input' or a step id)", quote(&root)));
