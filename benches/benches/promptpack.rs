@@ -129,7 +129,7 @@ impl Sessions for Restless {
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
         let message = format!("there is no tool {}", call.request.name);
-        let failure = Failure { reason: "no-such-tool".into(), message, details: None, retriable: false };
+        let failure = Failure::host("no-such-tool", message);
         Reply { result: Err(failure), receipt: None }
     }
 }

@@ -17,8 +17,9 @@ mod sessions;
 
 use forge::Forge;
 use futures_util::StreamExt as _;
-use opcell::{Config, Host, RunOutcome, Status, Value, Workflow, run::receipt};
+use opcell::{Config, Host, RunOutcome, Status, Value, Workflow, remedy, run::receipt};
 use opcell_sandbox::CompileMode;
+use opcell_types::Source;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -124,7 +125,8 @@ async fn a_grant_without_private_addresses_keeps_the_plugin_from_this_machine() 
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("denied")));
     let message = outcome.message.unwrap();
     assert!(message.contains("127.0.0.1 is a loopback address"), "{message}");
-    assert!(message.contains(&format!("opcell plugin grant github http {} --private", forge.url())), "{message}");
+    let command = remedy::render(&outcome.denial.unwrap().remedy).unwrap();
+    assert_eq!(command, format!("opcell plugin grant github http {} --private", forge.url()));
     assert!(forge.was_not_asked());
 }
 
@@ -173,10 +175,10 @@ async fn without_its_grant_the_health_report_ends_in_a_denial_that_says_what_wou
     let (outcome, receipts) = run(&host, &host.open("repo-health").unwrap(), Value::Null).await;
 
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("denied")));
-    let details = outcome.details.unwrap();
-    let detail = |key| details.get(key).and_then(Value::as_str).unwrap_or_default();
-    assert_eq!(detail("rule"), "the operator has not granted it to plugin `repo`");
-    assert_eq!(detail("remedy"), "opcell plugin grant repo files workspace=PATH");
+    assert_eq!(outcome.source, Some(Source::Sandbox));
+    let denial = outcome.denial.unwrap();
+    assert_eq!(denial.rule, "the operator has not granted it to plugin `repo`");
+    assert_eq!(remedy::render(&denial.remedy).unwrap(), "opcell plugin grant repo files workspace=PATH");
     assert!(receipts.first().and_then(|receipt| receipt.get("denials")).is_some());
 }
 

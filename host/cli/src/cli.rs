@@ -21,6 +21,7 @@ mod skill;
 mod stop;
 mod stream;
 mod terminal;
+mod tools;
 mod worker;
 
 use clap::{Args, Parser, Subcommand};
@@ -90,6 +91,12 @@ enum Command {
     /// List and invoke single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
+    /// List the tools that documents may call.
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
+    /// Inspect the MCP servers of the project.
+    #[command(subcommand)]
+    Mcp(tools::McpCommand),
     /// Measure what isolation costs on this machine: one operation natively, in the bare engine, in a cell, in a process.
     Bench(bench::BenchArgs),
     /// Run the built-in hostile plugins against this build and report what contained each.
@@ -154,6 +161,10 @@ impl From<StartError> for Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let code = match error {
+            RunError::AlreadyAnswered { ref run, .. } => {
+                let help = format!("to stop the run: opcell runs cancel {run}");
+                return Diagnostic::error("already-answered", error.to_string()).help(help).into();
+            }
             RunError::Journal(error) => return Self::of_journal(&error),
             RunError::Pin { .. } => "pinned-plugin-missing",
             RunError::UnknownSignal { .. } => "unknown-signal",
@@ -263,6 +274,8 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
+        Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
+        Command::Mcp(command) => tools::mcp(&cli.global, command, terminal).await,
         Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
     }

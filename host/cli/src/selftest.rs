@@ -12,9 +12,10 @@ pub use case::{Case, Stage};
 
 use async_trait::async_trait;
 use opcell_sandbox::{
-    CellError, CellRequest, CellResult, Context, FilesGrant, Grants, HostServices, LoadError, LoadRequest, Plugin,
-    PluginSource, Receipt, Sandbox, ServiceError, ToolDescription, receipt::LogLine,
+    CellError, CellRequest, CellResult, FilesGrant, Grants, HostServices, LoadError, LoadRequest, Plugin, PluginSource,
+    Receipt, Sandbox, ToolDescription, receipt::LogLine,
 };
+use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
 use std::{
     sync::Arc,
@@ -208,7 +209,13 @@ impl HostServices for Temptations {
             .into()
     }
 
-    async fn call_tool(&self, name: &str, _arguments: &str, _context: &Context) -> Result<String, ServiceError> {
+    async fn call_tool(
+        &self,
+        name: &str,
+        _arguments: &str,
+        _context: &CallContext,
+        _touched: &TouchLog,
+    ) -> Result<String, Failure> {
         if name == "selftest.sleep" {
             std::future::pending::<()>().await;
         }

@@ -6,25 +6,10 @@ use crate::{
     receipt::Receipt,
 };
 use opcell_types::Value;
-use opcell_workflow::{ir, names::Outcome};
+pub use opcell_types::{CallContext as EffectContext, Verdict};
+use opcell_workflow::ir;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Where in a run an effect belongs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct EffectContext {
-    /// The run.
-    pub run: Arc<str>,
-    /// The step as authored.
-    pub step: Arc<str>,
-    /// How often the step has been entered, from 1.
-    pub visit: u32,
-    /// Attempt within the visit, from 1.
-    pub attempt: u32,
-    /// Stable across retries by the shell and resumes.
-    pub idempotency_key: Arc<str>,
-}
 
 /// A call of an operation or of an invoke judge.
 #[derive(Debug, Clone)]
@@ -71,17 +56,6 @@ pub struct Reply<T> {
     /// What it used and touched, if anything ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-}
-
-/// A judge's decision.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Verdict {
-    /// Exactly one.
-    pub outcome: Outcome,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rationale: Option<String>,
 }
 
 /// A session to open.

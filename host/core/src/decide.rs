@@ -24,7 +24,7 @@ use crate::{
     scope::View,
     state::{Body, Frame, Instance, State},
 };
-use opcell_types::Value;
+use opcell_types::{Source, Value};
 use opcell_workflow::{ir::Step, resolve::ResolveError};
 use std::sync::Arc;
 
@@ -146,6 +146,7 @@ impl<'a> At<'a> {
         let accepted = self.instance.memory.get(step as usize).and_then(|memory| memory.accepted.as_ref());
         self.end(RunEnd {
             status: Status::Failed,
+            source: Some(failure.source),
             reason: Some(failure.reason.clone()),
             message: Some(failure.message.clone()),
             step: name,
@@ -153,6 +154,7 @@ impl<'a> At<'a> {
             is_text: false,
             handoff: None,
             details: failure.details.clone(),
+            denial: failure.denial.clone(),
             receipt: accepted.and_then(|accepted| accepted.receipt.clone()),
             aborted: false,
         })
@@ -160,7 +162,7 @@ impl<'a> At<'a> {
 }
 
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
-    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+    Failure::engine(reason, message)
 }
 
 fn unresolved(error: &ResolveError) -> Failure {
@@ -188,6 +190,7 @@ fn input_problem(step: &Step, input: &Arc<str>, error: &ResolveError) -> String 
 fn ended(status: Status, reason: &str, message: String) -> RunEnd {
     RunEnd {
         status,
+        source: Some(Source::Engine),
         reason: Some(reason.into()),
         message: Some(message),
         step: None,
@@ -195,6 +198,7 @@ fn ended(status: Status, reason: &str, message: String) -> RunEnd {
         is_text: false,
         handoff: None,
         details: None,
+        denial: None,
         receipt: None,
         aborted: false,
     }

@@ -5,6 +5,12 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// Whether the data of a signal approves what it answers: `true`, or an object whose `approved` is `true`.
+#[must_use]
+pub fn approves(data: &Value) -> bool {
+    data.get("approved") == Some(&Value::Bool(true)) || *data == Value::Bool(true)
+}
+
 /// What a run can be told from outside; also what a letter in the journal says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

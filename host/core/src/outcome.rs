@@ -1,7 +1,7 @@
 //! How runs stand and how they end.
 
 use crate::{receipt::Receipt, wire};
-use opcell_types::Value;
+use opcell_types::{Denial, Source, Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
@@ -57,7 +57,10 @@ impl fmt::Display for Status {
 pub struct RunEnd {
     /// `completed`, `failed` or `cancelled`.
     pub status: Status,
-    /// Stable and machine-readable, kebab-case; always there unless the run completed.
+    /// Who says why; always there unless the run completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Stable and machine-readable, kebab-case, unique within its source; always there unless the run completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Arc<str>>,
     /// One sentence.
@@ -78,6 +81,9 @@ pub struct RunEnd {
     /// Structured details of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+    /// The refusal that the run failed by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial: Option<Box<Denial>>,
     /// The receipt of the last cell, or of the last tool, that the step called at which the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
@@ -149,6 +155,8 @@ pub struct RunOutcome {
     pub run: Arc<str>,
     /// How it stands: ended, or `suspended`.
     pub status: Status,
+    /// See [`RunEnd::source`].
+    pub source: Option<Source>,
     /// See [`RunEnd::reason`].
     pub reason: Option<Arc<str>>,
     /// See [`RunEnd::message`].
@@ -163,6 +171,8 @@ pub struct RunOutcome {
     pub handoff: Option<Value>,
     /// See [`RunEnd::details`].
     pub details: Option<Value>,
+    /// See [`RunEnd::denial`].
+    pub denial: Option<Box<Denial>>,
     /// See [`RunEnd::receipt`].
     pub receipt: Option<Receipt>,
     /// See [`RunEnd::aborted`].

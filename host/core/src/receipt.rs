@@ -7,7 +7,7 @@
 //! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
 
 use crate::failure::Failure;
-use opcell_types::Value;
+use opcell_types::{Denial, Touched, Value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
     fmt,
@@ -154,43 +154,6 @@ impl Serialize for Provider {
     }
 }
 
-/// A refusal: what was asked for, the rule that refused it, and what would allow it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Denial {
-    /// Such as `http GET https://example.com`.
-    pub capability: String,
-    /// The rule that refused it.
-    pub rule: String,
-    /// The setting that would allow it.
-    pub remedy: String,
-}
-
-impl Denial {
-    /// Of something that is asked for by its name, such as `skill` and the skill's.
-    #[must_use]
-    pub fn of_name(kind: &str, name: &str, rule: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let name: String = name.chars().take(NAME).collect();
-        Self { capability: format!("{kind} {name}"), rule: rule.into(), remedy: remedy.into() }
-    }
-
-    /// The failure that says so; the refusal is in its details.
-    #[must_use]
-    pub fn failure(self, reason: &str, message: impl Into<String>) -> Failure {
-        let details = Value::object([
-            ("capability", Value::from(self.capability)),
-            ("rule", Value::from(self.rule)),
-            ("remedy", Value::from(self.remedy)),
-        ]);
-        Failure { reason: reason.into(), message: message.into(), details: Some(details), retriable: false }
-    }
-
-    /// The refusal that a failure of the host's own says.
-    fn in_details(failure: &Failure) -> Option<Self> {
-        let text = |key| Some(failure.details.as_ref()?.get(key)?.as_str()?.to_owned());
-        Some(Self { capability: text("capability")?, rule: text("rule")?, remedy: text("remedy")? })
-    }
-}
-
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -235,6 +198,9 @@ pub struct CallReceipt {
     truncated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     denials: Vec<Denial>,
+    /// Requests made and files used.
+    #[serde(skip_serializing_if = "Touched::is_empty")]
+    touched: Touched,
     /// Of the cell that performed the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<Receipt>,
@@ -265,6 +231,7 @@ impl CallReceipt {
             bytes_out: 0,
             truncated: false,
             denials: Vec::new(),
+            touched: Touched::default(),
             receipt: None,
         }
     }
@@ -281,7 +248,7 @@ impl CallReceipt {
                 let kind = match &self.receipt {
                     Some(cell) => cell.get("error").and_then(Value::as_str).unwrap_or("failed").into(),
                     None => {
-                        self.denials.extend(Denial::in_details(failure));
+                        self.denials.extend(failure.denial.as_deref().cloned());
                         failure.reason.clone()
                     }
                 };
@@ -309,6 +276,12 @@ impl CallReceipt {
     #[must_use]
     pub fn not_started(self, why: &str) -> Self {
         Self { status: Ending::NotStarted, error: Some(why.into()), ..self }
+    }
+
+    /// What it touched outside of itself.
+    #[must_use]
+    pub fn touching(self, touched: Touched) -> Self {
+        Self { touched, ..self }
     }
 
     /// Whether less than the whole result was told.

@@ -353,6 +353,12 @@ impl State {
         doubts.chain(waits).collect()
     }
 
+    /// Whether a signal of this name has arrived and no step has taken it yet.
+    #[must_use]
+    pub fn has_signal(&self, name: &str) -> bool {
+        self.signals.iter().any(|signal| signal.name.as_ref() == name)
+    }
+
     /// The signals that a frame waits for.
     fn waits(&self, id: FrameId, frame: &Frame) -> Vec<Question> {
         let Some((_, step)) = self.step_of(id).filter(|_| frame.is_waiting()) else { return Vec::new() };
@@ -410,6 +416,7 @@ impl State {
         RunOutcome {
             run: self.run.clone(),
             status: self.status(),
+            source: end.as_ref().and_then(|end| end.source),
             reason,
             message,
             step: end.as_ref().map_or_else(|| self.current_steps().pop().map(|(name, _)| name), |end| end.step.clone()),
@@ -417,6 +424,7 @@ impl State {
             is_text: end.as_ref().is_some_and(|end| end.is_text),
             handoff: end.as_ref().and_then(|end| end.handoff.clone()),
             details: end.as_ref().and_then(|end| end.details.clone()),
+            denial: end.as_ref().and_then(|end| end.denial.clone()),
             receipt: end.as_ref().and_then(|end| end.receipt.clone()),
             aborted: end.as_ref().is_some_and(|end| end.aborted),
             artifacts: Value::from(self.artifacts.clone()),

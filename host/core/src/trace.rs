@@ -13,7 +13,7 @@ use crate::{
     state::{ApplyError, State, tool_message},
 };
 use indexmap::IndexMap;
-use opcell_types::Value;
+use opcell_types::{Denial, Source, Value};
 use opcell_workflow::{
     ir::{Form, RunLimits},
     names::Outcome,
@@ -66,6 +66,8 @@ pub struct Trace {
 pub struct End {
     pub status: crate::outcome::Status,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -74,17 +76,21 @@ pub struct End {
     pub result: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denial: Option<Box<Denial>>,
 }
 
 impl End {
     fn of(outcome: &RunOutcome) -> Self {
         Self {
             status: outcome.status,
+            source: outcome.source,
             reason: outcome.reason.clone(),
             message: outcome.message.clone(),
             step: outcome.step.clone(),
             result: outcome.result.clone(),
             details: outcome.details.clone(),
+            denial: outcome.denial.clone(),
         }
     }
 }

@@ -13,8 +13,8 @@ use indexmap::IndexMap;
 use opcell_core::{
     Program, State,
     event::{Event, RunStarted},
-    id::EffectId,
-    message::Message,
+    id::{EffectId, Timestamp},
+    message::{Message, approves},
     outcome::Question,
 };
 use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, RunId};
@@ -390,11 +390,38 @@ impl Engine {
         Ok(self.journal.post(run, self.ports.timer.now().0, payload.into()).await?)
     }
 
+    /// The answer that an approval has already and that its step has not taken yet.
+    async fn earlier_answer(&self, run: &RunId, state: &State, name: &Arc<str>) -> Result<Option<RunError>, RunError> {
+        let answered = |data: &Value, by: Option<Arc<str>>, at| RunError::AlreadyAnswered {
+            run: run.clone(),
+            signal: name.clone(),
+            approved: approves(data),
+            by,
+            at,
+        };
+        if state.has_signal(name) {
+            let history = self.history(run).await?;
+            let last = history.iter().rev().find_map(|recorded| match &recorded.event {
+                Event::SignalReceived(signal) if signal.name == *name => Some((signal, recorded.at)),
+                _ => None,
+            });
+            return Ok(last.map(|(signal, at)| answered(&signal.data, signal.by.clone(), at)));
+        }
+        let unread = self.journal.letters(run).await?;
+        Ok(unread.iter().find_map(|letter| match serde_json::from_str(&letter.payload) {
+            Ok(Message::Signal { name: sent, data, by }) if sent == *name => {
+                Some(answered(&data, by, Timestamp(letter.at)))
+            }
+            _ => None,
+        }))
+    }
+
     /// Sends a run a signal, whichever process drives it, after checking that a step of the run could ever take it: one that waits
     /// now, or one that comes to wait later.
     ///
     /// # Errors
-    /// As [`Engine::tell`], when the run has ended, or when no step waits for such a signal.
+    /// As [`Engine::tell`], when the run has ended, when no step waits for such a signal, or when it answers an approval that has an
+    /// answer already.
     pub async fn signal(
         &self,
         run: &RunId,
@@ -410,6 +437,12 @@ impl Engine {
         if !signals.open && !signals.names.contains(name) {
             let known = signals.names.iter().map(|name| format!("`{name}`")).collect();
             return Err(RunError::UnknownSignal { run: run.clone(), signal: name.clone(), known });
+        }
+        let asks_approval = state.questions().iter().any(
+            |question| matches!(question, Question::Signal { name: wanted, approval: true, .. } if wanted == name),
+        );
+        if asks_approval && let Some(earlier) = self.earlier_answer(run, &state, name).await? {
+            return Err(earlier);
         }
         self.tell(run, &Message::Signal { name: name.clone(), data, by }).await?;
         let waits = state.questions().into_iter().find_map(|question| match question {

@@ -1,6 +1,6 @@
 //! Why a run could not be driven on.
 
-use opcell_core::{Status, state::ApplyError};
+use opcell_core::{Status, id::Timestamp, state::ApplyError};
 use opcell_journal::{JournalError, RunId};
 use std::sync::Arc;
 
@@ -60,6 +60,25 @@ pub enum RunError {
         signal: Arc<str>,
         /// Those that it takes.
         known: Vec<String>,
+    },
+    /// The approval has an answer already, which the run will take; a second one would be taken by nobody, or by a later question.
+    #[error(
+        "approval `{signal}` of run `{run}` was already {} by {} at {}; that answer counts",
+        if *approved { "given" } else { "refused" },
+        by.as_deref().unwrap_or("an unnamed sender"),
+        at.to_text()
+    )]
+    AlreadyAnswered {
+        /// The run.
+        run: RunId,
+        /// The approval.
+        signal: Arc<str>,
+        /// Whether the first answer approves.
+        approved: bool,
+        /// Who gave it.
+        by: Option<Arc<str>>,
+        /// When.
+        at: Timestamp,
     },
     /// The run has ended, and what was asked for needs one that has not.
     #[error("run `{run}` has ended ({status})")]

@@ -11,10 +11,6 @@ use std::sync::Arc;
 
 pub(crate) struct Nothing;
 
-fn missing(reason: &str, message: String) -> Failure {
-    Failure { reason: reason.into(), message, details: None, retriable: false }
-}
-
 #[async_trait]
 impl Operations for Nothing {
     fn effects(&self, _operation: &str) -> Option<Effects> {
@@ -23,7 +19,7 @@ impl Operations for Nothing {
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
         let message = format!("Deterministic operation not found: `{}`", call.id);
-        Reply { result: Err(missing("missing-deterministic-operation", message)), receipt: None }
+        Reply { result: Err(Failure::host("missing-deterministic-operation", message)), receipt: None }
     }
 }
 
@@ -35,18 +31,18 @@ impl Judges for Nothing {
 
     async fn judge(&self, call: Call) -> Reply<Verdict> {
         let message = format!("Judge not found: `{}`", call.id);
-        Reply { result: Err(missing("missing-judge", message)), receipt: None }
+        Reply { result: Err(Failure::host("missing-judge", message)), receipt: None }
     }
 }
 
 #[async_trait]
 impl Sessions for Nothing {
     async fn open(&self, _request: OpenSession) -> Result<OpenedSession, Failure> {
-        Err(missing("no-sessions", "This host has no models configured".to_owned()))
+        Err(Failure::host("no-sessions", "This host has no models configured"))
     }
 
     async fn complete(&self, _round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
-        Err(missing("no-sessions", "This host has no models configured".to_owned()))
+        Err(Failure::host("no-sessions", "This host has no models configured"))
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {
@@ -55,7 +51,7 @@ impl Sessions for Nothing {
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
         let message = format!("Tool not found: `{}`", call.request.name);
-        Reply { result: Err(missing("unknown-tool", message)), receipt: None }
+        Reply { result: Err(Failure::host("unknown-tool", message)), receipt: None }
     }
 }
 

@@ -78,12 +78,9 @@ async fn within<T>(timer: &Arc<dyn Timer>, ms: Option<f64>, work: impl Future<Ou
     tokio::select! {
         biased;
         done = work => Ok(done),
-        () = timer.deadline(ms) => Err(Failure {
-            reason: "timeout".into(),
-            message: format!("It did not stop within {} ms", ms.ceil()),
-            details: None,
-            retriable: true,
-        }),
+        () = timer.deadline(ms) => {
+            Err(Failure::engine("timeout", format!("It did not stop within {} ms", ms.ceil())).retriable())
+        }
     }
 }
 

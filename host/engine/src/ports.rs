@@ -11,7 +11,7 @@ use opcell_core::{
     id::{EffectId, Timestamp},
     receipt::Provider,
 };
-use opcell_types::Value;
+use opcell_types::{TouchLog, Value};
 use opcell_workflow::WorkflowIr;
 use std::{
     ops::{Deref, DerefMut},
@@ -27,13 +27,15 @@ pub struct Cancellable<T> {
     pub of: T,
     /// Cancelled when the run is.
     pub cancel: CancellationToken,
+    /// Where it notes what it touches; clones note in the same place.
+    pub touched: TouchLog,
 }
 
 impl<T> Cancellable<T> {
     /// What to perform, and what cancels it.
     #[must_use]
     pub fn new(of: T, cancel: CancellationToken) -> Self {
-        Self { of, cancel }
+        Self { of, cancel, touched: TouchLog::default() }
     }
 }
 

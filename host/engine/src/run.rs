@@ -520,10 +520,5 @@ impl Driver {
 }
 
 fn panicked() -> Failure {
-    Failure {
-        reason: "panicked".into(),
-        message: "The host panicked while performing this effect; see its log".to_owned(),
-        details: None,
-        retriable: false,
-    }
+    Failure::host("panicked", "The host panicked while performing this effect; see its log")
 }

@@ -1,12 +1,17 @@
 //! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
 
-use crate::{host::PluginError, report::Rejected, tools::Tools};
+use crate::{
+    host::PluginError,
+    report::Rejected,
+    tools::{ServerEntry, ToolEntry, Tools},
+};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, Receipt, ToReceipt};
-use opcell_sandbox::{CellError, CellRequest, CellResult, Context, HostServices, Narrowing, Plugin};
+use opcell_sandbox::{CellRequest, CellResult, HostServices, Narrowing, Plugin};
 use opcell_session::tools::ToolDescription;
+use opcell_tools::mcp::Server;
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
@@ -75,9 +80,7 @@ impl Entry {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match &self.offer {
-            Offer::Operation { effects: Effects::Pure, .. } => "pure",
-            Offer::Operation { effects: Effects::Idempotent, .. } => "idempotent",
-            Offer::Operation { effects: Effects::Once, .. } => "once",
+            Offer::Operation { effects, .. } => effects.as_str(),
             Offer::Judge { .. } => "judge",
         }
     }
@@ -110,14 +113,14 @@ impl Catalog {
             plugin: name.clone(),
             summary: operation.summary.clone(),
             arguments_schema: operation.arguments_schema.clone(),
-            offer: Offer::Operation { effects: effects(operation.effects), data_schema: operation.data_schema.clone() },
+            offer: Offer::Operation { effects: operation.effects, data_schema: operation.data_schema.clone() },
         });
         let judges = loaded.plugin.judges().iter().map(|judge| Entry {
             id: judge.id.clone(),
             plugin: name.clone(),
             summary: judge.summary.clone(),
             arguments_schema: judge.arguments_schema.clone(),
-            offer: Offer::Judge { outcomes: judge.outcomes.iter().map(outcome).collect() },
+            offer: Offer::Judge { outcomes: judge.outcomes.clone() },
         });
         for entry in operations.chain(judges) {
             if let Some((other, _)) = self.entries.get(&entry.id) {
@@ -201,6 +204,22 @@ impl Catalog {
         self.tools.descriptions()
     }
 
+    /// The MCP server behind a tool of documents, with the server's own name of it.
+    pub(crate) fn remote_tool(&self, name: &str) -> Option<(&Arc<Server>, &str)> {
+        self.tools.outside(name)?.remote()
+    }
+
+    /// The tools that documents may call by a name of the project, and whether they are there. Starts MCP servers.
+    pub(crate) async fn tool_entries(&self) -> Vec<ToolEntry> {
+        let describe = |id: &str| self.entries.get(id).map(|(entry, _)| entry.summary.clone());
+        crate::tools::tools(&self.tools, describe).await
+    }
+
+    /// The MCP servers of the project, started and asked.
+    pub(crate) async fn server_entries(&self) -> Vec<ServerEntry> {
+        crate::tools::servers(&self.tools).await
+    }
+
     /// Whether a document may name this: an operation, a judge, or a tool.
     #[must_use]
     pub fn knows_name(&self, name: &str) -> bool {
@@ -216,28 +235,20 @@ impl Catalog {
     ) -> Reply<U> {
         let Some((entry, loaded)) = self.resolve(&call.id) else {
             let unknown = self.unknown(&call.id);
-            let failure =
-                Failure { reason: unknown.code.into(), message: unknown.message, details: None, retriable: false };
-            return Reply { result: Err(failure), receipt: None };
+            return Reply { result: Err(Failure::host(unknown.code, unknown.message)), receipt: None };
         };
         let arguments = call.arguments.to_json();
         let request = CellRequest {
             id: &entry.id,
             arguments: &arguments,
-            context: Context {
-                run: call.context.run.clone(),
-                step: call.context.step.clone(),
-                visit: call.context.visit,
-                attempt: call.context.attempt,
-                idempotency_key: call.context.idempotency_key.clone(),
-            },
+            context: call.context.clone(),
             narrowing: call.capabilities.as_ref().map(narrowing),
             timeout: call.timeout_ms.map(Duration::from_millis),
             cancel: call.cancel.clone(),
             host: loaded.services.clone(),
         };
         let CellResult { result, receipt } = run(&loaded.plugin, request).await;
-        Reply { result: result.map(turn).map_err(failure), receipt: Some(Receipt::later(OfCell(receipt))) }
+        Reply { result: result.map(turn).map_err(Failure::from), receipt: Some(Receipt::later(OfCell(receipt))) }
     }
 }
 
@@ -255,12 +266,7 @@ impl Operations for Catalog {
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
         if let Some(tool) = self.tools.outside(&call.id) {
-            let cancelled = || Failure {
-                reason: "cancelled".into(),
-                message: "the call was cancelled".to_owned(),
-                details: None,
-                retriable: false,
-            };
+            let cancelled = || Failure::host("cancelled", "the call was cancelled");
             let began = Instant::now();
             let result = tokio::select! {
                 result = tool.call(&call) => result,
@@ -268,6 +274,7 @@ impl Operations for Catalog {
             };
             let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
                 .ended(began.elapsed(), result.as_ref().map(receipt::bytes), None)
+                .touching(call.touched.so_far())
                 .to_receipt();
             return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt };
         }
@@ -291,53 +298,11 @@ impl Judges for Catalog {
     }
 
     async fn judge(&self, call: Call) -> Reply<Verdict> {
-        self.cell(
-            &call,
-            async |plugin, request| plugin.judge(request).await,
-            |verdict| Verdict { outcome: outcome(&verdict.outcome), rationale: verdict.rationale },
-        )
-        .await
-    }
-}
-
-fn effects(effects: opcell_sandbox::Effects) -> Effects {
-    match effects {
-        opcell_sandbox::Effects::Pure => Effects::Pure,
-        opcell_sandbox::Effects::Idempotent => Effects::Idempotent,
-        opcell_sandbox::Effects::Once => Effects::Once,
-    }
-}
-
-fn outcome(outcome: &opcell_sandbox::Outcome) -> Outcome {
-    match outcome {
-        opcell_sandbox::Outcome::Text(text) => Outcome::Text(text.as_str().into()),
-        opcell_sandbox::Outcome::Keyword(name) => Outcome::Keyword(name.as_str().into()),
+        self.cell(&call, async |plugin, request| plugin.judge(request).await, |verdict| verdict).await
     }
 }
 
 fn narrowing(capabilities: &CapabilityNarrowing) -> Narrowing {
     let set = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.iter().cloned().collect());
     Narrowing { tools: set(&capabilities.tools), skills: set(&capabilities.skills), files: set(&capabilities.files) }
-}
-
-/// A plugin's own failure keeps its reason; everything else is named by its kind. A retry may help where the cause may pass.
-fn failure(error: CellError) -> Failure {
-    let message = error.to_string();
-    let kind: Arc<str> = error.kind().into();
-    match error {
-        CellError::PluginFailure(failure) => Failure {
-            reason: failure.reason.into(),
-            message: failure.message,
-            details: failure.details.map(Value::from),
-            retriable: true,
-        },
-        CellError::Denied(denial) => {
-            let opcell_sandbox::Denial { capability, rule, remedy } = denial;
-            receipt::Denial { capability, rule, remedy }.failure(&kind, message)
-        }
-        CellError::Timeout { .. } | CellError::HostError { .. } => {
-            Failure { reason: kind, message, details: None, retriable: true }
-        }
-        _ => Failure { reason: kind, message, details: None, retriable: false },
-    }
 }

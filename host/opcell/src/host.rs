@@ -12,6 +12,7 @@ use crate::{
     pins,
     report::Rejected,
     run::{Run, Workflow},
+    tools::{ServerEntry, ToolEntry},
 };
 use opcell_engine::{
     Engine, Program, ResumeOptions, RunError, RunOptions, call,
@@ -104,6 +105,16 @@ impl Host {
         let options = ResumeOptions { pins: pins::all(&self.catalog), ..options };
         let resumed = self.engine.resume(&run.into(), options).await;
         Ok(Run::new(resumed.map_err(|error| self.why_unpinned(error))?))
+    }
+
+    /// The tools that documents may call by a name of the project, and whether they are there. Starts the MCP servers among them.
+    pub async fn tools(&self) -> Vec<ToolEntry> {
+        self.catalog.tool_entries().await
+    }
+
+    /// The MCP servers of the project, started and asked for their tools.
+    pub async fn mcp_servers(&self) -> Vec<ServerEntry> {
+        self.catalog.server_entries().await
     }
 
     /// The engine: the runs of the journal, their past, and telling them things.

@@ -47,6 +47,7 @@
 //! and findings that point into what was read ([`report`]).
 
 pub mod config;
+pub mod remedy;
 pub mod report;
 
 pub mod document;
@@ -73,26 +74,27 @@ pub use host::{Host, HostBuilder, HostError, NewPermissions, PluginError, StartE
 pub use opcell_engine::{
     ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},
-    ports::{Failure, Reply, Success},
+    ports::{Reply, Success},
     receipt::Receipt,
 };
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
-    Allocation, CellError, CompileLimits, CompileMode, CompileProgram, Context, FilesGrant, Grants, HostServices,
-    LimitRequest, LoadError, LogEvent, Metering, SandboxError, ServiceError, ToolDescription, compile::prepare,
+    Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
+    LoadError, LogEvent, Metering, SandboxError, ToolDescription, compile::prepare,
 };
-pub use opcell_types::Value;
+pub use opcell_types::{CallContext, Capability, Denial, Failure, Remedy, Source, Touched, Value};
 pub use opcell_workflow::{Diagnostic, Severity};
 pub use report::Rejected;
 pub use run::{Run, Workflow};
 pub use services::{HostTool, LogSink};
 pub use tokio_util::sync::CancellationToken;
+pub use tools::{ServerEntry, ServerTool, ToolEntry};
 
 /// What most programs that embed Opcell name.
 pub mod prelude {
     pub use crate::{
-        CancellationToken, CompileMode, Config, Context, Event, Grant, Host, HostError, HostTool, LimitRequest,
-        LoadError, Metering, NewPermissions, PluginConfig, Recorded, Rejected, Run, RunOptions, RunOutcome,
-        ServiceError, Status, StreamExt, ToolDescription, Value, Workflow, async_trait,
+        CallContext, CancellationToken, CompileMode, Config, Denial, Event, Failure, Grant, Host, HostError, HostTool,
+        LimitRequest, LoadError, Metering, NewPermissions, PluginConfig, Recorded, Rejected, Remedy, Run, RunOptions,
+        RunOutcome, Status, StreamExt, ToolDescription, Value, Workflow, async_trait,
     };
 }

@@ -109,23 +109,7 @@ pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_js
     })
 }
 
-/// Replaces what could steer a terminal (control characters, bidirectional overrides) by `?`, byte for byte, so that offsets stay
-/// valid. Line breaks and tabs stay.
-#[must_use]
-pub fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(steers) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if steers(c) { (0..c.len_utf8()).for_each(|_| shown.push('?')) } else { shown.push(c) }
-    }
-    Cow::Owned(shown)
-}
+pub use opcell_types::text::masked as printable;
 
 /// A finding as miette takes it.
 #[derive(Debug)]

@@ -1,14 +1,10 @@
 //! What the host does for the cells of one plugin: its tools, and where its messages go.
 
-use crate::http::{FetchError, HttpClient, HttpRule, request::FetchRequest};
+use crate::http::{HttpClient, HttpRule, request::FetchRequest};
 use async_trait::async_trait;
-use opcell_sandbox::{
-    error::Failure,
-    grants::Denial,
-    host::{Context, HostServices, LogEvent, ServiceError, SkillDescription, ToolDescription},
-};
+use opcell_sandbox::host::{HostServices, LogEvent, SkillDescription, ToolDescription};
 use opcell_session::skills::{SkillError, SkillLibrary};
-use opcell_types::Value;
+use opcell_types::{CallContext, Failure, TouchLog, Value, denial::HttpScope};
 use std::sync::Arc;
 
 /// The name of the tool that performs HTTP requests.
@@ -24,13 +20,13 @@ pub trait HostTool: Send + Sync {
     ///
     /// # Errors
     /// What the plugin is told.
-    async fn call(&self, plugin: &str, arguments: Value, context: &Context) -> Result<Value, ServiceError>;
+    async fn call(&self, plugin: &str, arguments: Value, context: &CallContext) -> Result<Value, Failure>;
 }
 
 /// Receives what cells say while they run. Must not block.
 pub trait LogSink: Send + Sync {
     /// A line or a progress report.
-    fn log(&self, plugin: &str, context: &Context, event: LogEvent<'_>);
+    fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>);
 }
 
 /// The services of one plugin.
@@ -54,14 +50,23 @@ impl HostServices for PluginServices {
         std::iter::once(fetch).chain(self.tools.iter().map(|tool| tool.description())).collect()
     }
 
-    async fn call_tool(&self, name: &str, arguments: &str, context: &Context) -> Result<String, ServiceError> {
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &str,
+        context: &CallContext,
+        touched: &TouchLog,
+    ) -> Result<String, Failure> {
         let arguments = Value::from_json(arguments)
-            .map_err(|error| failed("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
+            .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
         let result = if name == HTTP_FETCH {
-            self.http.fetch(&self.rules, &arguments).await.map_err(|error| self.refusal(error))?
+            self.http
+                .fetch(&self.rules, &arguments, touched)
+                .await
+                .map_err(|error| error.into_failure(&HttpScope::Plugin(self.plugin.clone())))?
         } else {
             let tool = self.tools.iter().find(|tool| tool.description().name == name);
-            let tool = tool.ok_or_else(|| failed("not-found", format!("this host has no tool `{name}`")))?;
+            let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
             tool.call(&self.plugin, arguments, context).await?
         };
         Ok(result.to_json())
@@ -75,37 +80,19 @@ impl HostServices for PluginServices {
         self.skills.skills().map(describe).collect()
     }
 
-    async fn read_skill(&self, name: &str, _context: &Context) -> Result<String, ServiceError> {
+    async fn read_skill(&self, name: &str, _context: &CallContext) -> Result<String, Failure> {
         let (skills, name) = (self.skills.clone(), name.to_owned());
         off_runtime(move || skills.read(&name)).await
     }
 
-    async fn read_skill_resource(&self, name: &str, path: &str, _context: &Context) -> Result<Vec<u8>, ServiceError> {
+    async fn read_skill_resource(&self, name: &str, path: &str, _context: &CallContext) -> Result<Vec<u8>, Failure> {
         let (skills, name, path) = (self.skills.clone(), name.to_owned(), path.to_owned());
         off_runtime(move || skills.read_resource(&name, &path)).await
     }
 
-    fn log(&self, plugin: &str, context: &Context, event: LogEvent<'_>) {
+    fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {
         if let Some(sink) = &self.sink {
             sink.log(plugin, context, event);
-        }
-    }
-}
-
-impl PluginServices {
-    fn refusal(&self, error: FetchError) -> ServiceError {
-        match error {
-            FetchError::Denied { capability, rule, grant } => ServiceError::Denied(Denial {
-                capability,
-                rule: format!("{rule} (plugin `{}`)", self.plugin),
-                remedy: match grant {
-                    Some(grant) => format!("opcell plugin grant {} {grant}", self.plugin),
-                    None => "no setting allows it".to_owned(),
-                },
-            }),
-            FetchError::Invalid(error) => failed("invalid-arguments", error.to_string()),
-            FetchError::Secret(error) => failed("credential-missing", error.to_string()),
-            FetchError::Failed { reason, message } => failed(reason, message),
         }
     }
 }
@@ -113,13 +100,9 @@ impl PluginServices {
 /// Reads from disk where it keeps nobody waiting.
 async fn off_runtime<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, SkillError> + Send + 'static,
-) -> Result<T, ServiceError> {
+) -> Result<T, Failure> {
     match tokio::task::spawn_blocking(read).await {
-        Ok(result) => result.map_err(|error| failed("skill-unreadable", error.to_string())),
-        Err(_) => Err(failed("skill-unreadable", "reading the skill was abandoned".to_owned())),
+        Ok(result) => result.map_err(|error| Failure::host("skill-unreadable", error.to_string())),
+        Err(_) => Err(Failure::host("skill-unreadable", "reading the skill was abandoned".to_owned())),
     }
-}
-
-fn failed(reason: &str, message: String) -> ServiceError {
-    ServiceError::Failed(Failure { reason: reason.to_owned(), message, details: None })
 }

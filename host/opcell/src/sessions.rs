@@ -2,6 +2,7 @@
 
 mod delegation;
 mod fetch;
+mod remote;
 
 use crate::{
     catalog::{Catalog, Offer},
@@ -24,6 +25,7 @@ use opcell_session::{
 };
 use opcell_types::Value;
 use opcell_workflow::Diagnostic;
+use remote::RemoteTool;
 use std::{path::Path, sync::Arc};
 
 /// What sessions of a project share with the rest of its host.
@@ -113,8 +115,12 @@ fn bound(tools: &[Arc<dyn HostTool>], bindings: &IndexMap<String, String>) -> Ve
 /// those of MCP servers. A session that declares one by its name has it.
 fn outside_tools(tools: &[Arc<dyn HostTool>], catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
     let is_taken = |name: &str| tools.iter().any(|tool| tool.description().spec.name == name);
-    let tool =
-        |description: ToolDescription| Arc::new(OperationTool::new(catalog.clone(), description)) as Arc<dyn HostTool>;
+    let tool = |description: ToolDescription| -> Arc<dyn HostTool> {
+        match catalog.remote_tool(&description.spec.name) {
+            Some((server, tool)) => Arc::new(RemoteTool::new(server.clone(), tool.to_owned(), description)),
+            None => Arc::new(OperationTool::new(catalog.clone(), description)),
+        }
+    };
     catalog.outside_tools().filter(|tool| !is_taken(&tool.spec.name)).map(tool).collect()
 }
 

@@ -5,8 +5,8 @@
 
 use crate::{
     config::tools::{McpServer, ToolTarget},
-    http::{FetchError, HttpClient, HttpRule, request::FetchRequest},
-    services::HostTool,
+    http::{HttpClient, HttpRule, request::FetchRequest},
+    services::{HTTP_FETCH, HostTool},
 };
 use async_trait::async_trait;
 use indexmap::IndexMap;
@@ -14,14 +14,18 @@ use opcell_engine::{
     call,
     conversation::{ToolCallRequest, ToolSpec},
     ports::{Call, Effects, Failure, OpenedSession, ToolCall},
-    receipt::{Denial, Provider},
+    receipt::Provider,
 };
-use opcell_sandbox::host::{Context, ServiceError};
 use opcell_session::tools::{ToolDescription, Toolbox};
-use opcell_tools::mcp::Server;
-use opcell_types::Value;
+use opcell_tools::mcp::{Binary, Server};
+use opcell_types::{Value, denial::HttpScope};
 use opcell_workflow::ir;
 use std::sync::Arc;
+
+mod inventory;
+
+pub use inventory::{ServerEntry, ServerTool, ToolEntry};
+pub(crate) use inventory::{servers, tools};
 
 /// A tool outside of any cell.
 #[async_trait]
@@ -39,6 +43,16 @@ pub(crate) trait OutsideTool: Send + Sync {
         Provider::Host
     }
 
+    /// What stands for it, for people: `host http.fetch`.
+    fn target(&self) -> String {
+        "host".to_owned()
+    }
+
+    /// The MCP server that has it, with the server's own name of it.
+    fn remote(&self) -> Option<(&Arc<Server>, &str)> {
+        None
+    }
+
     /// Calls it once. May be dropped at any time.
     async fn call(&self, call: &Call) -> Result<Value, Failure>;
 }
@@ -48,6 +62,8 @@ pub(crate) trait OutsideTool: Send + Sync {
 pub(crate) struct Tools {
     operations: IndexMap<String, String>,
     outside: IndexMap<String, Arc<dyn OutsideTool>>,
+    /// Every server of the project, whether a tool is mapped to it or not.
+    servers: IndexMap<String, Arc<Server>>,
 }
 
 impl Tools {
@@ -81,6 +97,7 @@ impl Tools {
                 }
             }
         }
+        tools.servers = servers;
         tools
     }
 
@@ -119,10 +136,6 @@ impl Tools {
     }
 }
 
-fn failed(reason: &str, message: String, retriable: bool) -> Failure {
-    Failure { reason: reason.into(), message, details: None, retriable }
-}
-
 /// The host's `http.fetch` under rules of its own.
 struct Fetch {
     name: String,
@@ -137,23 +150,14 @@ impl OutsideTool for Fetch {
         (summary, Value::from_json(FetchRequest::SCHEMA).unwrap_or_default())
     }
 
+    fn target(&self) -> String {
+        format!("host {HTTP_FETCH}")
+    }
+
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
-        self.http.fetch(&self.rules, &call.arguments).await.map_err(|error| match error {
-            FetchError::Denied { capability, rule, grant } => {
-                let message = format!("{capability} is denied: {rule}");
-                let (message, remedy) = match grant {
-                    Some(_) => {
-                        let remedy = format!("add a rule to `tools.{}.http` in opcell.toml", self.name);
-                        (format!("{message}; to allow it, {remedy}"), remedy)
-                    }
-                    None => (message, "no setting allows it".to_owned()),
-                };
-                Denial { capability, rule, remedy }.failure("denied", message)
-            }
-            FetchError::Invalid(error) => failed("invalid-arguments", error.to_string(), false),
-            FetchError::Secret(error) => failed("credential-missing", error.to_string(), false),
-            FetchError::Failed { reason, message } => failed(reason, message, true),
-        })
+        let scope = HttpScope::Tool(self.name.as_str().into());
+        let fetched = self.http.fetch(&self.rules, &call.arguments, &call.touched).await;
+        fetched.map_err(|error| error.into_failure(&scope))
     }
 }
 
@@ -168,27 +172,8 @@ impl OutsideTool for Embedded {
     }
 
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
-        let context = Context {
-            run: call.context.run.clone(),
-            step: call.context.step.clone(),
-            visit: call.context.visit,
-            attempt: call.context.attempt,
-            idempotency_key: call.context.idempotency_key.clone(),
-        };
         // No plugin asks: the document does.
-        self.0.call("", call.arguments.clone(), &context).await.map_err(|error| match error {
-            ServiceError::Denied(denial) => {
-                let message = denial.to_string();
-                let opcell_sandbox::Denial { capability, rule, remedy } = denial;
-                Denial { capability, rule, remedy }.failure("denied", message)
-            }
-            ServiceError::Failed(failure) => Failure {
-                reason: failure.reason.into(),
-                message: failure.message,
-                details: failure.details.map(Value::from),
-                retriable: true,
-            },
-        })
+        self.0.call("", call.arguments.clone(), &call.context).await
     }
 }
 
@@ -202,6 +187,10 @@ struct Own {
 impl OutsideTool for Own {
     fn describe(&self) -> (String, Value) {
         (self.tool.spec.description.clone(), self.tool.spec.parameters.clone())
+    }
+
+    fn target(&self) -> String {
+        format!("host {}", self.tool.spec.name)
     }
 
     fn effects(&self) -> Effects {
@@ -221,7 +210,8 @@ impl OutsideTool for Own {
             at_once: Vec::new(),
         };
         let asked = call::ToolCall { context: call.context.clone(), session: Arc::new(session), request };
-        self.toolbox.call(&ToolCall::new(asked, call.cancel.clone())).await.result
+        let asked = ToolCall { touched: call.touched.clone(), ..ToolCall::new(asked, call.cancel.clone()) };
+        self.toolbox.call(&asked).await.result
     }
 }
 
@@ -238,14 +228,23 @@ struct Remote {
 #[async_trait]
 impl OutsideTool for Remote {
     fn describe(&self) -> (String, Value) {
-        (format!("The tool `{}` of an MCP server.", self.tool), any_object())
+        let about = format!(
+            "The tool `{}` of MCP server `{}`, which describes it when a session opens.",
+            self.tool,
+            self.server.name()
+        );
+        (about, any_object())
     }
 
     fn provider(&self) -> Provider {
         Provider::Mcp(self.server.name().into())
     }
 
+    fn remote(&self) -> Option<(&Arc<Server>, &str)> {
+        Some((&self.server, &self.tool))
+    }
+
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
-        self.server.call(&self.tool, &call.arguments).await
+        self.server.call(&self.tool, &call.arguments, Binary::Keep).await
     }
 }

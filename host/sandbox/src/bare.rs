@@ -66,14 +66,15 @@ impl std::fmt::Debug for Reused {
 impl Bare {
     /// Loads native code that the sandbox's own compiler made.
     pub(crate) fn new(engine: &Engine, artefact: &[u8]) -> Result<Self, LoadError> {
-        let link = |message: String| LoadError::Link { message: crate::text::printable(&message, 2_000) };
+        let link = |message: String| LoadError::Link { message: opcell_types::text::printable(&message, 2_000) };
         let failed = |error: wasmtime::Error| link(format!("{error:#}"));
         // It never sleeps: waking it is not what is measured.
         let clock = Clock::start(vec![engine.weak()], || true)
             .map_err(|error| link(SandboxError::Ticker(error).to_string()))?;
         // SAFETY: the artefact was made by our own compiler, or its MAC proves that it was when it was cached.
-        let component = unsafe { Component::deserialize(engine, artefact) }
-            .map_err(|error| LoadError::Shape { message: crate::text::printable(&format!("{error:#}"), 1_000) })?;
+        let component = unsafe { Component::deserialize(engine, artefact) }.map_err(|error| LoadError::Shape {
+            message: opcell_types::text::printable(&format!("{error:#}"), 1_000),
+        })?;
         let mut linker = Linker::new(engine);
         linker.define_unknown_imports_as_traps(&component).map_err(failed)?;
         let pre = linker.instantiate_pre(&component).map_err(failed)?;
@@ -164,5 +165,5 @@ async fn answer(store: &mut Store<()>, invoke: Invoke, id: &str, arguments: &str
 }
 
 fn words(error: wasmtime::Error) -> String {
-    crate::text::printable(&format!("{error:#}"), 1_000)
+    opcell_types::text::printable(&format!("{error:#}"), 1_000)
 }

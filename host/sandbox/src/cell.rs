@@ -6,7 +6,7 @@ use crate::{
     engine::Metering,
     error::CellError,
     grants::Narrowing,
-    host::{Context, HostServices},
+    host::HostServices,
     limits::Limits,
     memory::Memory,
     plugin::Linked,
@@ -15,6 +15,7 @@ use crate::{
     ticker::SLICES_PER_TICK,
     wasi::{ClosedWasi, drain_output},
 };
+use opcell_types::{CallContext, Touched};
 use std::{
     future::Future,
     sync::Arc,
@@ -35,7 +36,7 @@ pub(crate) struct Call<'a> {
     pub(crate) operation: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) narrowing: Option<Narrowing>,
-    pub(crate) context: Context,
+    pub(crate) context: CallContext,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) host: Arc<dyn HostServices>,
 }
@@ -73,7 +74,7 @@ pub(crate) async fn run<E: Export>(
     let mut store = match new_store(linked, call) {
         Ok(store) => store,
         Err(error) => {
-            let message = crate::text::printable(&format!("{error:#}"), 1_000);
+            let message = opcell_types::text::printable(&format!("{error:#}"), 1_000);
             return (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()));
         }
     };
@@ -125,6 +126,7 @@ fn new_store(linked: &Linked, call: Call<'_>) -> wasmtime::Result<Store<CellStat
         denials: Denials::default(),
         panic: None,
         file_bytes: FileBytes::default(),
+        touched: None,
         open_files: 0,
         resources,
         policy: Arc::clone(&linked.policy),
@@ -172,7 +174,7 @@ fn explain(end: End, state: &CellState) -> CellError {
             Exceeded::BoundaryBytes(_) => CellError::TransferLimit { message: exceeded.to_string() },
         };
     }
-    let text = crate::text::printable(&format!("{error:#}"), 1_000);
+    let text = opcell_types::text::printable(&format!("{error:#}"), 1_000);
     let refused = state.memory.refused > 0 || state.memory.tables_refused > 0;
     let memory =
         || CellError::Memory { limit: limits.memory, table_limit: limits.table_elements, panic: state.panic.clone() };
@@ -229,6 +231,7 @@ impl Receipt {
             bytes_in: 0,
             bytes_out: 0,
             file_bytes: FileBytes::default(),
+            touched: Touched::default(),
             log: LogTail::default(),
             denials: Vec::new(),
             more_denials: 0,
@@ -247,6 +250,7 @@ impl Receipt {
             bytes_in: state.budget.bytes_in,
             bytes_out: state.budget.bytes_out,
             file_bytes: state.file_bytes,
+            touched: state.touched.map(|touched| touched.take()).unwrap_or_default(),
             log: state.log,
             denials: state.denials.listed,
             more_denials: state.denials.more,

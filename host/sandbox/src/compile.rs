@@ -241,7 +241,7 @@ impl Compiler {
                 message: format!(
                     "`{}` is version {}, this program needs version {}",
                     program.path.display(),
-                    crate::text::printable(&version, 100),
+                    opcell_types::text::printable(&version, 100),
                     frame::VERSION
                 ),
             }),
@@ -257,7 +257,7 @@ impl Compiler {
         match Answer::parse(&line)? {
             Answer::Ready { .. } => Err("the child said twice that it is ready".to_owned()),
             Answer::Rejected { message } => {
-                Ok(Err(CompileError::Rejected { message: crate::text::printable(&message, 4_096) }))
+                Ok(Err(CompileError::Rejected { message: opcell_types::text::printable(&message, 4_096) }))
             }
             Answer::Compiled { engine, bytes, digest } => {
                 if engine != self.compatibility {
@@ -303,5 +303,5 @@ async fn tail(mut stream: impl AsyncRead + Unpin, limit: usize) -> String {
         kept.extend_from_slice(buffer.get(..count).unwrap_or_default());
         kept.drain(..kept.len().saturating_sub(limit));
     }
-    crate::text::printable(&String::from_utf8_lossy(&kept), limit)
+    opcell_types::text::printable(&String::from_utf8_lossy(&kept), limit)
 }

@@ -3,29 +3,20 @@
 use crate::{
     bindings::exports::opcell::plugin::{judges, operations},
     schema::Schema,
-    text::printable,
 };
-use serde::{Deserialize, Serialize};
+use opcell_types::{Effects, OperationId, Outcome, text::printable};
+use serde::Serialize;
 use serde_json::Value;
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 /// Operations or judges that one plugin may offer.
 const MAX_ENTRIES: usize = 256;
 
+/// Longest id of an operation or judge, in bytes.
+const MAX_ID: usize = 129;
+
 /// Bytes of schemas that one plugin may bring.
 const MAX_SCHEMAS: usize = 2 << 20;
-
-/// What happens when the same call is made twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effects {
-    /// No effect outside the result.
-    Pure,
-    /// Repeating it with the same idempotency key has the effect of doing it once.
-    Idempotent,
-    /// Must not be repeated without a person's consent.
-    Once,
-}
 
 /// What an operation is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,30 +34,11 @@ pub struct OperationDescription {
     pub effects: Effects,
 }
 
-/// A judge's decision. `"X"` and `:X` are different outcomes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// A string.
-    Text(String),
-    /// A keyword, without its colon.
-    Keyword(String),
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "{text:?}"),
-            Self::Keyword(name) => write!(f, ":{name}"),
-        }
-    }
-}
-
 impl From<judges::Outcome> for Outcome {
     fn from(outcome: judges::Outcome) -> Self {
         match outcome {
-            judges::Outcome::Text(text) => Self::Text(text),
-            judges::Outcome::Keyword(name) => Self::Keyword(name),
+            judges::Outcome::Text(text) => Self::Text(text.into()),
+            judges::Outcome::Keyword(name) => Self::Keyword(name.into()),
         }
     }
 }
@@ -163,14 +135,9 @@ fn check_ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), Stri
     }
     let mut seen = HashSet::new();
     for id in ids {
-        let is_id = id
-            .split_once('/')
-            .is_some_and(|(namespace, name)| crate::manifest::is_name(namespace) && crate::manifest::is_name(name));
-        if !is_id {
-            return Err(format!(
-                "`{}` is not an id, expected `namespace/name`, each [a-z0-9][a-z0-9-]*",
-                printable(id, 200)
-            ));
+        id.parse::<OperationId>().map_err(|error| error.to_string())?;
+        if id.len() > MAX_ID {
+            return Err(format!("the id `{}` is longer than {MAX_ID} bytes", printable(id, MAX_ID)));
         }
         if !seen.insert(id) {
             return Err(format!("`{id}` is listed twice"));

@@ -1,26 +1,8 @@
 //! Everything that can go wrong with a plugin or a cell, as closed enums with stable names.
 
-use crate::{compile::CompileError, grants::Denial, limits::LimitError, manifest::ManifestError};
-use serde::{Deserialize, Serialize};
+use crate::{compile::CompileError, limits::LimitError, manifest::ManifestError};
+use opcell_types::{Denial, Failure, Source};
 use std::path::PathBuf;
-
-/// A failure that a plugin reports on purpose.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    /// Stable and machine-readable, kebab-case.
-    pub reason: String,
-    /// One sentence for a person.
-    pub message: String,
-    /// Structured details.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<serde_json::Value>,
-}
-
-impl Failure {
-    /// The reason with which a plugin passes on that the host refused it something.
-    pub const DENIED: &'static str = "denied";
-}
 
 /// Why a cell has no result. The receipt stands beside it in [`crate::CellResult`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -156,6 +138,20 @@ impl CellError {
             Self::HostError { .. } => "host-error",
             Self::MalformedResult { .. } => "malformed-result",
             Self::PluginFailure(_) => "plugin-failure",
+        }
+    }
+}
+
+impl From<CellError> for Failure {
+    /// A plugin's own failure keeps its reason and its source; everything else is the sandbox's, named by its kind. A retry may help
+    /// where the cause may pass.
+    fn from(error: CellError) -> Self {
+        let failure = Self::new(Source::Sandbox, error.kind(), error.to_string());
+        match error {
+            CellError::PluginFailure(failure) => failure.retriable(),
+            CellError::Denied(denial) => failure.with_denial(denial),
+            CellError::Timeout { .. } | CellError::HostError { .. } => failure.retriable(),
+            _ => failure,
         }
     }
 }

@@ -3,32 +3,16 @@
 //! Effective capability = requested by the plugin's manifest ∩ granted by the operator ∩ narrowed by the step. Nothing is granted
 //! by default, and every refusal says which of the three refused it and what would change that.
 
+use opcell_types::{Access, Capability, Denial, Remedy, text::one_line};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     path::PathBuf,
     sync::Arc,
 };
 
-/// How a file root may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Access {
-    /// Listing and reading.
-    Read,
-    /// Creating, writing and removing as well.
-    ReadWrite,
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "read",
-            Self::ReadWrite => "read-write",
-        })
-    }
-}
+/// Longest name of a guest that a remedy repeats, in bytes.
+const NAME: usize = 200;
 
 /// A directory on the host that a plugin may use under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,51 +111,6 @@ pub struct Narrowing {
     pub files: Option<BTreeSet<String>>,
 }
 
-/// A kind of capability that is asked for by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A host tool.
-    Tool,
-    /// A skill.
-    Skill,
-    /// A file root.
-    Files,
-}
-
-impl Kind {
-    /// The word in messages, in `opcell plugin grant` and in denials.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Skill => "skill",
-            Self::Files => "files",
-        }
-    }
-
-    /// The key in a manifest and in a step's `capabilities`.
-    #[must_use]
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Tool => "tools",
-            Self::Skill => "skills",
-            Self::Files => "files",
-        }
-    }
-}
-
-/// A refusal: what was asked for, the rule that refused it, and what would grant it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{capability} is denied: {rule}; to grant it: {remedy}")]
-pub struct Denial {
-    /// Such as `tool http.fetch`.
-    pub capability: String,
-    /// The rule that refused it.
-    pub rule: String,
-    /// The command or setting that would grant it.
-    pub remedy: String,
-}
-
 /// The decision for one plugin: its name, what it asked for, what it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -203,27 +142,24 @@ impl Policy {
     ///
     /// # Errors
     /// [`Denial`] naming the first of manifest, grant and step that refuses.
-    pub fn allows(&self, kind: Kind, name: &str, step: Option<&Narrowing>) -> Result<(), Denial> {
+    pub fn allows(&self, kind: Capability, name: &str, step: Option<&Narrowing>) -> Result<(), Denial> {
+        let name_shown = || one_line(name, NAME);
         if !self.is_requested(kind, name) {
-            return Err(self.denial(
-                kind.word(),
-                name,
-                format!("the manifest of plugin `{}` does not ask for it", self.plugin),
-                format!(
-                    "add it, with a reason, to `capabilities.{}` in the plugin's manifest and build the plugin again",
-                    kind.key()
-                ),
-            ));
+            let rule = format!("the manifest of plugin `{}` does not ask for it", self.plugin);
+            let plugin = self.plugin.clone();
+            let remedy = Remedy::AskInManifest { plugin, capability: kind, name: name_shown(), access: None };
+            return Err(Denial::of(kind.word(), name, rule, remedy));
         }
         if !self.is_granted(kind, name) {
             return Err(self.not_granted(kind, name));
         }
         if !Self::is_left_by(kind, name, step) {
-            return Err(self.denial(
+            let rule = format!("the step narrows `capabilities.{}` and leaves it out", kind.key());
+            return Err(Denial::of(
                 kind.word(),
                 name,
-                format!("the step narrows `capabilities.{}` and leaves it out", kind.key()),
-                format!("add `{name}` to `capabilities.{}` of the step", kind.key()),
+                rule,
+                Remedy::LeaveInStep { capability: kind, name: name_shown() },
             ));
         }
         Ok(())
@@ -234,7 +170,7 @@ impl Policy {
     /// # Errors
     /// As [`Self::allows`].
     pub fn file_access(&self, name: &str, step: Option<&Narrowing>) -> Result<Access, Denial> {
-        self.allows(Kind::Files, name, step)?;
+        self.allows(Capability::Files, name, step)?;
         let requested = self.requests.files.get(name).copied().unwrap_or(Access::Read);
         let granted = self.grants.files.get(name).map_or(Access::Read, |grant| grant.access);
         Ok(requested.min(granted))
@@ -243,36 +179,36 @@ impl Policy {
     /// The refusal of a write through a root that may only be read.
     #[must_use]
     pub fn read_only(&self, name: &str) -> Denial {
-        let requested = self.requests.files.get(name) == Some(&Access::ReadWrite);
-        let (rule, remedy) = if requested {
-            (
-                format!("the operator granted `{name}` to plugin `{}` for reading", self.plugin),
-                format!("opcell plugin grant {} files {} --write", self.plugin, shell_word(&format!("{name}=PATH"))),
-            )
+        let (plugin, capability, shown) = (self.plugin.clone(), Capability::Files, one_line(name, NAME));
+        let access = Some(Access::ReadWrite);
+        let (rule, remedy) = if self.requests.files.get(name) == Some(&Access::ReadWrite) {
+            let rule = format!("the operator granted `{shown}` to plugin `{plugin}` for reading");
+            (rule, Remedy::Grant { plugin, capability, name: shown, access })
         } else {
-            (
-                format!("the manifest of plugin `{}` asks for `{name}` for reading", self.plugin),
-                "ask for `read-write` in the plugin's manifest and build the plugin again".to_owned(),
-            )
+            let rule = format!("the manifest of plugin `{plugin}` asks for `{shown}` for reading");
+            (rule, Remedy::AskInManifest { plugin, capability, name: shown, access })
         };
-        self.denial("write to files", name, rule, remedy)
+        Denial::of("write to files", name, rule, remedy)
     }
 
     /// The refusal of a path that the grant's patterns leave out.
     #[must_use]
     pub fn outside_patterns(&self, name: &str, path: &str) -> Denial {
         let patterns = self.grants.files.get(name).map(|grant| grant.patterns.join("`, `")).unwrap_or_default();
-        self.denial(
-            "path",
-            &format!("{name}/{path}"),
-            format!("the grant `{name}` of plugin `{}` covers `{patterns}` only", self.plugin),
-            format!("add a pattern to the grant `{name}` in opcell.toml"),
-        )
+        let rule = format!("the grant `{name}` of plugin `{}` covers `{patterns}` only", self.plugin);
+        let remedy = Remedy::CoverPath { plugin: self.plugin.clone(), name: one_line(name, NAME) };
+        Denial::of("path", &format!("{name}/{path}"), rule, remedy)
+    }
+
+    /// The refusal of a path that would leave its directory: absolute, through `..`, or through a link.
+    #[must_use]
+    pub fn escape(name: &str, path: &str, rule: &str) -> Denial {
+        Denial::of("path", &format!("{name}/{path}"), rule, Remedy::Nothing)
     }
 
     /// What was asked for and not granted: `(kind, name)`.
     #[must_use]
-    pub fn ungranted(&self) -> Vec<(Kind, &str)> {
+    pub fn ungranted(&self) -> Vec<(Capability, &str)> {
         self.names(self.requests.tools.iter(), self.requests.skills.iter(), self.requests.files.keys())
             .filter(|(kind, name)| !self.is_granted(*kind, name))
             .collect()
@@ -280,20 +216,20 @@ impl Policy {
 
     /// What the plugin asks for beyond what the operator has `agreed` to, each as the refusal of it.
     #[must_use]
-    pub fn beyond(&self, agreed: &Requests) -> Vec<Denial> {
+    pub fn excess_requests(&self, agreed: &Requests) -> Vec<Denial> {
         let Requests { tools, skills, files } = &self.requests;
         let new = self.names(tools.difference(&agreed.tools), skills.difference(&agreed.skills), {
             files.iter().filter(|(name, _)| !agreed.files.contains_key(*name)).map(|(name, _)| name)
         });
-        let mut beyond: Vec<Denial> = new.map(|(kind, name)| self.not_granted(kind, name)).collect();
+        let mut excess: Vec<Denial> = new.map(|(kind, name)| self.not_granted(kind, name)).collect();
         let wider = files.iter().filter(|(name, access)| agreed.files.get(*name).is_some_and(|known| known < *access));
-        beyond.extend(wider.map(|(name, _)| self.read_only(name)));
-        beyond
+        excess.extend(wider.map(|(name, _)| self.read_only(name)));
+        excess
     }
 
     /// What was granted without having been asked for, probably by mistake: `(kind, name)`.
     #[must_use]
-    pub fn unused_grants(&self) -> Vec<(Kind, &str)> {
+    pub fn unused_grants(&self) -> Vec<(Capability, &str)> {
         self.names(self.grants.tools.iter(), self.grants.skills.iter(), self.grants.files.keys())
             .filter(|(kind, name)| !self.is_requested(*kind, name))
             .collect()
@@ -304,66 +240,44 @@ impl Policy {
         tools: impl Iterator<Item = &'a String>,
         skills: impl Iterator<Item = &'a String>,
         files: impl Iterator<Item = &'a String>,
-    ) -> impl Iterator<Item = (Kind, &'a str)> {
-        let tools = tools.map(|name| (Kind::Tool, name.as_str()));
-        let skills = skills.map(|name| (Kind::Skill, name.as_str()));
-        tools.chain(skills).chain(files.map(|name| (Kind::Files, name.as_str())))
+    ) -> impl Iterator<Item = (Capability, &'a str)> {
+        let tools = tools.map(|name| (Capability::Tool, name.as_str()));
+        let skills = skills.map(|name| (Capability::Skill, name.as_str()));
+        tools.chain(skills).chain(files.map(|name| (Capability::Files, name.as_str())))
     }
 
-    fn is_requested(&self, kind: Kind, name: &str) -> bool {
+    fn is_requested(&self, kind: Capability, name: &str) -> bool {
         match kind {
-            Kind::Tool => self.requests.tools.contains(name),
-            Kind::Skill => self.requests.skills.contains(name),
-            Kind::Files => self.requests.files.contains_key(name),
+            Capability::Tool => self.requests.tools.contains(name),
+            Capability::Skill => self.requests.skills.contains(name),
+            Capability::Files => self.requests.files.contains_key(name),
         }
     }
 
-    fn is_granted(&self, kind: Kind, name: &str) -> bool {
+    fn is_granted(&self, kind: Capability, name: &str) -> bool {
         match kind {
-            Kind::Tool => self.grants.tools.contains(name),
-            Kind::Skill => self.grants.skills.contains(name),
-            Kind::Files => self.grants.files.contains_key(name),
+            Capability::Tool => self.grants.tools.contains(name),
+            Capability::Skill => self.grants.skills.contains(name),
+            Capability::Files => self.grants.files.contains_key(name),
         }
     }
 
-    fn is_left_by(kind: Kind, name: &str, step: Option<&Narrowing>) -> bool {
+    fn is_left_by(kind: Capability, name: &str, step: Option<&Narrowing>) -> bool {
         let set = step.and_then(|step| match kind {
-            Kind::Tool => step.tools.as_ref(),
-            Kind::Skill => step.skills.as_ref(),
-            Kind::Files => step.files.as_ref(),
+            Capability::Tool => step.tools.as_ref(),
+            Capability::Skill => step.skills.as_ref(),
+            Capability::Files => step.files.as_ref(),
         });
         set.is_none_or(|set| set.contains(name))
     }
 
-    fn not_granted(&self, kind: Kind, name: &str) -> Denial {
-        let target = shell_word(&if kind == Kind::Files { format!("{name}=PATH") } else { name.to_owned() });
-        let write = match self.requests.files.get(name) {
-            Some(Access::ReadWrite) if kind == Kind::Files => " --write",
-            _ => "",
-        };
-        self.denial(
-            kind.word(),
-            name,
-            format!("the operator has not granted it to plugin `{}`", self.plugin),
-            format!("opcell plugin grant {} {} {target}{write}", self.plugin, kind.word()),
-        )
+    fn not_granted(&self, kind: Capability, name: &str) -> Denial {
+        let rule = format!("the operator has not granted it to plugin `{}`", self.plugin);
+        let access = if kind == Capability::Files { self.requests.files.get(name).copied() } else { None };
+        let remedy =
+            Remedy::Grant { plugin: self.plugin.clone(), capability: kind, name: one_line(name, NAME), access };
+        Denial::of(kind.word(), name, rule, remedy)
     }
-
-    fn denial(&self, word: &str, name: &str, rule: String, remedy: String) -> Denial {
-        Denial { capability: format!("{word} {}", clip(name)), rule, remedy }
-    }
-}
-
-/// A word of a command that people copy: a guest chose it, so it must stay one word in their shell.
-fn shell_word(text: &str) -> String {
-    let text = clip(text);
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
-/// A name as the guest gave it, short enough and clean enough to print.
-fn clip(name: &str) -> String {
-    crate::text::printable(name, 200)
 }
 
 #[cfg(test)]
@@ -383,33 +297,36 @@ mod tests {
     #[test]
     fn without_any_grant_everything_is_denied() {
         let policy = Policy::new("triage".into(), Requests::default(), Grants::default());
-        for kind in [Kind::Tool, Kind::Skill, Kind::Files] {
+        for kind in [Capability::Tool, Capability::Skill, Capability::Files] {
             assert!(policy.allows(kind, "anything", None).is_err());
         }
     }
 
     #[test]
-    fn a_request_without_a_grant_is_denied_and_the_denial_names_the_command() {
-        let denial = policy(&["http.fetch"], &[]).allows(Kind::Tool, "http.fetch", None).unwrap_err();
+    fn a_request_without_a_grant_is_denied_and_the_denial_says_who_has_to_grant_what() {
+        let denial = policy(&["http.fetch"], &[]).allows(Capability::Tool, "http.fetch", None).unwrap_err();
         assert_eq!(denial.capability, "tool http.fetch");
-        assert_eq!(denial.remedy, "opcell plugin grant triage tool http.fetch");
+        let (plugin, name) = ("triage".into(), "http.fetch".to_owned());
+        assert_eq!(denial.remedy, Remedy::Grant { plugin, capability: Capability::Tool, name, access: None });
     }
 
     #[test]
     fn a_grant_without_a_request_is_denied_and_reported_as_unused() {
         let policy = policy(&[], &["http.fetch"]);
-        assert!(policy.allows(Kind::Tool, "http.fetch", None).unwrap_err().rule.contains("does not ask for it"));
-        assert_eq!(policy.unused_grants(), [(Kind::Tool, "http.fetch")]);
+        assert!(policy.allows(Capability::Tool, "http.fetch", None).unwrap_err().rule.contains("does not ask for it"));
+        assert_eq!(policy.unused_grants(), [(Capability::Tool, "http.fetch")]);
     }
 
     #[test]
     fn requested_and_granted_is_allowed_unless_the_step_leaves_it_out() {
         let policy = policy(&["http.fetch"], &["http.fetch"]);
-        assert!(policy.allows(Kind::Tool, "http.fetch", None).is_ok());
+        assert!(policy.allows(Capability::Tool, "http.fetch", None).is_ok());
         let nothing = Narrowing { tools: Some(BTreeSet::new()), ..Narrowing::default() };
-        assert!(policy.allows(Kind::Tool, "http.fetch", Some(&nothing)).unwrap_err().rule.contains("step narrows"));
+        assert!(
+            policy.allows(Capability::Tool, "http.fetch", Some(&nothing)).unwrap_err().rule.contains("step narrows")
+        );
         let unrelated = Narrowing { files: Some(BTreeSet::new()), ..Narrowing::default() };
-        assert!(policy.allows(Kind::Tool, "http.fetch", Some(&unrelated)).is_ok());
+        assert!(policy.allows(Capability::Tool, "http.fetch", Some(&unrelated)).is_ok());
     }
 
     #[test]
@@ -422,14 +339,20 @@ mod tests {
             files: [("repo".to_owned(), Access::ReadWrite), ("out".to_owned(), Access::ReadWrite)].into(),
         };
         let upgraded = Policy::new("p".into(), new.clone(), Grants::default());
-        let remedies: Vec<String> = upgraded.beyond(&old).into_iter().map(|denial| denial.remedy).collect();
+        let remedies: Vec<Remedy> = upgraded.excess_requests(&old).into_iter().map(|denial| denial.remedy).collect();
+        let grant = |capability, name: &str, access| Remedy::Grant {
+            plugin: "p".into(),
+            capability,
+            name: name.to_owned(),
+            access,
+        };
         assert_eq!(
             remedies,
             [
-                "opcell plugin grant p tool b",
-                "opcell plugin grant p skill s",
-                "opcell plugin grant p files out=PATH --write",
-                "opcell plugin grant p files repo=PATH --write",
+                grant(Capability::Tool, "b", None),
+                grant(Capability::Skill, "s", None),
+                grant(Capability::Files, "out", Some(Access::ReadWrite)),
+                grant(Capability::Files, "repo", Some(Access::ReadWrite)),
             ]
         );
         let grants = Grants {
@@ -438,9 +361,9 @@ mod tests {
             files: ["out", "repo"].map(|name| (name.to_owned(), FilesGrant::read_write("/tmp"))).into(),
             ..Grants::default()
         };
-        assert_eq!(upgraded.beyond(&old.clone().and_granted(&grants)), []);
+        assert_eq!(upgraded.excess_requests(&old.clone().and_granted(&grants)), []);
         assert_eq!(
-            Policy::new("p".into(), old, Grants::default()).beyond(&new),
+            Policy::new("p".into(), old, Grants::default()).excess_requests(&new),
             [],
             "asking for less is no upgrade to refuse"
         );
@@ -449,7 +372,7 @@ mod tests {
     #[test]
     fn a_step_cannot_widen() {
         let wide = Narrowing { tools: Some(set(&["http.fetch"])), ..Narrowing::default() };
-        assert!(policy(&["http.fetch"], &[]).allows(Kind::Tool, "http.fetch", Some(&wide)).is_err());
+        assert!(policy(&["http.fetch"], &[]).allows(Capability::Tool, "http.fetch", Some(&wide)).is_err());
     }
 
     #[test]
@@ -467,15 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_stays_one_command_whatever_the_name() {
-        let denial = policy(&["x; rm '~'"], &[]).allows(Kind::Tool, "x; rm '~'", None).unwrap_err();
-        assert_eq!(denial.remedy, r"opcell plugin grant triage tool 'x; rm '\''~'\'''");
-    }
-
-    #[test]
     fn a_denial_of_a_hostile_name_stays_short_and_printable() {
         let name = format!("\u{1b}[31m{}", "x".repeat(10_000));
-        let denial = policy(&[], &[]).allows(Kind::Tool, &name, None).unwrap_err();
+        let denial = policy(&[], &[]).allows(Capability::Tool, &name, None).unwrap_err();
         assert!(denial.capability.len() < 300 && !denial.capability.contains('\u{1b}'));
     }
 }

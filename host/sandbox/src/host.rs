@@ -1,36 +1,8 @@
 //! What the sandbox asks of its embedder while a cell runs. Everything here has already passed the cell's grants.
 
-use crate::{
-    error::Failure,
-    grants::Denial,
-    receipt::{Level, Stream},
-};
+use crate::receipt::{Level, Stream};
 use async_trait::async_trait;
-use std::sync::{Arc, LazyLock};
-
-/// Where in a run a call happens; handed to the guest and to the host's tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
-    /// Run identifier.
-    pub run: Arc<str>,
-    /// Step name as authored.
-    pub step: Arc<str>,
-    /// How often the step has been entered, from 1.
-    pub visit: u32,
-    /// Attempt within the visit, from 1.
-    pub attempt: u32,
-    /// Stable across retries and resumes of the same effect.
-    pub idempotency_key: Arc<str>,
-}
-
-impl Default for Context {
-    /// A call outside of any run.
-    fn default() -> Self {
-        static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
-        let nowhere = || Arc::clone(&NOWHERE);
-        Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere() }
-    }
-}
+use opcell_types::{CallContext, Failure, TouchLog};
 
 /// A tool of the host.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,17 +22,6 @@ pub struct SkillDescription {
     pub name: String,
     /// What it is for.
     pub description: String,
-}
-
-/// Why a tool or skill gave no result.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ServiceError {
-    /// The host refuses, by a rule finer than the cell's grants.
-    #[error(transparent)]
-    Denied(#[from] Denial),
-    /// It ran and failed, or its arguments were wrong.
-    #[error(transparent)]
-    Failed(#[from] Failure),
 }
 
 /// Something that a cell says while it runs.
@@ -96,8 +57,15 @@ pub trait HostServices: Send + Sync {
         Vec::new()
     }
 
-    /// Calls a tool with arguments as JSON text; the result is JSON text.
-    async fn call_tool(&self, name: &str, _arguments: &str, _context: &Context) -> Result<String, ServiceError> {
+    /// Calls a tool with arguments as JSON text; the result is JSON text. A failure with a denial reaches the guest as a denial.
+    /// What the call touches is noted before it happens: the call may be dropped at any time.
+    async fn call_tool(
+        &self,
+        name: &str,
+        _arguments: &str,
+        _context: &CallContext,
+        _touched: &TouchLog,
+    ) -> Result<String, Failure> {
         Err(not_here("tool", name))
     }
 
@@ -107,25 +75,21 @@ pub trait HostServices: Send + Sync {
     }
 
     /// The body of a skill.
-    async fn read_skill(&self, name: &str, _context: &Context) -> Result<String, ServiceError> {
+    async fn read_skill(&self, name: &str, _context: &CallContext) -> Result<String, Failure> {
         Err(not_here("skill", name))
     }
 
     /// A file that belongs to a skill, by its relative path as the guest wrote it: the implementation keeps it inside the skill.
-    async fn read_skill_resource(&self, name: &str, _path: &str, _context: &Context) -> Result<Vec<u8>, ServiceError> {
+    async fn read_skill_resource(&self, name: &str, _path: &str, _context: &CallContext) -> Result<Vec<u8>, Failure> {
         Err(not_here("skill", name))
     }
 
     /// A cell says something. Called while the guest waits.
-    fn log(&self, _plugin: &str, _context: &Context, _event: LogEvent<'_>) {}
+    fn log(&self, _plugin: &str, _context: &CallContext, _event: LogEvent<'_>) {}
 }
 
-fn not_here(what: &str, name: &str) -> ServiceError {
-    ServiceError::Failed(Failure {
-        reason: "not-found".to_owned(),
-        message: format!("this host has no {what} `{name}`"),
-        details: None,
-    })
+fn not_here(what: &str, name: &str) -> Failure {
+    Failure::host("not-found", format!("this host has no {what} `{name}`"))
 }
 
 /// A host that offers nothing.

@@ -12,11 +12,9 @@ use crate::{
         Plugin,
         opcell::plugin::types::{self, Failure as GuestFailure},
     },
-    error::Failure,
-    grants::Denial,
     state::CellState,
-    text::printable,
 };
+use opcell_types::{Denial, Failure, Source, Value, text::printable};
 use wasmtime::component::{HasData, Linker};
 
 pub(crate) use log::append_line;
@@ -37,16 +35,16 @@ pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
 
 impl From<Denial> for types::Denial {
     fn from(denial: Denial) -> Self {
-        Self { capability: denial.capability, rule: denial.rule, remedy: denial.remedy }
+        Self { capability: denial.capability, rule: denial.rule, remedy: denial.remedy.to_string() }
     }
 }
 
 /// A failure of the host's services, as the guest gets it.
 fn failure_to_guest(failure: Failure) -> GuestFailure {
     GuestFailure {
-        reason: failure.reason,
+        reason: failure.reason.as_ref().to_owned(),
         message: failure.message,
-        details: failure.details.map(|value| value.to_string()),
+        details: failure.details.map(|value| value.to_json()),
     }
 }
 
@@ -54,18 +52,11 @@ fn failure_to_guest(failure: Failure) -> GuestFailure {
 pub(crate) fn failure_from_guest(failure: GuestFailure, limit: u64) -> Failure {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let details = failure.details.filter(|text| text.len() <= limit);
-    Failure {
-        reason: printable(&failure.reason, 128),
-        message: printable(&failure.message, limit),
-        details: details.map(|text| serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text))),
-    }
+    let told = Failure::new(Source::Plugin, printable(&failure.reason, 128), printable(&failure.message, limit));
+    Failure { details: details.map(|text| Value::from_json(&text).unwrap_or_else(|_| Value::from(text))), ..told }
 }
 
 /// A service that took too long, as the guest gets it.
 fn too_slow(limit_ms: u64) -> Failure {
-    Failure {
-        reason: "timeout".to_owned(),
-        message: format!("the host did not answer within {limit_ms} ms"),
-        details: None,
-    }
+    Failure::host("timeout", format!("the host did not answer within {limit_ms} ms"))
 }

@@ -67,7 +67,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
         } else {
             format!("`{}`", surface.exports.join("`, `"))
         };
-        return Err(LoadError::World { exports: crate::text::printable(&exports, 1_000), served: SERVED });
+        return Err(LoadError::World { exports: opcell_types::text::printable(&exports, 1_000), served: SERVED });
     }
     Ok(surface)
 }
@@ -149,8 +149,8 @@ fn check_version(name: &str) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(LoadError::Version {
-        interface: crate::text::printable(interface, 200),
-        found: crate::text::printable(found, 100),
+        interface: opcell_types::text::printable(interface, 200),
+        found: opcell_types::text::printable(found, 100),
         served: SERVED,
     })
 }
@@ -174,7 +174,7 @@ fn refuse(name: &str) -> Option<RefusedImport> {
         }
         _ => "unknown to this host; plugins import `opcell:plugin` and, if their toolchain needs it, WASI 0.2",
     };
-    Some(RefusedImport { name: crate::text::printable(name, 200), instead })
+    Some(RefusedImport { name: opcell_types::text::printable(name, 200), instead })
 }
 
 #[cfg(test)]

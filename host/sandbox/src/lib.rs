@@ -45,20 +45,20 @@ mod wasi;
 
 pub mod error;
 pub mod receipt;
-mod text;
 
 pub mod bare;
 
 pub use budget::HostCalls;
 pub use compile::{CompileLimits, CompileMode, CompileProgram};
-pub use describe::{Effects, JudgeDescription, OperationDescription, Outcome};
+pub use describe::{JudgeDescription, OperationDescription};
 pub use engine::{Allocation, Metering};
-pub use error::{CellError, Failure, LoadError, SandboxError};
-pub use grants::{Access, DangerousPreopen, Denial, FilesGrant, Grants, Narrowing};
-pub use host::{Context, HostServices, LogEvent, NoServices, ServiceError, SkillDescription, ToolDescription};
+pub use error::{CellError, LoadError, SandboxError};
+pub use grants::{DangerousPreopen, FilesGrant, Grants, Narrowing};
+pub use host::{HostServices, LogEvent, NoServices, SkillDescription, ToolDescription};
 pub use limits::{LimitRequest, Limits};
 pub use manifest::Manifest;
-pub use plugin::{CellRequest, OperationSuccess, Plugin, Verdict};
+pub use opcell_types::{Access, CallContext, Denial, Effects, Failure, Outcome, Remedy, Verdict};
+pub use plugin::{CellRequest, OperationSuccess, Plugin};
 pub use receipt::{CellResult, Receipt};
 pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};
 

@@ -3,6 +3,7 @@
 //! A limit is what remains of three wishes: the operator's ceiling (the default where the operator says nothing), what the plugin's
 //! manifest asks for, and what the step allows. The smallest wins, and [`EffectiveLimits`] remembers whose it was.
 
+use opcell_types::{ByteSize, Milliseconds, suggest::did_you_mean};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
 use std::fmt;
 
@@ -20,7 +21,7 @@ pub enum Unit {
 /// One row of the table of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitSpec {
-    /// The key in `opcell.toml` and in a manifest's `limits`.
+    /// The key in an operator's configuration and in a manifest's `limits`.
     pub key: &'static str,
     /// What the number counts.
     pub unit: Unit,
@@ -92,16 +93,6 @@ pub enum LimitError {
 
 fn suggest(suggestion: Option<&str>) -> String {
     suggestion.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
-}
-
-/// The nearest of `names` to a misspelt `word`, if one is near.
-pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    names
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(word, name), name))
-        .filter(|(score, _)| *score > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name.to_owned())
 }
 
 const KIB: u64 = 1 << 10;
@@ -218,7 +209,7 @@ impl LimitRequest {
         let Some((spec, slot)) = self.slot(key) else {
             return Err(LimitError::Unknown {
                 key: key.to_owned(),
-                suggestion: nearest(key, TABLE.iter().map(|spec| spec.key)),
+                suggestion: did_you_mean(key, TABLE.iter().map(|spec| spec.key)).map(str::to_owned),
             });
         };
         if value == 0 || value > spec.maximum {
@@ -253,8 +244,8 @@ impl LimitRequest {
 impl Unit {
     fn expected(self) -> &'static str {
         match self {
-            Self::Milliseconds => "a duration such as `500 ms`, `30 s` or `2 min`",
-            Self::Bytes => "a size such as `4096`, `64 KiB` or `64 MB`",
+            Self::Milliseconds => Milliseconds::EXPECTED,
+            Self::Bytes => ByteSize::EXPECTED,
             Self::Count => "a whole number",
         }
     }
@@ -264,45 +255,22 @@ impl Unit {
     /// # Errors
     /// [`LimitError::NotAQuantity`].
     pub fn parse(self, key: &'static str, text: &str) -> Result<u64, LimitError> {
-        let wrong = || LimitError::NotAQuantity { key, text: text.to_owned(), expected: self.expected() };
-        let trimmed = text.trim();
-        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(digits);
-        let number: u64 = number.replace('_', "").parse().map_err(|_| wrong())?;
-        let factor = match (self, unit.trim()) {
-            (_, "") | (Self::Bytes, "B") | (Self::Milliseconds, "ms") => 1,
-            (Self::Bytes, "kB" | "KB") => 1_000,
-            (Self::Bytes, "MB") => 1_000_000,
-            (Self::Bytes, "GB") => 1_000_000_000,
-            (Self::Bytes, "KiB") => KIB,
-            (Self::Bytes, "MiB") => MIB,
-            (Self::Bytes, "GiB") => GIB,
-            (Self::Milliseconds, "s") => 1_000,
-            (Self::Milliseconds, "min" | "m") => 60_000,
-            (Self::Milliseconds, "h") => 3_600_000,
-            _ => return Err(wrong()),
+        let read = match self {
+            Self::Milliseconds => text.parse().map(|Milliseconds(time)| time).ok(),
+            Self::Bytes => text.parse().map(|ByteSize(size)| size).ok(),
+            Self::Count => text.trim().replace('_', "").parse().ok(),
         };
-        number.checked_mul(factor).ok_or_else(wrong)
+        read.ok_or_else(|| LimitError::NotAQuantity { key, text: text.to_owned(), expected: self.expected() })
     }
 
     /// A quantity as a person reads it.
     #[must_use]
     pub fn show(self, value: u64) -> String {
-        let (names, step): (&[&str], u64) = match self {
-            Self::Bytes => (&["B", "KiB", "MiB", "GiB"], 1_024),
-            Self::Milliseconds => (&["ms", "s"], 1_000),
-            Self::Count => (&[""], 1),
-        };
-        let mut value = value;
-        let mut names = names.iter();
-        let mut unit = names.next().copied().unwrap_or_default();
-        for larger in names {
-            if value < step || !value.is_multiple_of(step) {
-                break;
-            }
-            (value, unit) = (value / step, larger);
+        match self {
+            Self::Bytes => ByteSize(value).to_string(),
+            Self::Milliseconds => Milliseconds(value).to_string(),
+            Self::Count => value.to_string(),
         }
-        format!("{value} {unit}").trim_end().to_owned()
     }
 }
 

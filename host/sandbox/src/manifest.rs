@@ -3,11 +3,8 @@
 //! It is JSON in the custom section `opcell:manifest`, at the top of the component or in one of its core modules. A component without
 //! one asks for nothing. Unknown keys are errors: a misspelt capability must not look like a smaller request.
 
-use crate::{
-    grants::{Access, Requests},
-    limits::{LimitRequest, nearest},
-    text::one_line,
-};
+use crate::{grants::Requests, limits::LimitRequest};
+use opcell_types::{Access, names::is_plain_name, suggest::did_you_mean, text::one_line};
 use serde_json::{Map, Value};
 
 /// Name of the custom section.
@@ -118,11 +115,10 @@ impl Manifest {
     }
 }
 
-/// Whether `name` can name a plugin: `[a-z0-9][a-z0-9-]*`.
+/// Whether `name` can name a plugin: `[a-z0-9][a-z0-9-]*`, at most 64 bytes.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.bytes().next().is_some_and(plain) && name.bytes().all(|byte| plain(byte) || byte == b'-') && name.len() <= 64
+    is_plain_name(name) && name.len() <= 64
 }
 
 fn requests(capabilities: &Map<String, Value>, key: &str, with_access: bool) -> Result<Vec<Request>, ManifestError> {
@@ -161,8 +157,9 @@ fn object<'a>(value: &'a Value, at: &str, keys: &[&str]) -> Result<&'a Map<Strin
     let Value::Object(map) = value else { return Err(wrong(at, "expected an object")) };
     for key in map.keys() {
         if !keys.contains(&key.as_str()) {
-            let hint =
-                nearest(key, keys.iter().copied()).map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
+            let hint = did_you_mean(key, keys.iter().copied())
+                .map(|name| format!(", did you mean `{name}`?"))
+                .unwrap_or_default();
             return Err(wrong(at, format!("unknown key `{}`{hint}", one_line(key, 100))));
         }
     }

@@ -6,20 +6,20 @@ use crate::{
         opcell::plugin::types,
     },
     cell::{self, Call},
-    describe::{self, Effects, JudgeDescription, OperationDescription, OperationSchemas, Outcome},
+    describe::{self, JudgeDescription, OperationDescription, OperationSchemas},
     engine::{CellEngine, Metering},
-    error::{CellError, Failure, LoadError},
+    error::{CellError, LoadError},
     exports::{self, Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
-    host::{Context, HostServices, NoServices},
+    host::{HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
-    limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits, nearest},
+    limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
     receipt::{CellResult, Receipt},
     schema::{self, Schema},
     state::CellState,
-    text::printable,
 };
+use opcell_types::{CallContext, Effects, Failure, Outcome, Verdict, suggest::did_you_mean, text::printable};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -60,16 +60,6 @@ pub struct OperationSuccess {
     pub details: Option<Value>,
 }
 
-/// What a judge decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
-    /// Exactly one.
-    pub outcome: Outcome,
-    /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rationale: Option<String>,
-}
-
 /// One call of an operation or judge.
 pub struct CellRequest<'a> {
     /// Which one.
@@ -77,7 +67,7 @@ pub struct CellRequest<'a> {
     /// One JSON value as text.
     pub arguments: &'a str,
     /// Where in a run.
-    pub context: Context,
+    pub context: CallContext,
     /// What the step leaves of the grant.
     pub narrowing: Option<Narrowing>,
     /// Wall time that the step allows, if less than the plugin has.
@@ -96,7 +86,7 @@ impl<'a> CellRequest<'a> {
         Self {
             id,
             arguments,
-            context: Context::default(),
+            context: CallContext::default(),
             narrowing: None,
             timeout: None,
             cancel: CancellationToken::new(),
@@ -143,7 +133,7 @@ impl Plugin {
             limits: Arc::clone(&shared_limits),
             // Describing needs nothing from the host.
             narrowing: Some(Narrowing { tools: Some([].into()), skills: Some([].into()), files: Some([].into()) }),
-            context: Context::default(),
+            context: CallContext::default(),
             cancel: &cancel,
             host: Arc::new(NoServices),
         };
@@ -377,7 +367,7 @@ impl Plugin {
             plugin: self.linked.name.to_string(),
             what,
             id: printable(id, 200),
-            suggestion: nearest(id, known),
+            suggestion: did_you_mean(id, known).map(str::to_owned),
         };
         self.refused(id, error)
     }

@@ -1,6 +1,7 @@
 //! What one cell used and touched. Kept for every cell, however it ended.
 
-use crate::{budget::HostCalls, grants::Denial};
+use crate::budget::HostCalls;
+use opcell_types::{Denial, Touched};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -105,6 +106,9 @@ pub struct Receipt {
     /// Bytes moved through files.
     #[serde(default, skip_serializing_if = "FileBytes::is_zero")]
     pub file_bytes: FileBytes,
+    /// Requests made and files used.
+    #[serde(default, skip_serializing_if = "Touched::is_empty")]
+    pub touched: Touched,
     /// The end of the log.
     #[serde(default, skip_serializing_if = "LogTail::is_empty")]
     pub log: LogTail,

@@ -79,7 +79,7 @@ impl From<&Path> for PluginSource {
 /// A component to load.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
-    /// The operator's name for it: what receipts, denials and `opcell plugin grant` call it, whatever its manifest says.
+    /// The operator's name for it: what receipts and denials call it, whatever its manifest says.
     pub name: String,
     /// Its bytes.
     pub source: PluginSource,
@@ -172,9 +172,9 @@ impl Sandbox {
         let name: Arc<str> = name.into();
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
         // Before anything of a version that nobody agreed to is compiled or run.
-        let beyond = agreed.map(|agreed| policy.beyond(&agreed)).unwrap_or_default();
-        if !beyond.is_empty() {
-            return Err(LoadError::AsksForMore(beyond));
+        let excess = agreed.map(|agreed| policy.excess_requests(&agreed)).unwrap_or_default();
+        if !excess.is_empty() {
+            return Err(LoadError::AsksForMore(excess));
         }
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
         let roots = Roots::open(policy.grants())?;
@@ -252,7 +252,7 @@ impl Sandbox {
             // SAFETY: the artefact was made by our own compiler process, or its MAC proves that it was when it was cached.
             match unsafe { Component::deserialize(pool.engine.wasmtime(), artefact) } {
                 Ok(component) => return Ok((pool, component)),
-                Err(error) => message = crate::text::printable(&format!("{error:#}"), 1_000),
+                Err(error) => message = opcell_types::text::printable(&format!("{error:#}"), 1_000),
             }
         }
         Err(LoadError::Shape { message })
@@ -282,8 +282,9 @@ impl Pool {
         limits: &EffectiveLimits,
     ) -> Result<Linked, LoadError> {
         let linker = if surface.wasi { &self.linker_with_wasi } else { &self.linker };
-        let failed =
-            |error: wasmtime::Error| LoadError::Link { message: crate::text::printable(&format!("{error:#}"), 2_000) };
+        let failed = |error: wasmtime::Error| LoadError::Link {
+            message: opcell_types::text::printable(&format!("{error:#}"), 2_000),
+        };
         let pre = linker.instantiate_pre(component).map_err(failed)?;
         Ok(Linked {
             name,

@@ -2,14 +2,15 @@
 
 use crate::{
     budget::Budget,
-    grants::{Denial, Kind, Narrowing, Policy},
-    host::{Context, HostServices},
+    grants::{Narrowing, Policy},
+    host::HostServices,
     imports::files::Roots,
     limits::Limits,
     memory::Memory,
     receipt::{FileBytes, LogTail},
     wasi::ClosedWasi,
 };
+use opcell_types::{CallContext, Capability, Denial, TouchLog};
 use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 
@@ -46,6 +47,8 @@ pub(crate) struct CellState {
     pub(crate) denials: Denials,
     pub(crate) panic: Option<String>,
     pub(crate) file_bytes: FileBytes,
+    /// Made when something is touched: most cells touch nothing.
+    pub(crate) touched: Option<TouchLog>,
     pub(crate) open_files: u64,
     pub(crate) resources: ResourceTable,
     pub(crate) limits: Arc<Limits>,
@@ -53,7 +56,7 @@ pub(crate) struct CellState {
     pub(crate) narrowing: Option<Narrowing>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) plugin: Arc<str>,
-    pub(crate) context: Context,
+    pub(crate) context: CallContext,
     pub(crate) host: Arc<dyn HostServices>,
     /// Present only when the component imports WASI.
     pub(crate) wasi: Option<Box<ClosedWasi>>,
@@ -61,7 +64,12 @@ pub(crate) struct CellState {
 
 impl CellState {
     /// Whether this cell may use `name`; a refusal is noted.
-    pub(crate) fn check(&mut self, kind: Kind, name: &str) -> Result<(), Denial> {
+    pub(crate) fn check(&mut self, kind: Capability, name: &str) -> Result<(), Denial> {
         self.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))
+    }
+
+    /// Where this cell notes what it touches.
+    pub(crate) fn touched(&mut self) -> &TouchLog {
+        self.touched.get_or_insert_default()
     }
 }

@@ -4,12 +4,13 @@
 use crate::{
     budget::Interface,
     error::LoadError,
-    grants::{Access, DangerousPreopen},
+    grants::DangerousPreopen,
     imports::append_line,
     receipt::{Level, Stream},
     state::CellState,
 };
 use bytes::Bytes;
+use opcell_types::Access;
 use std::{
     pin::Pin,
     sync::{

@@ -6,9 +6,10 @@ mod common;
 
 use common::{Guest, LOG, TOOLS, config, limits, load, request, run, sandbox};
 use opcell_sandbox::{
-    Allocation, CellError, CellRequest, CellResult, Context, Denial, Grants, HostServices, LoadRequest, LogEvent,
-    Metering, Narrowing, OperationSuccess, Outcome, Sandbox, SandboxConfig, ServiceError, ToolDescription,
+    Allocation, CallContext, CellError, CellRequest, CellResult, Denial, Failure, Grants, HostServices, LoadRequest,
+    LogEvent, Metering, Narrowing, OperationSuccess, Outcome, Remedy, Sandbox, SandboxConfig, ToolDescription,
 };
+use opcell_types::{Capability, Source, TouchLog};
 use serde_json::json;
 use std::{
     sync::{Arc, Mutex},
@@ -96,7 +97,7 @@ async fn an_unknown_operation_is_an_error_with_a_suggestion() {
 async fn a_failure_that_the_plugin_reports_keeps_its_reason() {
     let done = run(&Guest::invoke("(call $fail (i32.const 16) (i32.const 8))"), "{}").await;
     let Err(CellError::PluginFailure(failure)) = done.result else { panic!("{:?}", done.result) };
-    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("test/run", "test/run"));
+    assert_eq!((failure.reason.as_ref(), failure.message.as_str()), ("test/run", "test/run"));
 }
 
 #[tokio::test]
@@ -290,17 +291,24 @@ impl HostServices for Host {
         vec![tool("test/run"), tool("secret")]
     }
 
-    async fn call_tool(&self, name: &str, arguments: &str, context: &Context) -> Result<String, ServiceError> {
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &str,
+        context: &CallContext,
+        touched: &TouchLog,
+    ) -> Result<String, Failure> {
+        let sent = arguments.len() as u64;
+        touched.note(|touched| touched.request("POST", "https://a.example", "/x", sent));
         self.calls.lock().unwrap().push(format!("{name} {arguments} {}", context.step));
         tokio::time::sleep(self.wait).await;
         if arguments == "[0]" {
-            let denial = Denial { capability: "host x".to_owned(), rule: "r".to_owned(), remedy: "m".to_owned() };
-            return Err(ServiceError::Denied(denial));
+            return Err(Failure::denied(Denial::new("host x", "r", Remedy::Nothing)));
         }
         Ok("{}".to_owned())
     }
 
-    fn log(&self, plugin: &str, _context: &Context, event: LogEvent<'_>) {
+    fn log(&self, plugin: &str, _context: &CallContext, event: LogEvent<'_>) {
         if let LogEvent::Line { message, .. } = event {
             self.lines.lock().unwrap().push(format!("{plugin}: {message}"));
         }
@@ -326,7 +334,7 @@ async fn call_tool(
 ) -> CellResult<OperationSuccess> {
     let limits = limits(r#"{"wall-time":"2 s","host-call-time":"200 ms"}"#);
     let plugin = sandbox().load(LoadRequest { grants, limits, ..request(&guest) }).await.unwrap();
-    let context = Context { step: "triage".into(), ..Context::default() };
+    let context = CallContext { step: "triage".into(), ..CallContext::default() };
     let request = CellRequest {
         host: Arc::clone(host) as Arc<dyn HostServices>,
         narrowing,
@@ -351,22 +359,29 @@ async fn a_tool_that_is_asked_for_and_granted_is_called_and_no_other() {
 
 #[tokio::test]
 async fn a_refused_tool_is_a_typed_denial_that_never_reaches_the_host() {
+    let name = || "test/run".to_owned();
     let no_tools = Narrowing { tools: Some([].into()), ..Narrowing::default() };
     for (guest, grants, narrowing, rule, remedy) in [
-        (tool_caller(), granting("test/run"), None, "does not ask for it", "capabilities.tools"),
+        (
+            tool_caller(),
+            granting("test/run"),
+            None,
+            "does not ask for it",
+            Remedy::AskInManifest { plugin: "guest".into(), capability: Capability::Tool, name: name(), access: None },
+        ),
         (
             tool_caller().asking(&["test/run"], &[]),
             Grants::default(),
             None,
             "has not granted",
-            "opcell plugin grant guest tool test/run",
+            Remedy::Grant { plugin: "guest".into(), capability: Capability::Tool, name: name(), access: None },
         ),
         (
             tool_caller().asking(&["test/run"], &[]),
             granting("test/run"),
             Some(no_tools),
             "step narrows",
-            "capabilities.tools",
+            Remedy::LeaveInStep { capability: Capability::Tool, name: name() },
         ),
     ] {
         let host = Arc::new(Host::default());
@@ -374,7 +389,8 @@ async fn a_refused_tool_is_a_typed_denial_that_never_reaches_the_host() {
         assert_eq!(kind(&done), "denied");
         let Err(CellError::Denied(denial)) = done.result else { panic!() };
         assert_eq!(denial.capability, "tool test/run");
-        assert!(denial.rule.contains(rule) && denial.remedy.contains(remedy), "{denial}");
+        assert!(denial.rule.contains(rule), "{denial}");
+        assert_eq!(denial.remedy, remedy);
         assert_eq!(done.receipt.denials, [denial]);
         assert!(host.calls.lock().unwrap().is_empty());
     }
@@ -386,7 +402,12 @@ async fn a_slow_host_is_a_failure_for_the_guest_and_wall_time_counts_while_it_wa
     let guest = || tool_caller().asking(&["test/run"], &[]);
     let done = call_tool(guest(), granting("test/run"), None, &host).await;
     let Err(CellError::PluginFailure(failure)) = done.result else { panic!("{:?}", done.result) };
-    assert_eq!(failure.reason, "timeout");
+    assert_eq!(
+        (failure.source, &*failure.reason),
+        (Source::Plugin, "timeout"),
+        "the plugin passes on what it was told"
+    );
+    assert_eq!(done.receipt.touched.http[0].path, "/x", "what a call that was given up had touched is known");
     let plugin = sandbox().load(LoadRequest { grants: granting("test/run"), ..request(&guest()) }).await.unwrap();
     let started = Instant::now();
     let waiting =
@@ -400,7 +421,7 @@ async fn a_judge_gives_exactly_one_of_its_outcomes_or_an_error() {
     let judged =
         |guest: Guest| async move { load(&guest).await.unwrap().judge(CellRequest::new("test/gate", "{}")).await };
     let done = judged(Guest::judge("(call $text (i32.const 24) (i32.const 4))")).await;
-    assert_eq!(done.result.unwrap().outcome, Outcome::Text("pass".to_owned()));
+    assert_eq!(done.result.unwrap().outcome, Outcome::Text("pass".into()));
     // `:pass` is not `"pass"`.
     let keyword =
         "(drop (call $text (i32.const 24) (i32.const 4))) (i32.store8 (i32.const 3004) (i32.const 1)) (i32.const 3000)";
@@ -417,7 +438,7 @@ async fn a_judge_gives_exactly_one_of_its_outcomes_or_an_error() {
         "(drop (call $text (i32.const 28) (i32.const 4))) (i32.store8 (i32.const 3004) (i32.const 1)) (i32.const 3000)",
     ))
     .await;
-    assert_eq!(done.result.unwrap().outcome, Outcome::Keyword("fail".to_owned()));
+    assert_eq!(done.result.unwrap().outcome, Outcome::Keyword("fail".into()));
 }
 
 #[tokio::test]

@@ -6,8 +6,10 @@ mod common;
 
 use common::{Guest, limits, request, sandbox};
 use opcell_sandbox::{
-    Access, CellRequest, CellResult, FilesGrant, Grants, LimitRequest, LoadRequest, Narrowing, OperationSuccess, Plugin,
+    Access, CellRequest, CellResult, FilesGrant, Grants, LimitRequest, LoadRequest, Narrowing, OperationSuccess,
+    Plugin, Remedy,
 };
+use opcell_types::Capability;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -97,8 +99,19 @@ async fn a_read_grant_reads_below_its_root_and_nothing_else() {
     assert_eq!(data(&plugin, "r sub/b.json").await, json!([2]));
     assert_eq!(data(&plugin, "l ").await, json!(3));
     assert_eq!(data(&plugin, "r nothing").await, json!(NOT_FOUND));
-    for path in ["link", "../secret", "/etc/passwd", "sub/../../secret", "a.json/", "sub//b.json", "./a.json", ""] {
+    for path in ["a.json/", "sub//b.json", "./a.json", ""] {
         assert_eq!(data(&plugin, &format!("r {path}")).await, json!(FAILED), "{path}");
+    }
+    for (path, rule) in [
+        ("link", "symbolic links are not followed"),
+        ("../secret", "the path has a segment `..`"),
+        ("sub/../../secret", "the path has a segment `..`"),
+        ("/etc/passwd", "the path is absolute"),
+    ] {
+        let done = call(&plugin, &format!("r {path}")).await;
+        assert_eq!(done.result.unwrap().data, json!(DENIED), "{path}");
+        let denial = &done.receipt.denials[0];
+        assert_eq!((denial.rule.as_str(), &denial.remedy), (rule, &Remedy::Nothing), "{path}");
     }
     for write in ["w new", "d a.json", "m made"] {
         let done = call(&plugin, write).await;
@@ -116,13 +129,15 @@ async fn a_read_write_grant_writes_below_its_root_and_counts_the_bytes() {
     let done = call(&plugin, "w sub/new").await;
     assert_eq!(done.result.unwrap().data, json!({}));
     assert_eq!((done.receipt.file_bytes.written, done.receipt.host_calls.files), (7, 3));
+    let touched = serde_json::to_value(&done.receipt.touched).unwrap();
+    assert_eq!(touched, json!({"files": [{"path": "repo/sub/new", "actions": ["create"], "written": 7}]}));
     assert_eq!(std::fs::read_to_string(ground.path().join("root/sub/new")).unwrap(), "sub/new");
     assert_eq!(data(&plugin, "m made").await, json!({}));
     assert_eq!(data(&plugin, "m made").await, json!(ALREADY_EXISTS));
     assert_eq!(data(&plugin, "d made").await, json!({}));
     assert_eq!(data(&plugin, "d sub").await, json!(ALREADY_EXISTS), "a directory that is not empty stays");
-    assert_eq!(data(&plugin, "w link").await, json!(FAILED));
-    assert_eq!(data(&plugin, "d link").await, json!(FAILED));
+    assert_eq!(data(&plugin, "w link").await, json!(DENIED));
+    assert_eq!(data(&plugin, "d link").await, json!(DENIED));
     assert_eq!(std::fs::read_to_string(ground.path().join("secret")).unwrap(), "[3]");
 }
 
@@ -143,7 +158,13 @@ async fn without_the_grant_and_beside_the_step_opening_the_root_is_a_denial() {
     let bare = sandbox().load(request(&guest("read"))).await.unwrap();
     let done = call(&bare, "r a.json").await;
     assert_eq!(done.result.unwrap().data, json!(DENIED));
-    assert_eq!(done.receipt.denials[0].remedy, "opcell plugin grant guest files repo=PATH");
+    let remedy = Remedy::Grant {
+        plugin: "guest".into(),
+        capability: Capability::Files,
+        name: "repo".to_owned(),
+        access: Some(Access::Read),
+    };
+    assert_eq!(done.receipt.denials[0].remedy, remedy);
     let plugin = plugin("read", FilesGrant::read(ground.path().join("root")), LimitRequest::default()).await;
     let narrowing = Some(Narrowing { files: Some([].into()), ..Narrowing::default() });
     let done = plugin.invoke(CellRequest { narrowing, ..CellRequest::new("test/run", "\"r a.json\"") }).await;

@@ -35,7 +35,11 @@ async fn a_description_that_cannot_be_true_or_used_is_refused() {
     for (describe, schema, expected) in [
         (list(0), "true", "it describes nothing"),
         (format!("{entry} {twice} {}", list(2)), "true", "`test/run` is listed twice"),
-        (format!("{entry} (i32.store (i32.const 2052) (i32.const 5)) {}", list(1)), "true", "`test/` is not an id"),
+        (
+            format!("{entry} (i32.store (i32.const 2052) (i32.const 5)) {}", list(1)),
+            "true",
+            "`test/` is not an operation id",
+        ),
         (format!("{entry} {}", list(1_000)), "true", "abi"),
         (format!("{entry} {}", list(1)), "{\"a\"", "the schema is not JSON"),
         (format!("{entry} {}", list(1)), "\"text\"", "not a JSON Schema"),

@@ -219,8 +219,7 @@ fn set(costs: &mut [u64], at: usize, cost: u64) {
 /// Every schema after those that it applies in place.
 fn inner_first(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let needs: Vec<&[usize]> = nodes.iter().map(|node| node.here.as_slice()).collect();
-    let order = topological(&needs)
-        .map_err(|_| "it refers to itself without descending into the value".to_owned())?;
+    let order = topological(&needs).map_err(|_| "it refers to itself without descending into the value".to_owned())?;
     let mut chain = vec![0_u64; nodes.len()];
     for &at in &order {
         let inner = needs.get(at).copied().unwrap_or_default();

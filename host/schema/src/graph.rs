@@ -168,7 +168,7 @@ impl<'a> Graph<'a> {
     }
 
     fn resolve(&self, reference: &str) -> Result<&'a Value, String> {
-        let shown = || crate::printable(reference, 200);
+        let shown = || opcell_types::text::printable(reference, 200);
         let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         let Some(pointer) = pointer.filter(|pointer| pointer.is_empty() || pointer.starts_with('/')) else {
             return Err(format!("`{}` points outside the schema; use `$ref` with `#/$defs/…`", shown()));

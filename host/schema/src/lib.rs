@@ -14,15 +14,14 @@ mod patterns;
 mod promises;
 mod shared;
 mod stack;
-mod text;
 mod unique;
 mod weight;
 
 use cost::Cost;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use opcell_types::text::printable;
 use patterns::{LAZY_BYTES, MAX_PATTERN_BYTES, Patterns};
 use serde_json::Value;
-pub use text::printable;
 pub use weight::Weight;
 
 /// Longest schema text.

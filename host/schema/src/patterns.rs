@@ -58,7 +58,7 @@ impl<'a> Patterns<'a> {
             return Ok(*states);
         }
         let refused = |why: String| {
-            let shown = crate::printable(pattern, 200);
+            let shown = opcell_types::text::printable(pattern, 200);
             format!("the pattern `{shown}` cannot be used: {why}")
         };
         let translated = jsonschema_regex::to_rust_regex(pattern)
@@ -66,7 +66,7 @@ impl<'a> Patterns<'a> {
         let nfa = Compiler::new()
             .configure(Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)))
             .build(&translated)
-            .map_err(|error| refused(crate::printable(&error.to_string(), 200)))?;
+            .map_err(|error| refused(opcell_types::text::printable(&error.to_string(), 200)))?;
         let states = nfa.states().len() as u64;
         self.0.insert(pattern, states);
         Ok(states)

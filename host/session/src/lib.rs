@@ -12,7 +12,6 @@
 //! makes it text, [`models`] answers, [`tools`] does what the answer asks for, [`sessions`] puts them together.
 
 mod confined;
-mod suggest;
 #[cfg(test)]
 mod testing;
 

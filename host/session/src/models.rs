@@ -30,7 +30,7 @@ pub trait Model: Send + Sync {
 
 /// A failure of a round: a kebab-case reason and one sentence.
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
-    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+    Failure::host(reason, message)
 }
 
 #[cfg(test)]

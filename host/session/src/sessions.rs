@@ -4,6 +4,8 @@ mod builder;
 mod open;
 mod settings;
 
+use open::Current;
+
 pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
 
 use crate::models::{Model, Models};
@@ -46,12 +48,12 @@ impl HostSessions {
         HostSessionsBuilder::default()
     }
 
-    /// The system prompt that a session would get; needs no model.
+    /// The system prompt that a session would get; needs no model and starts no server: the tools of others lack their descriptions.
     ///
     /// # Errors
     /// When the session declares what is not there.
     pub fn prompt(&self, request: &OpenSession) -> Result<SystemPrompt, Failure> {
-        self.assemble(request).map(|assembled| assembled.prompt)
+        self.assemble(request, &Current::default()).map(|assembled| assembled.prompt)
     }
 
     /// The models.
@@ -76,7 +78,8 @@ impl HostSessions {
 #[async_trait]
 impl Sessions for HostSessions {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
-        self.open_session(&request)
+        let current = self.current_tools(&request).await?;
+        self.open_session(&request, &current)
     }
 
     async fn complete(&self, round: ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
@@ -98,7 +101,7 @@ impl Sessions for HostSessions {
 
 /// A failure to open a session.
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
-    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+    Failure::host(reason, message)
 }
 
 #[cfg(test)]

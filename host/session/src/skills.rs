@@ -6,8 +6,8 @@ mod front_matter;
 pub use discover::{SkillFinding, SkillFolder};
 
 use crate::confined::{EntryKind, FileError, Folder};
-use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
+use opcell_types::suggest::hint;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -118,7 +118,7 @@ impl SkillLibrary {
     pub fn find(&self, name: &str) -> Result<&Skill, SkillError> {
         self.skills.get(name).ok_or_else(|| SkillError::Unknown {
             name: name.to_owned(),
-            hint: did_you_mean(name, self.skills.keys().map(String::as_str)),
+            hint: hint(name, self.skills.keys().map(String::as_str)),
             known: match self.skills.len() {
                 0 => "none".to_owned(),
                 _ => self.skills.keys().map(String::as_str).collect::<Vec<_>>().join(", "),

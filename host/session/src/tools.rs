@@ -48,6 +48,15 @@ pub trait HostTool: Send + Sync {
     /// What the host says about it; the same at every call.
     fn description(&self) -> &ToolDescription;
 
+    /// Name, description and schema as they are now, where somebody else says them; asked when a session that declares the tool
+    /// opens. Nothing: what [`Self::description`] says.
+    ///
+    /// # Errors
+    /// When the tool is not there, so that the session that declares it is told.
+    async fn current(&self) -> Result<Option<ToolSpec>, Failure> {
+        Ok(None)
+    }
+
     /// Does what is asked. The arguments have passed the schema. Never panics, never blocks the runtime.
     async fn call(&self, call: &ToolCall) -> Reply<Value>;
 }
@@ -66,7 +75,7 @@ pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn Ho
 
 /// A tool's failure, told to the model.
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
-    Failure { reason: reason.into(), message: message.into(), details: None, retriable: false }
+    Failure::host(reason, message)
 }
 
 /// A description of a tool of ours.

@@ -14,7 +14,7 @@ pub mod rule;
 #[cfg(not(feature = "http"))]
 mod unavailable;
 
-pub use error::{FetchError, FetchLimits};
+pub use error::{FetchError, FetchLimits, MissingRule};
 #[cfg(feature = "http")]
 pub use fetch::HttpClient;
 /// What rules are made of.

@@ -1,20 +1,35 @@
 //! Tools of MCP servers over standard input and output.
 //!
 //! A server is a process that the operator named; it runs with this process's rights, an environment of `PATH` and what was listed,
-//! and is started when one of its tools is first called. What it says is untrusted: messages have a size, calls have a time, its
-//! standard error goes nowhere.
+//! and is started when one of its tools is first called or listed. What it says is untrusted: messages have a size, calls and the
+//! handshake have a time, descriptions are made printable, schemas are weighed before they are used.
 
 #[cfg(feature = "mcp")]
+mod ask;
+#[cfg(feature = "mcp")]
+mod connection;
+mod listing;
+#[cfg(feature = "mcp")]
+mod result;
+#[cfg(feature = "mcp")]
 mod server;
+#[cfg(all(test, feature = "mcp"))]
+mod tests;
 #[cfg(not(feature = "mcp"))]
 mod unavailable;
 
+pub use listing::{ListedTool, Listing};
 #[cfg(feature = "mcp")]
 pub use server::Server;
 #[cfg(not(feature = "mcp"))]
 pub use unavailable::Server;
 
+use opcell_types::{Failure, Source};
 use std::{path::PathBuf, time::Duration};
+
+/// Longest message of a server that is repeated, in bytes.
+#[cfg(feature = "mcp")]
+const MESSAGE_BYTES: usize = 2_000;
 
 /// An MCP server that the operator lets this host start. It is an ordinary process, outside of any cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +42,9 @@ pub struct McpServer {
     pub directory: PathBuf,
     /// Variables of this process that it gets beside `PATH`.
     pub env: Vec<String>,
-    /// Time of the handshake, and of one call.
+    /// Time of the handshake, of listing the tools, and of one call.
     pub call_time: Duration,
-    /// Size of one message from it.
+    /// Size of one message from it, in bytes.
     pub result_bytes: u64,
 }
 
@@ -38,4 +53,17 @@ impl McpServer {
     pub const DEFAULT_CALL_TIME: Duration = Duration::from_secs(60);
     /// What a cell may return, too.
     pub const DEFAULT_RESULT_BYTES: u64 = 4 << 20;
+}
+
+/// What becomes of images, audio and binary resources in a tool's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binary {
+    /// They stay in the result, in base64: a step can use them.
+    Keep,
+    /// Their kind and size take their place: a model reads text.
+    Omit,
+}
+
+fn failed(reason: &str, message: String, retriable: bool) -> Failure {
+    Failure { retriable, ..Failure::new(Source::Tool, reason, message) }
 }

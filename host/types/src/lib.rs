@@ -1,9 +1,31 @@
 //! The types that every part of Opcell shares: the ground floor of the house.
 //!
-//! Owns: [`value::Value`], the JSON value that flows through documents, runs, cells and journals.
+//! Owns: [`value::Value`], the JSON value that flows through documents, runs, cells and journals; how calls fail ([`Failure`]) and are
+//! refused ([`Denial`], with a [`denial::Remedy`] as data), what they touched ([`Touched`]); what judges decide, what repeating a call does, where a call is; names,
+//! sizes and durations that parse once; text made printable; suggestions for misspelt words.
 //!
-//! Must not know: any other crate of Opcell, threads, clocks, files, networks.
+//! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, files, networks.
 
 pub mod value;
 
+pub mod names;
+pub mod quantity;
+pub mod suggest;
+pub mod text;
+
+pub mod context;
+pub mod denial;
+pub mod effects;
+pub mod failure;
+pub mod outcome;
+pub mod touched;
+
+pub use context::CallContext;
+pub use denial::{Access, Capability, Denial, Remedy};
+pub use effects::Effects;
+pub use failure::{Failure, Source};
+pub use names::{Digest, OperationId, StepName};
+pub use outcome::{Outcome, Verdict};
+pub use quantity::{ByteSize, Milliseconds};
+pub use touched::{TouchLog, Touched};
 pub use value::Value;

@@ -1,6 +1,7 @@
 //! What is wrong with a document: where, what was expected, how to fix it.
 
 use crate::source::Span;
+pub use opcell_types::suggest::did_you_mean;
 use serde::Serialize;
 
 /// How bad it is.
@@ -76,15 +77,4 @@ impl Diagnostic {
         self.related.push((span, label.into()));
         self
     }
-}
-
-/// The candidate that a misspelt word most likely meant, for "did you mean" help.
-#[must_use]
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }

@@ -47,7 +47,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn failed(message: impl Into<String>, retriable: bool) -> Reply<Success> {
-    let failure = ports::Failure { reason: "tool-failed".into(), message: message.into(), details: None, retriable };
+    let failure = ports::Failure { retriable, ..ports::Failure::host("tool-failed", message) };
     Reply { result: Err(failure), receipt: None }
 }
 

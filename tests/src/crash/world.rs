@@ -47,7 +47,7 @@ impl World {
 }
 
 fn failed(reason: &str) -> Failure {
-    Failure { reason: reason.into(), message: reason.to_owned(), details: None, retriable: true }
+    Failure::host(reason, reason).retriable()
 }
 
 /// What repeating an operation does.

@@ -7,9 +7,8 @@ use super::{
 use crate::selftest::Case;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
-use opcell_sandbox::{
-    CellRequest, Context, Grants, HostServices, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, ServiceError,
-};
+use opcell_sandbox::{CellRequest, Grants, HostServices, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
+use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
 use std::{
     sync::{
@@ -78,7 +77,13 @@ struct Silence;
 
 #[async_trait]
 impl HostServices for Silence {
-    async fn call_tool(&self, _name: &str, _arguments: &str, _context: &Context) -> Result<String, ServiceError> {
+    async fn call_tool(
+        &self,
+        _name: &str,
+        _arguments: &str,
+        _context: &CallContext,
+        _touched: &TouchLog,
+    ) -> Result<String, Failure> {
         std::future::pending().await
     }
 }

@@ -10,10 +10,8 @@ use crate::selftest::Case;
 use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use opcell_sandbox::{
-    CellRequest, Context, Grants, HostServices, LimitRequest, LoadRequest, PluginSource, Sandbox, ServiceError,
-    bare::Bare,
-};
+use opcell_sandbox::{CellRequest, Grants, HostServices, LimitRequest, LoadRequest, PluginSource, Sandbox, bare::Bare};
+use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
 use std::{
     sync::{
@@ -142,7 +140,13 @@ struct Gate {
 
 #[async_trait]
 impl HostServices for Gate {
-    async fn call_tool(&self, _name: &str, _arguments: &str, _context: &Context) -> Result<String, ServiceError> {
+    async fn call_tool(
+        &self,
+        _name: &str,
+        _arguments: &str,
+        _context: &CallContext,
+        _touched: &TouchLog,
+    ) -> Result<String, Failure> {
         let opened = self.open.notified();
         self.waiting.fetch_add(1, Ordering::Relaxed);
         opened.await;

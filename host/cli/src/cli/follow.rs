@@ -2,7 +2,7 @@
 
 use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, stop::Stop, stream::Text};
 use futures_util::StreamExt as _;
-use opcell::{Host, run::Run};
+use opcell::{Host, remedy, run::Run};
 use opcell_engine::{
     Recorded,
     outcome::{Question, RunOutcome, Status},
@@ -154,7 +154,8 @@ fn show(
 ) -> Result<(), Failure> {
     if terminal.json {
         let mut result = json!({
-            "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "message": outcome.message,
+            "run": outcome.run, "status": outcome.status, "source": outcome.source, "reason": outcome.reason, "message": outcome.message,
+            "denial": outcome.denial,
             "step": outcome.step, "result": outcome.result, "details": outcome.details, "used": outcome.used,
             "artifacts": outcome.artifacts, "questions": outcome.questions, "receipts": receipts,
         });
@@ -172,6 +173,9 @@ fn show(
         let reason = outcome.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let message = outcome.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
         terminal.failed(&format!("{}{reason}{step}{message}", outcome.status));
+        if let Some(remedy) = outcome.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
+            terminal.failed(&format!("to allow it: {remedy}"));
+        }
         // A run that stopped short keeps what it has gathered.
         if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) {
             terminal.failed(&format!("artifacts: {}", outcome.artifacts.to_json()));

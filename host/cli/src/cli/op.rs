@@ -2,6 +2,8 @@
 
 use super::{Exit, Failure, Global, Terminal, input, progress};
 use clap::{Args, Subcommand};
+use opcell::remedy;
+use opcell_types::Source;
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]
@@ -51,7 +53,9 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
             }
             let exit = match &reply.result {
                 Ok(_) => Exit::Done,
-                Err(failure) if failure.reason.as_ref() == "invalid-arguments" => Exit::InputWrong,
+                Err(failure) if failure.source != Source::Plugin && failure.reason.as_ref() == "invalid-arguments" => {
+                    Exit::InputWrong
+                }
                 Err(_) => Exit::RunFailed,
             };
             match (terminal.json, &reply.result) {
@@ -62,7 +66,12 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
                     terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?
                 }
                 (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
-                (false, Err(failure)) => terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message)),
+                (false, Err(failure)) => {
+                    terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message));
+                    if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
+                        terminal.failed(&format!("to allow it: {remedy}"));
+                    }
+                }
             }
             Ok(exit)
         }

@@ -2,7 +2,7 @@
 
 use super::Terminal;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use opcell::{report::printable, run::receipt};
+use opcell::{remedy, report::printable, run::receipt};
 use opcell_engine::{
     event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp},
     receipt::{Receipt, cell_of, is_of_call},
@@ -205,9 +205,11 @@ pub fn call_line(receipt: &Value) -> String {
 }
 
 fn denials(line: &mut String, receipt: &Value) {
-    for denial in receipt.get("denials").and_then(Value::as_array).unwrap_or_default() {
-        let part = |key: &str| text(denial, key);
-        let _ = write!(line, "\n  denied {}: {}; to grant it: {}", part("capability"), part("rule"), part("remedy"));
+    for denial in remedy::of_receipt(receipt) {
+        let _ = write!(line, "\n  denied {}: {}", denial.capability, denial.rule);
+        if let Some(remedy) = remedy::render(&denial.remedy) {
+            let _ = write!(line, "\n    to allow it: {remedy}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     state::{Accepted, Line, LineAt, Raw},
     structured,
 };
-use opcell_types::{Value, value::Object};
+use opcell_types::{Source, Value, value::Object};
 use opcell_workflow::{
     WorkflowIr, handoff,
     ir::{Exit, ExitStatus, Form, OutputSpec, Step, Yields},
@@ -181,6 +181,7 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
     }
     let mut end = RunEnd {
         status: Status::Completed,
+        source: None,
         reason: None,
         message: None,
         step: found.map(|(step, _)| step.name.clone()),
@@ -188,6 +189,7 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
         is_text: false,
         handoff: None,
         details: None,
+        denial: None,
         receipt: found.and_then(|(_, accepted)| accepted.receipt.clone()),
         aborted: false,
     };
@@ -197,6 +199,7 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
             (&step.yields, matches!(accepted.raw, Raw::Nothing))
         {
             end.status = Status::Failed;
+            end.source = Some(Source::Engine);
             end.reason = Some(reason.clone());
             end.message = Some(message.as_ref().to_owned());
             end.details.clone_from(details);
@@ -251,6 +254,7 @@ fn routed_exit(at: &At<'_>) -> Event {
     let end = match exit.status {
         ExitStatus::Success => RunEnd {
             status: Status::Completed,
+            source: None,
             reason: None,
             message: None,
             ..ended(Status::Completed, "", String::new())
@@ -272,7 +276,9 @@ fn sequential_end(at: &At<'_>, failed: Option<(u32, &Failure)>) -> Event {
             let step = at.instance.program.step(step).map(|step| step.name.clone());
             RunEnd {
                 step,
+                source: Some(failure.source),
                 details: failure.details.clone(),
+                denial: failure.denial.clone(),
                 ..ended(Status::Failed, &failure.reason, failure.message.clone())
             }
         }
@@ -285,7 +291,7 @@ fn sequential_end(at: &At<'_>, failed: Option<(u32, &Failure)>) -> Event {
             let step = last.or_else(|| {
                 at.instance.last.and_then(|last| at.instance.program.step(last)).map(|step| step.name.clone())
             });
-            RunEnd { step, reason: None, message: None, ..ended(Status::Completed, "", String::new()) }
+            RunEnd { step, source: None, reason: None, message: None, ..ended(Status::Completed, "", String::new()) }
         }
     };
     at.end(RunEnd { result: outputs, ..base })

@@ -227,7 +227,7 @@ fn no_model_answered(talk: &Conversation, last: &Failure) -> Failure {
     });
     let details = Value::object([("candidate-failures", Value::array(failures))]);
     let message = "Workflow model-query candidates exhausted".to_owned();
-    Failure { reason: "ranked-candidate-exhausted".into(), message, details: Some(details), retriable: last.retriable }
+    Failure { retriable: last.retriable, ..failure("ranked-candidate-exhausted", message).with_details(details) }
 }
 
 fn timed_out(at: &At<'_>, step: &Step, work: &Work) -> Option<Failure> {

@@ -50,7 +50,7 @@ pub struct World {
 pub struct Script(pub Arc<Mutex<World>>, Arc<AtomicI64>);
 
 pub fn failure(reason: &str, message: &str) -> Failure {
-    Failure { reason: reason.into(), message: message.to_owned(), details: None, retriable: false }
+    Failure::host(reason, message)
 }
 
 pub fn retriable(reason: &str, message: &str) -> Failure {

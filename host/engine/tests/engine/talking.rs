@@ -229,7 +229,7 @@ async fn a_failed_callee_fails_the_step_and_says_why() {
     let outcome = script.run(&routed(&delegate(r#""go""#, "")), "{}").await;
     assert_eq!(outcome.reason.as_deref(), Some("delegate-failed"));
     assert_eq!(outcome.message.as_deref(), Some("Delegated workflow failed: `inner`: none"));
-    assert_eq!(outcome.details, Some(json(r#"{"target":"inner","reason":"no-issue","step":"i"}"#)));
+    assert_eq!(outcome.details, Some(json(r#"{"target":"inner","reason":"no-issue","step":"i","source":"host"}"#)));
 }
 
 #[tokio::test]

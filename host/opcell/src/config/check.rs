@@ -13,7 +13,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_sandbox::{
-    grants::{Access, DangerousPreopen, FilesGrant, Grants},
+    grants::{DangerousPreopen, FilesGrant, Grants},
     limits::{LimitError, LimitRequest, Unit},
 };
 use opcell_session::{
@@ -21,6 +21,7 @@ use opcell_session::{
     tools::{FileRoot, Shell},
 };
 use opcell_tools::http::{HeaderName, Method};
+use opcell_types::Access;
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::{

@@ -130,9 +130,10 @@ mod tests {
     use crate::config::{PluginConfig, PluginGrants};
     use indexmap::IndexMap;
     use opcell_sandbox::{
-        grants::{Access, FilesGrant, Grants, Requests},
+        grants::{FilesGrant, Grants, Requests},
         limits::LimitRequest,
     };
+    use opcell_types::Access;
 
     fn plugins(grants: Grants) -> IndexMap<String, PluginConfig> {
         let plugin = PluginConfig {

@@ -1,6 +1,6 @@
 //! Why there is no host, and why a run does not start.
 
-use crate::report::Rejected;
+use crate::{remedy, report::Rejected};
 use opcell_engine::RunError;
 use opcell_journal::JournalError;
 use opcell_sandbox::{LoadError, SandboxError};
@@ -73,7 +73,7 @@ impl PluginError {
 
 impl fmt::Display for PluginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "plugin `{}` ({}): {}", self.plugin, self.path.display(), self.error)
+        write!(f, "plugin `{}` ({}): {}", self.plugin, self.path.display(), remedy::load_error(&self.error))
     }
 }
 

@@ -222,7 +222,7 @@ impl Drop for CancelOnDrop {
 }
 
 fn failed(reason: &str, message: String) -> Failure {
-    Failure { reason: reason.into(), message, details: None, retriable: false }
+    Failure::host(reason, message)
 }
 
 #[cfg(test)]

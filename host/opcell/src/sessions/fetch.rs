@@ -1,15 +1,15 @@
 //! `http.fetch` for models: the requests that the project's rules allow.
 
-use crate::http::{FetchError, HttpClient, HttpRule, request::FetchRequest};
+use crate::http::{HttpClient, HttpRule, request::FetchRequest};
 use crate::services::HTTP_FETCH;
 use async_trait::async_trait;
 use opcell_engine::{
     conversation::ToolSpec,
-    ports::{Effects, Failure, Reply, ToolCall},
-    receipt::{Denial, Provider},
+    ports::{Effects, Reply, ToolCall},
+    receipt::Provider,
 };
 use opcell_session::tools::{HostTool, ToolDescription};
-use opcell_types::Value;
+use opcell_types::{Value, denial::HttpScope};
 use std::sync::Arc;
 
 /// The tool over the host's client.
@@ -44,25 +44,7 @@ impl HostTool for Fetch {
     }
 
     async fn call(&self, call: &ToolCall) -> Reply<Value> {
-        let result = self.http.fetch(&self.rules, &call.request.arguments).await;
-        Reply { result: result.map_err(failure), receipt: None }
+        let fetched = self.http.fetch(&self.rules, &call.request.arguments, &call.touched).await;
+        Reply { result: fetched.map_err(|error| error.into_failure(&HttpScope::Sessions)), receipt: None }
     }
-}
-
-fn failure(error: FetchError) -> Failure {
-    let (reason, message) = match error {
-        FetchError::Denied { capability, rule, grant } => {
-            let message =
-                format!("{capability} is denied: {rule}; [[sessions.http]] in opcell.toml lists what is allowed");
-            let remedy = match grant {
-                Some(_) => "add a rule to [[sessions.http]] in opcell.toml",
-                None => "no setting allows it",
-            };
-            return Denial { capability, rule, remedy: remedy.to_owned() }.failure("denied", message);
-        }
-        FetchError::Invalid(error) => ("invalid-arguments", error.to_string()),
-        FetchError::Secret(error) => ("credential-missing", error.to_string()),
-        FetchError::Failed { reason, message } => (reason, message),
-    };
-    Failure { reason: reason.into(), message, details: None, retriable: false }
 }

@@ -47,7 +47,9 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String
             let digest = blake3::hash(&artefact).to_hex().to_string();
             (Answer::Compiled { engine: compatibility(&engine), bytes: artefact.len() as u64, digest }, artefact)
         }
-        Err(error) => (Answer::Rejected { message: crate::text::printable(&format!("{error:#}"), 8_192) }, Vec::new()),
+        Err(error) => {
+            (Answer::Rejected { message: opcell_types::text::printable(&format!("{error:#}"), 8_192) }, Vec::new())
+        }
     };
     output
         .write_all(answer.line().as_bytes())

@@ -6,15 +6,13 @@
 mod beneath;
 mod roots;
 
+use beneath::PathError;
 pub(crate) use roots::{Root, Roots};
 
 use super::View;
-use crate::{
-    bindings::opcell::plugin::files as wit,
-    budget::Interface,
-    grants::{Access, Kind},
-};
-use rustix::{fs::OFlags, io::Errno};
+use crate::{bindings::opcell::plugin::files as wit, budget::Interface, grants::Policy};
+use opcell_types::{Access, Capability, touched::FileAction};
+use rustix::io::Errno;
 use std::{os::fd::OwnedFd, sync::Arc};
 use wasmtime::component::Resource;
 use wit::{EntryKind, FileError};
@@ -36,6 +34,10 @@ pub struct OpenFile {
     root: Arc<Root>,
     descriptor: Arc<OwnedFd>,
     writable: bool,
+    /// From the root.
+    path: String,
+    /// Where the cell's list of touched files has it; `None` where the list was full.
+    touch: Option<usize>,
 }
 
 type Answer<T> = wasmtime::Result<Result<T, FileError>>;
@@ -59,7 +61,7 @@ impl wit::Host for View<'_> {
 
     async fn open_root(&mut self, name: String) -> Answer<Resource<OpenDirectory>> {
         self.0.budget.charge(Interface::Files, name.len())?;
-        if let Err(denial) = self.0.check(Kind::Files, &name) {
+        if let Err(denial) = self.0.check(Capability::Files, &name) {
             return Ok(Err(FileError::Denied(denial.into())));
         }
         let Some(root) = self.0.roots.get(&name) else { return Ok(Err(FileError::NotFound)) };
@@ -78,11 +80,12 @@ impl wit::HostDirectory for View<'_> {
         let directory = self.0.resources.get(&directory)?;
         let (descriptor, root, path) =
             (Arc::clone(&directory.descriptor), Arc::clone(&directory.root), directory.path.clone());
+        self.touch(&root, &path, FileAction::List);
         let listed = blocking(move || beneath::entries(&descriptor, MAX_ENTRIES)).await;
         let mut entries = match listed {
             Ok(Some(entries)) => entries,
             Ok(None) => return Ok(Err(FileError::Quota(format!("the directory has more than {MAX_ENTRIES} entries")))),
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Err(self.file_error(error, &root, &path))),
         };
         entries.retain(|entry| entry.kind == EntryKind::Directory || root.covers(&join(&path, &entry.name)));
         self.0.budget.give(entries.iter().map(|entry| entry.name.len() + 16).sum())?;
@@ -98,16 +101,15 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
-        let descriptor = Arc::clone(&parent.descriptor);
-        let relative = path.clone();
-        match blocking(move || beneath::open(&descriptor, &relative, OFlags::RDONLY | OFlags::DIRECTORY)).await {
+        let (descriptor, whole) = (Arc::clone(&parent.descriptor), join(&parent.path, &path));
+        match blocking(move || beneath::open_directory(&descriptor, &path)).await {
             Ok(descriptor) => self.keep_directory(OpenDirectory {
                 descriptor: Arc::new(descriptor),
-                path: join(&parent.path, &path),
+                path: whole,
                 root: parent.root,
                 access: parent.access,
             }),
-            Err(error) => Ok(Err(error)),
+            Err(error) => Ok(Err(self.file_error(error, &parent.root, &whole))),
         }
     }
 
@@ -116,11 +118,14 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
-        match blocking(move || beneath::open_file(&parent.descriptor, &path)).await {
+        let Located { root, descriptor, .. } = parent;
+        let whole = join(&parent.path, &path);
+        match blocking(move || beneath::open_file(&descriptor, &path)).await {
             Ok(descriptor) => {
-                self.keep_file(OpenFile { root: parent.root, descriptor: Arc::new(descriptor), writable: false })
+                let touch = self.touch(&root, &whole, FileAction::Open);
+                self.keep_file(OpenFile { root, descriptor: Arc::new(descriptor), writable: false, path: whole, touch })
             }
-            Err(error) => Ok(Err(error)),
+            Err(error) => Ok(Err(self.file_error(error, &root, &whole))),
         }
     }
 
@@ -132,11 +137,15 @@ impl wit::HostDirectory for View<'_> {
         if !parent.root.take_entry() {
             return Ok(Err(used_up(&parent.root)));
         }
-        match blocking(move || beneath::create_file(&parent.descriptor, &path)).await {
+        let Located { root, descriptor, .. } = parent;
+        let whole = join(&parent.path, &path);
+        // Noted before it happens: a cell that is dropped meanwhile has created it all the same.
+        let touch = self.touch(&root, &whole, FileAction::Create);
+        match blocking(move || beneath::create_file(&descriptor, &path)).await {
             Ok(descriptor) => {
-                self.keep_file(OpenFile { root: parent.root, descriptor: Arc::new(descriptor), writable: true })
+                self.keep_file(OpenFile { root, descriptor: Arc::new(descriptor), writable: true, path: whole, touch })
             }
-            Err(error) => Ok(Err(error)),
+            Err(error) => Ok(Err(self.file_error(error, &root, &whole))),
         }
     }
 
@@ -148,7 +157,11 @@ impl wit::HostDirectory for View<'_> {
         if !parent.root.take_entry() {
             return Ok(Err(used_up(&parent.root)));
         }
-        Ok(blocking(move || beneath::create_directory(&parent.descriptor, &path)).await)
+        let Located { root, descriptor, .. } = parent;
+        let whole = join(&parent.path, &path);
+        self.touch(&root, &whole, FileAction::Create);
+        let made = blocking(move || beneath::create_directory(&descriptor, &path)).await;
+        Ok(made.map_err(|error| self.file_error(error, &root, &whole)))
     }
 
     async fn remove(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
@@ -156,7 +169,11 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
-        Ok(blocking(move || beneath::remove(&parent.descriptor, &path)).await)
+        let Located { root, descriptor, .. } = parent;
+        let whole = join(&parent.path, &path);
+        self.touch(&root, &whole, FileAction::Remove);
+        let removed = blocking(move || beneath::remove(&descriptor, &path)).await;
+        Ok(removed.map_err(|error| self.file_error(error, &root, &whole)))
     }
 
     async fn metadata(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<wit::Entry> {
@@ -165,10 +182,12 @@ impl wit::HostDirectory for View<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let (descriptor, relative) = (Arc::clone(&parent.descriptor), path.clone());
+        let whole = join(&parent.path, &path);
         let entry = match blocking(move || beneath::metadata(&descriptor, &relative)).await {
             Ok(entry) => entry,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Err(self.file_error(error, &parent.root, &whole))),
         };
+        self.touch(&parent.root, &whole, FileAction::Stat);
         if entry.kind != EntryKind::Directory
             && let Err(error) = self.covered(&parent, &path)
         {
@@ -188,8 +207,10 @@ impl wit::HostDirectory for View<'_> {
 impl wit::HostFile for View<'_> {
     async fn size(&mut self, file: Resource<OpenFile>) -> Answer<u64> {
         self.0.budget.charge(Interface::Files, 0)?;
-        let descriptor = Arc::clone(&self.0.resources.get(&file)?.descriptor);
-        Ok(blocking(move || beneath::size(&descriptor)).await)
+        let file = self.0.resources.get(&file)?;
+        let (root, path, descriptor) = (Arc::clone(&file.root), file.path.clone(), Arc::clone(&file.descriptor));
+        let size = blocking(move || beneath::size(&descriptor)).await;
+        Ok(size.map_err(|error| self.file_error(error, &root, &path)))
     }
 
     async fn read(&mut self, file: Resource<OpenFile>, offset: u64, length: u32) -> Answer<Vec<u8>> {
@@ -198,6 +219,7 @@ impl wit::HostFile for View<'_> {
         if file.writable {
             return Ok(Err(FileError::Failed("the file is open for writing; open it again to read it".to_owned())));
         }
+        let (root, path, touch) = (Arc::clone(&file.root), file.path.clone(), file.touch);
         let descriptor = Arc::clone(&file.descriptor);
         let limits = &self.0.limits;
         if u64::from(length) > limits.result_bytes {
@@ -212,11 +234,13 @@ impl wit::HostFile for View<'_> {
         let length = length as usize;
         match blocking(move || beneath::read_at(&descriptor, offset, length)).await {
             Ok(bytes) => {
-                self.0.file_bytes.read += bytes.len() as u64;
+                let length = bytes.len() as u64;
+                self.0.file_bytes.read += length;
+                self.0.touched().note(|touched| touched.moved(touch, length, 0));
                 self.0.budget.give(bytes.len())?;
                 Ok(Ok(bytes))
             }
-            Err(error) => Ok(Err(error)),
+            Err(error) => Ok(Err(self.file_error(error, &root, &path))),
         }
     }
 
@@ -226,7 +250,8 @@ impl wit::HostFile for View<'_> {
         if !file.writable {
             return Ok(Err(FileError::Failed("the file is open for reading; `create` opens for writing".to_owned())));
         }
-        let (root, descriptor) = (Arc::clone(&file.root), Arc::clone(&file.descriptor));
+        let (root, path, touch) = (Arc::clone(&file.root), file.path.clone(), file.touch);
+        let descriptor = Arc::clone(&file.descriptor);
         let length = bytes.len() as u64;
         if let Err(error) = self.file_bytes_left(length) {
             return Ok(Err(error));
@@ -236,7 +261,9 @@ impl wit::HostFile for View<'_> {
         }
         // Booked before it happens: a cell that is dropped meanwhile has written all the same.
         self.0.file_bytes.written += length;
-        Ok(blocking(move || beneath::append(&descriptor, &bytes)).await)
+        self.0.touched().note(|touched| touched.moved(touch, 0, length));
+        let written = blocking(move || beneath::append(&descriptor, &bytes)).await;
+        Ok(written.map_err(|error| self.file_error(error, &root, &path)))
     }
 
     async fn drop(&mut self, file: Resource<OpenFile>) -> wasmtime::Result<()> {
@@ -259,8 +286,13 @@ impl View<'_> {
     fn locate(&mut self, directory: &Resource<OpenDirectory>, path: &str) -> Answer<Located> {
         self.0.budget.charge(Interface::Files, path.len())?;
         let directory = self.0.resources.get(directory)?;
-        if let Err(error) = beneath::check(path) {
-            return Ok(Err(error));
+        match beneath::check(path) {
+            Ok(()) => {}
+            Err(PathError::Malformed(message)) => return Ok(Err(FileError::Failed(message.to_owned()))),
+            Err(PathError::Escapes(rule)) => {
+                let denial = Policy::escape(&directory.root.name, &join(&directory.path, path), rule);
+                return Ok(Err(FileError::Denied(self.0.denials.note(denial).into())));
+            }
         }
         let OpenDirectory { root, descriptor, path, access } = directory;
         Ok(Ok(Located {
@@ -296,6 +328,22 @@ impl View<'_> {
         }
         let denial = self.0.policy.outside_patterns(&located.root.name, &whole);
         Err(FileError::Denied(self.0.denials.note(denial).into()))
+    }
+
+    fn touch(&mut self, root: &Root, path: &str, action: FileAction) -> Option<usize> {
+        self.0.touched().note(|touched| touched.file(&root.name, path, action))
+    }
+
+    /// A system error without any host path. What would have left the directory is a refusal, whatever the guest makes of it.
+    fn file_error(&mut self, error: Errno, root: &Root, path: &str) -> FileError {
+        let rule = match error {
+            Errno::LOOP => "symbolic links are not followed",
+            Errno::MLINK => "the file has a second name, which may be outside of the directory",
+            Errno::XDEV => "the path leaves the directory",
+            other => return system_error(other),
+        };
+        let denial = Policy::escape(&root.name, path, rule);
+        FileError::Denied(self.0.denials.note(denial).into())
     }
 
     fn file_bytes_left(&self, wanted: u64) -> Result<(), FileError> {
@@ -344,23 +392,17 @@ fn join(directory: &str, path: &str) -> String {
 }
 
 /// Runs system calls where they may wait.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Errno> + Send + 'static) -> Result<T, FileError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(file_error),
-        Err(_) => Err(FileError::Failed("the host stopped serving files".to_owned())),
-    }
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Errno> + Send + 'static) -> Result<T, Errno> {
+    // A task is lost only when the runtime ends.
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Errno::CANCELED))
 }
 
-/// A system error without any host path.
-fn file_error(error: Errno) -> FileError {
+fn system_error(error: Errno) -> FileError {
     match error {
         Errno::NOENT => FileError::NotFound,
         Errno::EXIST | Errno::NOTEMPTY => FileError::AlreadyExists,
         Errno::ISDIR => FileError::NotAFile,
         Errno::NOTDIR => FileError::NotADirectory,
-        Errno::LOOP | Errno::MLINK | Errno::XDEV => {
-            FileError::Failed("symbolic links and hard links are not followed out of a grant".to_owned())
-        }
         Errno::NXIO | Errno::NODEV => FileError::Failed("neither a file nor a directory".to_owned()),
         other => FileError::Failed(other.to_string()),
     }

@@ -7,8 +7,8 @@ use crate::{
     host::LogEvent,
     receipt::{Level, LogLine, Stream},
     state::CellState,
-    text::printable,
 };
+use opcell_types::text::printable;
 
 /// Longest line; a longer one is cut.
 const LINE_BYTES: usize = 4 << 10;

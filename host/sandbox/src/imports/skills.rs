@@ -1,7 +1,8 @@
 //! `skills`: the host's skills that this cell may read.
 
 use super::{View, failure_to_guest, too_slow};
-use crate::{bindings::opcell::plugin::skills as wit, budget::Interface, grants::Kind, host::ServiceError};
+use crate::{bindings::opcell::plugin::skills as wit, budget::Interface};
+use opcell_types::{Capability, Failure};
 use std::{future::Future, sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
@@ -13,7 +14,7 @@ impl wit::Host for View<'_> {
             .host
             .skills()
             .into_iter()
-            .filter(|skill| policy.allows(Kind::Skill, &skill.name, narrowing).is_ok())
+            .filter(|skill| policy.allows(Capability::Skill, &skill.name, narrowing).is_ok())
             .map(|skill| wit::SkillDescription { name: skill.name, description: skill.description })
             .collect();
         self.0.budget.give(skills.iter().map(|skill| skill.name.len() + skill.description.len()).sum())?;
@@ -22,7 +23,7 @@ impl wit::Host for View<'_> {
 
     async fn read(&mut self, name: String) -> wasmtime::Result<Result<String, wit::SkillError>> {
         self.0.budget.charge(Interface::Skills, name.len())?;
-        if let Err(denial) = self.0.check(Kind::Skill, &name) {
+        if let Err(denial) = self.0.check(Capability::Skill, &name) {
             return Ok(Err(wit::SkillError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
@@ -36,7 +37,7 @@ impl wit::Host for View<'_> {
         path: String,
     ) -> wasmtime::Result<Result<Vec<u8>, wit::SkillError>> {
         self.0.budget.charge(Interface::Skills, name.len() + path.len())?;
-        if let Err(denial) = self.0.check(Kind::Skill, &name) {
+        if let Err(denial) = self.0.check(Capability::Skill, &name) {
             return Ok(Err(wit::SkillError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
@@ -46,17 +47,17 @@ impl wit::Host for View<'_> {
     }
 }
 
-async fn within<T>(limit_ms: u64, call: impl Future<Output = Result<T, ServiceError>>) -> Result<T, ServiceError> {
+async fn within<T>(limit_ms: u64, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     match tokio::time::timeout(Duration::from_millis(limit_ms), call).await {
         Ok(answer) => answer,
-        Err(_) => Err(ServiceError::Failed(too_slow(limit_ms))),
+        Err(_) => Err(too_slow(limit_ms)),
     }
 }
 
 impl View<'_> {
     fn answer<T>(
         &mut self,
-        answer: Result<T, ServiceError>,
+        answer: Result<T, Failure>,
         size: impl Fn(&T) -> usize,
     ) -> wasmtime::Result<Result<T, wit::SkillError>> {
         Ok(match answer {
@@ -64,8 +65,10 @@ impl View<'_> {
                 self.0.budget.give(size(&value))?;
                 Ok(value)
             }
-            Err(ServiceError::Denied(denial)) => Err(wit::SkillError::Denied(self.0.denials.note(denial).into())),
-            Err(ServiceError::Failed(failure)) => Err(wit::SkillError::Failed(failure_to_guest(failure))),
+            Err(failure) => Err(match failure.denial {
+                Some(denial) => wit::SkillError::Denied(self.0.denials.note(*denial).into()),
+                None => wit::SkillError::Failed(failure_to_guest(failure)),
+            }),
         })
     }
 }

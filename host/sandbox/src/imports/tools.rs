@@ -1,7 +1,8 @@
 //! `tools`: the host's tools that this cell may use.
 
 use super::{View, failure_to_guest, too_slow};
-use crate::{bindings::opcell::plugin::tools as wit, budget::Interface, grants::Kind, host::ServiceError};
+use crate::{bindings::opcell::plugin::tools as wit, budget::Interface};
+use opcell_types::Capability;
 use std::{sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
@@ -13,7 +14,7 @@ impl wit::Host for View<'_> {
             .host
             .tools()
             .into_iter()
-            .filter(|tool| policy.allows(Kind::Tool, &tool.name, narrowing).is_ok())
+            .filter(|tool| policy.allows(Capability::Tool, &tool.name, narrowing).is_ok())
             .map(|tool| wit::ToolDescription {
                 name: tool.name,
                 summary: tool.summary,
@@ -27,20 +28,23 @@ impl wit::Host for View<'_> {
 
     async fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, wit::ToolError>> {
         self.0.budget.charge(Interface::Tools, name.len() + arguments.len())?;
-        if let Err(denial) = self.0.check(Kind::Tool, &name) {
+        if let Err(denial) = self.0.check(Capability::Tool, &name) {
             return Ok(Err(wit::ToolError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
         let limit_ms = self.0.limits.host_call_time;
-        let call = host.call_tool(&name, &arguments, &self.0.context);
+        let touched = self.0.touched().clone();
+        let call = host.call_tool(&name, &arguments, &self.0.context, &touched);
         let answer = tokio::time::timeout(Duration::from_millis(limit_ms), call).await;
         Ok(match answer {
             Ok(Ok(result)) => {
                 self.0.budget.give(result.len())?;
                 Ok(result)
             }
-            Ok(Err(ServiceError::Denied(denial))) => Err(wit::ToolError::Denied(self.0.denials.note(denial).into())),
-            Ok(Err(ServiceError::Failed(failure))) => Err(wit::ToolError::Failed(failure_to_guest(failure))),
+            Ok(Err(failure)) => Err(match failure.denial {
+                Some(denial) => wit::ToolError::Denied(self.0.denials.note(*denial).into()),
+                None => wit::ToolError::Failed(failure_to_guest(failure)),
+            }),
             Err(_) => Err(wit::ToolError::Failed(failure_to_guest(too_slow(limit_ms)))),
         })
     }

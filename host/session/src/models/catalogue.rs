@@ -7,11 +7,11 @@ use super::query::{self, Attributes, QueryError};
 #[cfg(not(feature = "providers"))]
 use super::unavailable::Provider;
 use super::{Model, failure};
-use crate::suggest::did_you_mean;
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 use opcell_types::Value;
+use opcell_types::suggest::hint;
 use opcell_workflow::ir::ModelSelection;
 use std::sync::Arc;
 use thiserror::Error;
@@ -71,7 +71,7 @@ impl Attributes for ListedModel {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SelectError {
     /// Nothing says which model to use.
-    #[error("no model is chosen: set `default` under `models` in opcell.toml, or `:model` in the session")]
+    #[error("no model is chosen: the host has no default model, and the session names none")]
     NoDefault,
     /// No such provider or model.
     #[error(
@@ -208,7 +208,7 @@ impl Models {
         Err(SelectError::Unknown {
             id: id.to_owned(),
             providers: self.providers.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
-            hint: did_you_mean(id, known.iter().map(String::as_str)),
+            hint: hint(id, known.iter().map(String::as_str)),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Model queries: `require` filters the catalogue, `prefer` ranks what is left (psi's model selection).
 
-use crate::suggest::did_you_mean;
 use opcell_types::Value;
+use opcell_types::suggest::hint;
 use opcell_workflow::ir::ModelQuery;
 use std::cmp::Ordering;
 use thiserror::Error;
@@ -110,7 +110,7 @@ impl<'a> Clause<'a> {
                 }
                 operator if OPERATORS.contains(&operator) => tests.push((operator, value)),
                 other => {
-                    let hint = did_you_mean(other, OPERATORS.iter().copied().chain(["criterion", "prefer"]));
+                    let hint = hint(other, OPERATORS.iter().copied().chain(["criterion", "prefer"]));
                     return Err(QueryError::Operator { key: other.to_owned(), hint });
                 }
             }
@@ -170,7 +170,7 @@ fn known(name: &str) -> Result<&str, QueryError> {
     let all = || CRITERIA.into_iter();
     match all().any(|known| known == plain) {
         true => Ok(plain),
-        false => Err(QueryError::Criterion { name: name.to_owned(), hint: did_you_mean(plain, all()) }),
+        false => Err(QueryError::Criterion { name: name.to_owned(), hint: hint(plain, all()) }),
     }
 }
 

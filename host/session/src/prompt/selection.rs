@@ -1,8 +1,8 @@
 //! `prompt-component-selection`: which parts of a prompt are shown. It filters; it never switches assembly off.
 
 use super::Component;
-use crate::suggest::did_you_mean;
 use opcell_types::Value;
+use opcell_types::suggest::hint;
 use std::collections::BTreeSet;
 use thiserror::Error;
 
@@ -92,7 +92,7 @@ impl ComponentSelection {
                 "workflow-names" => selection.workflow_names = Some(names(key, value)?),
                 "extension-prompt-contributions" => selection.contribution_names = Some(names(key, value)?),
                 other => {
-                    let hint = did_you_mean(other, KEYS);
+                    let hint = hint(other, KEYS);
                     return Err(SelectionError::UnknownKey { key: other.to_owned(), hint });
                 }
             }
@@ -146,7 +146,7 @@ fn components(key: &str, value: &Value) -> Result<BTreeSet<Component>, Selection
         .into_iter()
         .map(|name| {
             Component::parse(&name).ok_or_else(|| {
-                let hint = did_you_mean(&name, Component::names());
+                let hint = hint(&name, Component::names());
                 SelectionError::UnknownComponent { name, hint }
             })
         })

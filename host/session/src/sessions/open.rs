@@ -4,20 +4,30 @@ use super::builder::{Extension, MissingTools};
 use super::settings::{Effective, effective};
 use super::{HostSessions, failure};
 use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
-use crate::suggest::did_you_mean;
 use crate::tools::DELEGATE_TOOL;
+use futures_util::future::join_all;
 use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_types::Value;
+use opcell_types::suggest::hint;
 use opcell_workflow::ir::Session;
 use opcell_workflow::promptpack::agents;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A session but for its models.
 pub(super) struct Assembled {
     pub(super) prompt: SystemPrompt,
     tools: Vec<ToolSpec>,
     settings: Session,
+}
+
+/// What the tools of others are, as far as a session declares them.
+#[derive(Default)]
+pub(super) struct Current {
+    /// As they describe themselves.
+    specs: HashMap<String, ToolSpec>,
+    /// Those that are not there, with the reason.
+    gone: HashMap<String, String>,
 }
 
 /// A tool that a session has.
@@ -27,8 +37,34 @@ struct Allowed {
 }
 
 impl HostSessions {
-    pub(super) fn open_session(&self, request: &OpenSession) -> Result<OpenedSession, Failure> {
-        let Assembled { prompt, tools, settings } = self.assemble(request)?;
+    /// Asks the tools that a session declares what they are now.
+    ///
+    /// # Errors
+    /// With the first that is not there, unless the host withholds such tools.
+    pub(super) async fn current_tools(&self, request: &OpenSession) -> Result<Current, Failure> {
+        let Effective { settings, .. } = effective(request, &self.profiles, &self.defaults)?;
+        let mut current = Current::default();
+        let Some(declared) = &settings.tools else { return Ok(current) };
+        let names: Vec<&String> = unique(declared).collect();
+        let asked = join_all(names.iter().map(|name| self.tools.current(name))).await;
+        for (name, answer) in names.into_iter().zip(asked) {
+            match answer {
+                Ok(None) => {}
+                Ok(Some(spec)) => drop(current.specs.insert(name.clone(), spec)),
+                Err(failure) if self.missing_tools == MissingTools::Withhold => {
+                    current.gone.insert(name.clone(), failure.message);
+                }
+                Err(failure) => {
+                    let message = format!("the session declares the tool `{name}`: {}", failure.message);
+                    return Err(Failure { message, ..failure });
+                }
+            }
+        }
+        Ok(current)
+    }
+
+    pub(super) fn open_session(&self, request: &OpenSession, current: &Current) -> Result<OpenedSession, Failure> {
+        let Assembled { prompt, tools, settings } = self.assemble(request, current)?;
         let models = self.models.select(settings.model.as_ref());
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
         let sections = serde_json::to_value(&prompt).map_err(|error| failure("prompt", error.to_string()))?;
@@ -39,7 +75,7 @@ impl HostSessions {
         Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, at_once })
     }
 
-    pub(super) fn assemble(&self, request: &OpenSession) -> Result<Assembled, Failure> {
+    pub(super) fn assemble(&self, request: &OpenSession, current: &Current) -> Result<Assembled, Failure> {
         let Effective { mut settings, instructions } = effective(request, &self.profiles, &self.defaults)?;
         let selection = match &settings.prompt_component_selection {
             None => None,
@@ -48,7 +84,8 @@ impl HostSessions {
             }
         };
         let extensions = self.allowed_extensions(&settings)?;
-        let (mut tools, unavailable_tools) = self.allowed_tools(&settings, &extensions, &request.engine_tools)?;
+        let (mut tools, unavailable_tools) =
+            self.allowed_tools(&settings, &extensions, &request.engine_tools, current)?;
         let workflows = self.allowed_workflows(&settings, &mut tools)?;
         let skills = self.allowed_skills(&settings)?;
         let parts = PromptParts {
@@ -85,7 +122,7 @@ impl HostSessions {
         settings.extensions = names(&parts.extensions);
         settings.workflows = names(&parts.workflows);
         let mut prompt = assemble(&parts);
-        prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name)));
+        prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name, current)));
         if settings.logprobs == Some(true) {
             prompt.notes.push(
                 "token log probabilities are requested but not recorded: the model client does not support them"
@@ -113,6 +150,7 @@ impl HostSessions {
         settings: &Session,
         extensions: &[&Extension],
         engine_tools: &[ToolSpec],
+        current: &Current,
     ) -> Result<(Vec<Allowed>, Vec<String>), Failure> {
         let belongs = |extension: &Option<String>| {
             extension.as_ref().is_none_or(|name| extensions.iter().any(|allowed| allowed.name == *name))
@@ -129,7 +167,7 @@ impl HostSessions {
             Some(declared) => {
                 let known: Vec<_> = offered.iter().map(|tool| tool.spec.name.as_str()).collect();
                 for name in unique(declared).filter(|name| !is_engine_tool(name) && !is_agent(name)) {
-                    match offered.iter().find(|tool| tool.spec.name == *name) {
+                    match offered.iter().find(|tool| tool.spec.name == *name && !current.gone.contains_key(name)) {
                         Some(tool) => allowed.push(*tool),
                         None if self.missing_tools == MissingTools::Withhold => unavailable.push(name.clone()),
                         None if settings.tool_shapes.contains_key(name) => return Err(unbound_tool(name)),
@@ -155,7 +193,10 @@ impl HostSessions {
                 let (name, description) = (tool.spec.name.clone(), shape.description.clone());
                 Allowed { spec: ToolSpec { name, description, parameters: shape.parameters.clone() }, lambda: None }
             }
-            None => Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() },
+            None => {
+                let spec = current.specs.get(&tool.spec.name).unwrap_or(&tool.spec);
+                Allowed { spec: spec.clone(), lambda: tool.lambda.clone() }
+            }
         });
         let agents = settings.agents.iter().map(|(name, agent)| {
             let description = agent.description.clone();
@@ -167,8 +208,11 @@ impl HostSessions {
     }
 
     /// What a person is told about a tool that is declared and not there.
-    fn withheld(&self, name: &str) -> String {
-        let hint = did_you_mean(name, self.tools.descriptions().map(|tool| tool.spec.name.as_str()));
+    fn withheld(&self, name: &str, current: &Current) -> String {
+        if let Some(why) = current.gone.get(name) {
+            return format!("the session declares the tool `{name}` and continues without it: {why}");
+        }
+        let hint = hint(name, self.tools.descriptions().map(|tool| tool.spec.name.as_str()));
         format!(
             "the session declares the tool `{name}`, which does not exist, and continues without it{hint}{}",
             remark(name)
@@ -258,7 +302,7 @@ fn unbound_tool(name: &str) -> Failure {
 
 fn unknown(kind: &str, name: &str, known: &[&str]) -> Failure {
     let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    let hint = did_you_mean(name, known.iter().copied());
+    let hint = hint(name, known.iter().copied());
     failure(
         &format!("unknown-{kind}"),
         format!("the session declares the {kind} `{name}`, which does not exist; available: {listed}{hint}"),

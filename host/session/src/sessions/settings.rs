@@ -2,9 +2,9 @@
 //! run inherits, then that's profile, then the host.
 
 use super::failure;
-use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, OpenSession};
+use opcell_types::suggest::hint;
 use opcell_workflow::ir::{Session, ThinkingLevel};
 
 /// The settings, and the layers of instruction text, outermost first.
@@ -52,8 +52,8 @@ fn profile<'a>(name: &str, profiles: &'a IndexMap<String, Session>) -> Result<&'
             true => "none".to_owned(),
             false => profiles.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         };
-        let hint = did_you_mean(name, profiles.keys().map(String::as_str));
-        failure("unknown-session-profile", format!("there is no session profile `{name}`; available: {known}{hint}; define it with `[sessions.profiles.{name}]` in opcell.toml"))
+        let hint = hint(name, profiles.keys().map(String::as_str));
+        failure("unknown-session-profile", format!("there is no session profile `{name}`; available: {known}{hint}"))
     })
 }
 

@@ -1,7 +1,7 @@
 //! The head of a skill: YAML between two `---` lines, as the Agent Skills format has it, with psi's keys beside it.
 
-use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
+use opcell_types::suggest::hint;
 use serde_json::Value;
 
 /// What a skill says about itself.
@@ -74,7 +74,7 @@ pub(super) fn parse(head: &str) -> (FrontMatter, Vec<String>) {
             }
             "advertise" => front.advertise = flag(key, value, true, &mut warnings),
             "metadata" => {}
-            other => warnings.push(format!("unknown front matter key `{other}`{}", did_you_mean(other, KEYS))),
+            other => warnings.push(format!("unknown front matter key `{other}`{}", hint(other, KEYS))),
         }
     }
     (front, warnings)

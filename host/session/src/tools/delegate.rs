@@ -2,11 +2,9 @@
 //! each under its own name.
 
 use super::{HostTool, ToolDescription, describe};
-use crate::suggest::did_you_mean;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply, ToolCall};
-use opcell_engine::receipt::Denial;
-use opcell_types::Value;
+use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
 use opcell_workflow::{ir::AgentTool, promptpack::agents};
 use serde_json::json;
 use std::sync::Arc;
@@ -65,15 +63,12 @@ impl HostTool for DelegateTool {
         let allowed = call.session.settings.workflows.as_deref().unwrap_or_default();
         if !allowed.iter().any(|name| name == workflow) {
             let listed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-            let hint = did_you_mean(workflow, allowed.iter().map(String::as_str));
+            let hint = hint(workflow, allowed.iter().map(String::as_str));
             let message = format!("this session has no workflow `{workflow}`; it has: {listed}{hint}");
-            let denial = Denial::of_name(
-                "workflow",
-                workflow,
-                "the session does not have the workflow",
-                "declare it among the session's workflows",
-            );
-            return Reply { result: Err(denial.failure("unknown-workflow", message)), receipt: None };
+            let remedy = Remedy::DeclareInSession { part: SessionPart::Workflow, name: one_line(workflow, 100) };
+            let denial = Denial::of("workflow", workflow, "the session does not have the workflow", remedy);
+            let failure = super::failure("unknown-workflow", message).with_denial(denial);
+            return Reply { result: Err(failure), receipt: None };
         }
         self.delegation.run(workflow, prompt, call).await
     }

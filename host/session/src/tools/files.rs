@@ -6,8 +6,7 @@ use crate::confined::{EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
-use opcell_engine::receipt::Denial;
-use opcell_types::Value;
+use opcell_types::{Denial, Remedy, Value, denial::SessionPart, text::one_line};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -88,12 +87,7 @@ impl Files {
     pub(super) fn place(&self, path: &str) -> Result<Place<'_>, Failure> {
         self.roots.place(path).map_err(|message| {
             let rule = format!("the path is not in any file root: {}", self.roots.names());
-            Denial {
-                capability: "files".to_owned(),
-                rule,
-                remedy: "add a folder to [sessions.files] in opcell.toml".to_owned(),
-            }
-            .failure("file-refused", message)
+            failure("file-refused", message).with_denial(Denial::new("files", rule, Remedy::OpenFolder))
         })
     }
 
@@ -104,8 +98,9 @@ impl Files {
             false => {
                 let name = &place.root.name;
                 let rule = format!("the file root `{name}` is read-only");
-                let remedy = format!("set `access = \"read-write\"` under [sessions.files.{name}] in opcell.toml");
-                Err(Denial::of_name("write to files", name, rule.as_str(), remedy).failure("file-refused", rule))
+                let remedy = Remedy::WriteFolder { name: name.clone() };
+                let denial = Denial::of("write to files", name, rule.as_str(), remedy);
+                Err(failure("file-refused", rule).with_denial(denial))
             }
         }
     }
@@ -114,12 +109,8 @@ impl Files {
 pub(super) fn file_failure(error: &FileError) -> Failure {
     let reason = match error {
         FileError::Refused { why, .. } => {
-            let denial = Denial {
-                capability: "files".to_owned(),
-                rule: (*why).to_owned(),
-                remedy: "no setting allows it".to_owned(),
-            };
-            return denial.failure("file-refused", error.to_string());
+            let denial = Denial::new("files", *why, Remedy::Nothing);
+            return failure("file-refused", error.to_string()).with_denial(denial);
         }
         FileError::NotFound(_) => "file-not-found",
         FileError::NotAFile(_) | FileError::NotADirectory(_) => "file-kind",
@@ -167,13 +158,9 @@ fn read_skill(files: &Files, ask: &Ask, location: &str) -> Result<String, Failur
     if !ask.skills.iter().any(|allowed| allowed == name) {
         let allowed = if ask.skills.is_empty() { "none".to_owned() } else { ask.skills.join(", ") };
         let message = format!("this session has no skill `{name}`; it has: {allowed}");
-        let denial = Denial::of_name(
-            "skill",
-            name,
-            "the session does not have the skill",
-            "declare it among the session's skills",
-        );
-        return Err(denial.failure("skill-refused", message));
+        let remedy = Remedy::DeclareInSession { part: SessionPart::Skill, name: one_line(name, 100) };
+        let denial = Denial::of("skill", name, "the session does not have the skill", remedy);
+        return Err(failure("skill-refused", message).with_denial(denial));
     }
     let fail = |error: crate::skills::SkillError| failure("skill-failed", error.to_string());
     let skill = files.skills.find(name).map_err(fail)?;

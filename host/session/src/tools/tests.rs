@@ -320,7 +320,7 @@ async fn a_refused_call_leaves_the_rule_and_what_would_allow_it() {
         assert_eq!((&left["status"], &left["error"]), (&json!("denied"), &json!(error)), "{left}");
         let denial = &left["denials"][0];
         assert_eq!((&denial["capability"], &denial["rule"]), (&json!(capability), &json!(rule)), "{left}");
-        assert!(denial["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{left}");
+        assert!(denial["remedy"]["kind"].is_string(), "{left}");
         assert!(!left.to_string().contains("passwd") && !left.to_string().contains("guide"), "no paths: {left}");
     }
 }

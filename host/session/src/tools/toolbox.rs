@@ -1,12 +1,12 @@
 //! All tools of a host: what they are, whether a call's arguments fit, and how much of a result is told.
 
 use super::{DELEGATE_TOOL, HostTool, ToolDescription, failure};
-use crate::suggest::did_you_mean;
 use indexmap::IndexMap;
+use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Failure, Reply, ToolCall};
-use opcell_engine::receipt::{CallReceipt, Denial};
+use opcell_engine::receipt::CallReceipt;
 use opcell_schema::Schema;
-use opcell_types::Value;
+use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
 use opcell_workflow::promptpack::{agents, arguments::fit};
 use std::sync::Arc;
 use std::time::Instant;
@@ -73,6 +73,17 @@ impl Toolbox {
         self.tools.get(name).map(|tool| tool.tool.description())
     }
 
+    /// What a tool says about itself now, where that takes asking; see [`HostTool::current`].
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) async fn current(&self, name: &str) -> Result<Option<ToolSpec>, Failure> {
+        match self.tools.get(name) {
+            Some(tool) => tool.tool.current().await,
+            None => Ok(None),
+        }
+    }
+
     /// Every tool.
     pub fn descriptions(&self) -> impl Iterator<Item = &ToolDescription> {
         self.tools.values().map(|tool| tool.tool.description())
@@ -99,6 +110,7 @@ impl Toolbox {
         let bytes = reply.result.as_mut().map_or(0, |value| self.cap(value));
         let ended = receipt
             .ended(began.elapsed(), reply.result.as_ref().map(|_| bytes as u64), reply.receipt.take())
+            .touching(call.touched.so_far())
             .truncated(bytes > self.result_limit);
         Reply { receipt: ended.to_receipt(), ..reply }
     }
@@ -111,15 +123,11 @@ impl Toolbox {
                 none if none.is_empty() => "none".to_owned(),
                 names => names.join(", "),
             };
-            let hint = did_you_mean(name, allowed());
+            let hint = hint(name, allowed());
             let message = format!("this session has no tool `{name}`; it has: {listed}{hint}");
-            let denial = Denial::of_name(
-                "tool",
-                name,
-                "the session does not have the tool",
-                "declare it among the session's tools",
-            );
-            return Err(denial.failure("unknown-tool", message));
+            let remedy = Remedy::DeclareInSession { part: SessionPart::Tool, name: one_line(name, 100) };
+            let denial = Denial::of("tool", name, "the session does not have the tool", remedy);
+            return Err(failure("unknown-tool", message).with_denial(denial));
         }
         let Some(tool) = self.tools.get(performer(call)) else {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));

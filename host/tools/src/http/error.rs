@@ -1,6 +1,7 @@
 //! How an `http.fetch` call is bounded, and why there is no response.
 
 use super::{credential::SecretError, request::InvalidRequest};
+use opcell_types::{Denial, Failure, Remedy, denial::HttpScope};
 use std::time::Duration;
 
 /// Ceilings of one `http.fetch` call.
@@ -32,8 +33,8 @@ pub enum FetchError {
         capability: String,
         /// The rule that refused it.
         rule: String,
-        /// What would allow it, if anything would: arguments for `opcell plugin grant NAME`.
-        grant: Option<String>,
+        /// What would allow it, if anything would.
+        missing: Option<MissingRule>,
     },
     /// The credential that the grant names cannot be read. The message names the source, never the secret.
     #[error(transparent)]
@@ -46,4 +47,40 @@ pub enum FetchError {
         /// One sentence, without secrets.
         message: String,
     },
+}
+
+/// The rule that would have allowed a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingRule {
+    /// Scheme, host and port.
+    pub origin: String,
+    /// The method, where it is the method that no rule allows.
+    pub method: Option<String>,
+    /// Whether private addresses have to be allowed.
+    pub private: bool,
+}
+
+impl FetchError {
+    /// The failure of a call under the rules of `scope`.
+    #[must_use]
+    pub fn into_failure(self, scope: &HttpScope) -> Failure {
+        match self {
+            Self::Denied { capability, rule, missing } => {
+                let rule = match scope {
+                    HttpScope::Plugin(plugin) => format!("{rule} (plugin `{plugin}`)"),
+                    _ => rule,
+                };
+                let remedy = match missing {
+                    Some(MissingRule { origin, method, private }) => {
+                        Remedy::AllowHttp { scope: scope.clone(), origin, method, private }
+                    }
+                    None => Remedy::Nothing,
+                };
+                Failure::denied(Denial::new(capability, rule, remedy))
+            }
+            Self::Invalid(error) => Failure::host("invalid-arguments", error.to_string()),
+            Self::Secret(error) => Failure::host("credential-missing", error.to_string()),
+            Self::Failed { reason, message } => Failure::host(reason, message).retriable(),
+        }
+    }
 }

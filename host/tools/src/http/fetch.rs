@@ -1,14 +1,14 @@
 //! `http.fetch`: one request, its redirects followed and checked hop by hop.
 
 use super::{
-    FetchError, FetchLimits,
+    FetchError, FetchLimits, MissingRule,
     address::AddressClass,
     credential::Secret,
     request::FetchRequest,
     rule::{HttpRule, literal_address},
 };
 use base64::Engine as _;
-use opcell_types::Value;
+use opcell_types::{TouchLog, Value};
 use reqwest::{
     Method, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -83,17 +83,17 @@ impl HttpClient {
         cell.get_or_try_init(|| made).await
     }
 
-    /// Performs one `http.fetch` call under a plugin's rules.
+    /// Performs one `http.fetch` call under some rules. Each hop is noted in `touched` before it is sent.
     ///
     /// `arguments` is `{method?, url, headers?, body?, timeout_ms?}`; the answer is `{status, url, headers, body}` with the body as
     /// text, or `{…, body_base64}` when it is not UTF-8.
     ///
     /// # Errors
     /// See [`FetchError`]. Dropping the future cancels the request.
-    pub async fn fetch(&self, rules: &[HttpRule], arguments: &Value) -> Result<Value, FetchError> {
+    pub async fn fetch(&self, rules: &[HttpRule], arguments: &Value, touched: &TouchLog) -> Result<Value, FetchError> {
         let request = FetchRequest::parse(arguments)?;
         let timeout = request.timeout.map_or(self.limits.timeout, |asked| asked.min(self.limits.timeout));
-        tokio::time::timeout(timeout, self.follow(rules, request)).await.unwrap_or_else(|_| {
+        tokio::time::timeout(timeout, self.follow(rules, request, touched)).await.unwrap_or_else(|_| {
             Err(FetchError::Failed {
                 reason: "http-timeout",
                 message: format!("no complete response within {} ms", timeout.as_millis()),
@@ -101,7 +101,7 @@ impl HttpClient {
         })
     }
 
-    async fn follow(&self, rules: &[HttpRule], request: FetchRequest) -> Result<Value, FetchError> {
+    async fn follow(&self, rules: &[HttpRule], request: FetchRequest, touched: &TouchLog) -> Result<Value, FetchError> {
         let FetchRequest { mut method, mut url, mut headers, mut body, .. } = request;
         let mut secrets = Vec::new();
         for _ in 0..=MAX_REDIRECTS {
@@ -117,9 +117,18 @@ impl HttpClient {
             if let Some(body) = &body {
                 builder = builder.body(body.clone());
             }
+            let sent = body.as_ref().map_or(0, |body| body.len() as u64);
+            let origin = url.origin().ascii_serialization();
+            let noted = touched.note(|touched| touched.request(method.as_str(), &origin, url.path(), sent));
             let response = builder.send().await.map_err(|error| failure(&error, &url, &secrets))?;
+            let status = response.status().as_u16();
+            touched.note(|touched| touched.response(noted, status, 0));
             let Some(next) = redirect_target(response.status(), response.headers(), &url) else {
-                return self.answer(response, &url, &secrets).await;
+                return self
+                    .answer(response, &url, &secrets, |received| {
+                        touched.note(|touched| touched.response(noted, status, received));
+                    })
+                    .await;
             };
             let next = next?;
             if next.origin() != url.origin() {
@@ -140,12 +149,14 @@ impl HttpClient {
         mut response: reqwest::Response,
         url: &Url,
         secrets: &[Secret],
+        received: impl Fn(u64),
     ) -> Result<Value, FetchError> {
         let status = response.status().as_u16();
         let headers = response_headers(response.headers(), secrets);
         let cap = self.limits.response_bytes;
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error, url, secrets))? {
+            received((bytes.len() + chunk.len()) as u64);
             if (bytes.len() + chunk.len()) as u64 > cap {
                 return Err(FetchError::Failed {
                     reason: "http-too-large",
@@ -182,7 +193,8 @@ fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'
             format!("no http rule names {origin}")
         };
         let capability = format!("http {method} {origin}");
-        return Err(FetchError::Denied { grant: Some(format!("http {origin} --method {method}")), capability, rule });
+        let missing = MissingRule { origin, method: Some(method.to_string()), private: false };
+        return Err(FetchError::Denied { missing: Some(missing), capability, rule });
     };
     if let Some(address) = literal_address(url) {
         check_address(address, rule.private).map_err(|denied| denied.into_error(url))?;
@@ -209,7 +221,7 @@ impl DeniedAddress {
             } else {
                 format!("{self}, which no grant allows")
             },
-            grant: grantable.then(|| format!("http {origin} --private")),
+            missing: grantable.then(|| MissingRule { origin: origin.clone(), method: None, private: true }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Stands where the client would be, in a program that is built without one.
 
 use super::{FetchError, FetchLimits, HttpRule};
-use opcell_types::Value;
+use opcell_types::{TouchLog, Value};
 
 /// Performs no requests.
 pub struct HttpClient;
@@ -17,7 +17,12 @@ impl HttpClient {
     ///
     /// # Errors
     /// Always.
-    pub async fn fetch(&self, _rules: &[HttpRule], _arguments: &Value) -> Result<Value, FetchError> {
+    pub async fn fetch(
+        &self,
+        _rules: &[HttpRule],
+        _arguments: &Value,
+        _touched: &TouchLog,
+    ) -> Result<Value, FetchError> {
         Err(FetchError::Failed {
             reason: "not-built-in",
             message: "this program is built without HTTP (feature `http`)".to_owned(),

@@ -1,57 +1,43 @@
-//! A server as a child process, and calls of its tools.
+//! A server that is started when it is first needed, and calls of its tools.
+//!
+//! Whoever calls while a server starts waits for the same start; whoever gives up waiting takes nothing from the others.
 
-use super::McpServer;
-use opcell_engine::ports::Failure;
-use opcell_types::Value;
+use super::{Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, connection::Connection, failed, result};
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use opcell_types::{Failure, Value, suggest};
 use rmcp::{
-    RoleClient, ServiceError, ServiceExt as _,
-    model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock},
-    service::{Peer, RunningService},
-    transport::async_rw::AsyncRwTransport,
+    ServiceError,
+    model::{CallToolRequestParams, CallToolResponse},
 };
-use std::process::Stdio;
-use tokio::{
-    process::{Child, Command},
-    sync::Mutex,
-    time::timeout,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::time::timeout;
 
-/// A server of the project, running or not.
+type Starting = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
+
+/// Whether a server runs.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Idle,
+    Starting(Starting),
+    Running(Arc<Connection>),
+}
+
+/// A server of the project, running or not. Dropping it ends its process.
 pub struct Server {
     name: String,
     config: McpServer,
-    connection: Mutex<Option<Connection>>,
-}
-
-/// A server that runs. Dropping it ends its process.
-struct Connection {
-    service: RunningService<RoleClient, ()>,
-    _process: Process,
-}
-
-struct Process {
-    child: Child,
-}
-
-impl Drop for Process {
-    /// What the server itself started (`npx` starts another program) is in its process group.
-    fn drop(&mut self) {
-        let group = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        if let Some(group) = group {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-    }
-}
-
-fn failed(reason: &str, message: String, retriable: bool) -> Failure {
-    Failure { reason: reason.into(), message, details: None, retriable }
+    slot: Mutex<Slot>,
 }
 
 impl Server {
-    /// A server that is started when one of its tools is first called.
+    /// A server that is started when it is first needed.
     #[must_use]
     pub fn new(name: String, config: McpServer) -> Self {
-        Self { name, config, connection: Mutex::default() }
+        Self { name, config, slot: Mutex::default() }
     }
 
     /// Its name in the project.
@@ -60,233 +46,122 @@ impl Server {
         &self.name
     }
 
+    /// How it is started.
+    #[must_use]
+    pub fn config(&self) -> &McpServer {
+        &self.config
+    }
+
+    /// Its tools, as it lists them now. The list is asked for again only after the server said that it changed.
+    ///
+    /// # Errors
+    /// `mcp-not-started` with the end of what the server wrote to its standard error, `mcp-error`, `mcp-disconnected` or `timeout`.
+    pub async fn tools(&self) -> Result<Arc<Listing>, Failure> {
+        let open = self.connection().await?;
+        match timeout(self.config.call_time, open.tools()).await {
+            Ok(Ok(listing)) => Ok(listing),
+            Ok(Err(error)) => Err(self.service_failure(&error, &open).await),
+            Err(_) => {
+                let ms = self.config.call_time.as_millis();
+                Err(failed(
+                    "timeout",
+                    format!("MCP server `{}` did not list its tools within {ms} ms", self.name),
+                    true,
+                ))
+            }
+        }
+    }
+
+    /// One of its tools.
+    ///
+    /// # Errors
+    /// As [`Self::tools`]; `mcp-unknown-tool` where the server does not have it, `mcp-unusable-tool` where its schema is refused.
+    pub async fn tool(&self, name: &str) -> Result<ListedTool, Failure> {
+        let listing = self.tools().await?;
+        if let Some(tool) = listing.tools.get(name) {
+            return Ok(tool.clone());
+        }
+        let server = &self.name;
+        if let Some(why) = listing.refused.get(name) {
+            let message = format!("the tool `{name}` of MCP server `{server}` cannot be used: {why}");
+            return Err(failed("mcp-unusable-tool", message, false));
+        }
+        let hint = suggest::hint(name, listing.tools.keys().map(String::as_str));
+        let known: Vec<&str> = listing.tools.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let message = format!("MCP server `{server}` has no tool `{name}`{hint}; it has: {known}");
+        Err(failed("mcp-unknown-tool", message, false))
+    }
+
     /// Calls a tool. What the tool reports as its own error may be retried; what the server refuses to do may not.
     ///
     /// # Errors
     /// With the tool's own failure, or how the server failed.
-    pub async fn call(&self, tool: &str, arguments: &Value) -> Result<Value, Failure> {
+    pub async fn call(&self, tool: &str, arguments: &Value, binary: Binary) -> Result<Value, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
-            _ => {
-                return Err(failed(
-                    "invalid-arguments",
-                    "expected an object as the tool's arguments".to_owned(),
-                    false,
-                ));
-            }
+            _ => return Err(failed("invalid-arguments", "a tool's arguments are an object".to_owned(), false)),
         };
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let peer = self.peer().await?;
+        let open = self.connection().await?;
         let limit = self.config.call_time;
-        match timeout(limit, peer.call_tool_once(request)).await {
+        match timeout(limit, open.peer().call_tool_once(request)).await {
             Err(_) => {
-                let bytes = self.config.result_bytes;
-                let message = format!(
-                    "MCP server `{}` sent no answer of at most {bytes} bytes within {} ms",
-                    self.name,
-                    limit.as_millis()
-                );
+                let (bytes, ms) = (self.config.result_bytes, limit.as_millis());
+                let message =
+                    format!("MCP server `{}` gave no answer of at most {bytes} bytes within {ms} ms", self.name);
                 Err(failed("timeout", message, true))
             }
-            Ok(Ok(CallToolResponse::Complete(result))) => output(result),
-            Ok(Ok(_)) => Err(failed(
-                "mcp-input-required",
-                format!("MCP tool `{tool}` asks for user input, which a run cannot give"),
-                false,
-            )),
-            Ok(Err(ServiceError::McpError(error))) => {
-                Err(failed("mcp-error", format!("MCP server `{}`: {}", self.name, error.message), false))
+            Ok(Ok(CallToolResponse::Complete(result))) => result::output(result, binary),
+            Ok(Ok(_)) => {
+                let message = format!("MCP tool `{tool}` asks for input, which this host cannot give");
+                Err(failed("mcp-input-required", message, false))
             }
-            Ok(Err(error)) => {
-                Err(failed("mcp-disconnected", format!("MCP server `{}` has exited: {error}", self.name), true))
+            Ok(Err(error)) => Err(self.service_failure(&error, &open).await),
+        }
+    }
+
+    async fn service_failure(&self, error: &ServiceError, open: &Connection) -> Failure {
+        match error {
+            ServiceError::McpError(error) => {
+                let message = opcell_types::text::printable(&error.message, MESSAGE_BYTES);
+                failed("mcp-error", format!("MCP server `{}`: {message}", self.name), false)
+            }
+            error => {
+                let why = open.why_it_ended().await;
+                failed("mcp-disconnected", format!("MCP server `{}` is gone: {error}{why}", self.name), true)
             }
         }
     }
 
     /// The running server; a new process where there is none, or the last one has ended.
-    async fn peer(&self) -> Result<Peer<RoleClient>, Failure> {
-        let mut connection = self.connection.lock().await;
-        if let Some(open) = connection.as_ref().filter(|open| !open.service.is_transport_closed()) {
-            return Ok(open.service.peer().clone());
-        }
-        *connection = None;
-        let open = connection.insert(self.start().await?);
-        Ok(open.service.peer().clone())
-    }
-
-    async fn start(&self) -> Result<Connection, Failure> {
-        let not_started = |what: String| {
-            failed("mcp-not-started", format!("MCP server `{}` ({}): {what}", self.name, self.config.program), false)
+    async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+        let starting = {
+            let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let started = match &*slot {
+                Slot::Running(open) if open.is_open() => return Ok(open.clone()),
+                Slot::Starting(starting) => match starting.peek() {
+                    None => Some(starting.clone()),
+                    Some(Ok(open)) if open.is_open() => return Ok(open.clone()),
+                    Some(_) => None,
+                },
+                Slot::Idle | Slot::Running(_) => None,
+            };
+            started.unwrap_or_else(|| {
+                let starting = Connection::start(self.name.clone(), self.config.clone()).boxed().shared();
+                *slot = Slot::Starting(starting.clone());
+                starting
+            })
         };
-        let mut command = Command::new(&self.config.program);
-        command
-            .args(&self.config.arguments)
-            .current_dir(&self.config.directory)
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .kill_on_drop(true);
-        for name in std::iter::once("PATH").chain(self.config.env.iter().map(String::as_str)) {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
+        let started = starting.clone().await;
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        // Unless another start has taken this one's place.
+        if matches!(&*slot, Slot::Starting(current) if current.ptr_eq(&starting)) {
+            *slot = match &started {
+                Ok(open) => Slot::Running(open.clone()),
+                Err(_) => Slot::Idle,
+            };
         }
-        let mut child = command.spawn().map_err(|error| not_started(format!("cannot start it: {error}")))?;
-        let pipes = child.stdout.take().zip(child.stdin.take());
-        let process = Process { child };
-        let (stdout, stdin) = pipes.ok_or_else(|| not_started("it has no pipes".to_owned()))?;
-        let longest = usize::try_from(self.config.result_bytes).unwrap_or(usize::MAX);
-        let transport = AsyncRwTransport::<RoleClient, _, _>::new(stdout, stdin).with_max_line_length(longest);
-        let service = timeout(self.config.call_time, ().serve(transport))
-            .await
-            .map_err(|_| not_started(format!("no handshake within {} ms", self.config.call_time.as_millis())))?
-            .map_err(|error| not_started(format!("the handshake failed: {error}")))?;
-        Ok(Connection { service, _process: process })
-    }
-}
-
-/// What a tool returned: its structured content; else its one text, as data where it is a JSON object or array; else all parts.
-fn output(result: CallToolResult) -> Result<Value, Failure> {
-    let text = |content: &[ContentBlock]| {
-        let texts = content.iter().filter_map(|part| part.as_text()).map(|part| part.text.as_str());
-        texts.collect::<Vec<_>>().join("\n")
-    };
-    if result.is_error == Some(true) {
-        return Err(failed("tool-failed", text(&result.content), true));
-    }
-    if let Some(structured) = result.structured_content {
-        return Ok(structured.into());
-    }
-    if let [ContentBlock::Text(only)] = result.content.as_slice() {
-        let is_data = only.text.trim_start().starts_with(['{', '[']);
-        let data = is_data.then(|| Value::from_json(&only.text).ok()).flatten();
-        return Ok(data.unwrap_or_else(|| only.text.as_str().into()));
-    }
-    let parts = serde_json::to_value(&result.content)
-        .map_err(|error| failed("mcp-error", format!("the result of the tool is not JSON: {error}"), false))?;
-    Ok(parts.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{fmt::Write as _, time::Duration};
-
-    /// A server that answers `tools/call` with these results, in order.
-    fn server(results: &[&str], config: impl FnOnce(McpServer) -> McpServer) -> (Server, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let mut calls = String::new();
-        for (index, result) in results.iter().enumerate() {
-            let _ = writeln!(calls, "      {index}) {result} ;;");
-        }
-        let script = format!(
-            r#"calls=0
-while read -r line; do
-  id=${{line#*\"id\":}}; id=${{id%%[,\}}]*}}
-  case $line in
-    *'"method":"initialize"'*)
-      echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{{\"tools\":{{}}}},\"serverInfo\":{{\"name\":\"test\",\"version\":\"1\"}}}}}}" ;;
-    *'"method":"tools/call"'*)
-      case $calls in
-{calls}      esac
-      calls=$((calls + 1)) ;;
-  esac
-done
-"#
-        );
-        std::fs::write(folder.path().join("server.sh"), script).unwrap();
-        let config = config(McpServer {
-            program: "sh".to_owned(),
-            arguments: vec!["server.sh".to_owned()],
-            directory: folder.path().to_owned(),
-            env: Vec::new(),
-            call_time: Duration::from_secs(20),
-            result_bytes: 4096,
-        });
-        (Server::new("test".to_owned(), config), folder)
-    }
-
-    fn answer(result: &str) -> String {
-        format!(r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#, result.replace('"', "\\\""))
-    }
-
-    fn nothing() -> Value {
-        Value::object::<&str>([])
-    }
-
-    #[tokio::test]
-    async fn results_become_data_and_errors_may_be_retried() {
-        let results = [
-            answer(r#"{"content":[{"type":"text","text":"plain"}]}"#),
-            answer(r#"{"content":[{"type":"text","text":"[1, 2]"}]}"#),
-            answer(r#"{"content":[],"structuredContent":{"n":7}}"#),
-            answer(r#"{"content":[{"type":"text","text":"busy"}],"isError":true}"#),
-        ];
-        let results: Vec<&str> = results.iter().map(String::as_str).collect();
-        let (server, _folder) = server(&results, |config| config);
-        assert_eq!(server.call("t", &nothing()).await.unwrap(), Value::from("plain"));
-        assert_eq!(server.call("t", &nothing()).await.unwrap().to_json(), "[1,2]");
-        assert_eq!(server.call("t", &nothing()).await.unwrap().to_json(), r#"{"n":7}"#);
-        let failure = server.call("t", &nothing()).await.unwrap_err();
-        assert_eq!((failure.message.as_str(), failure.retriable), ("busy", true));
-    }
-
-    #[tokio::test]
-    async fn a_server_gets_no_more_of_the_environment_than_was_listed() {
-        let secret = answer(r#"{"content":[{"type":"text","text":"[$HOME][$CARGO_MANIFEST_DIR]"}]}"#);
-        let (server, _folder) =
-            server(&[&secret], |config| McpServer { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..config });
-        let home = server.call("t", &nothing()).await.unwrap();
-        assert_eq!(home.as_str().unwrap(), format!("[][{}]", env!("CARGO_MANIFEST_DIR")));
-    }
-
-    #[tokio::test]
-    async fn a_server_that_is_slow_or_talks_too_much_fails_the_call() {
-        let quick = |config| McpServer { call_time: Duration::from_millis(1500), ..config };
-        let flood = "head -c 100000 /dev/zero | tr '\\0' x; echo";
-        for answer in ["sleep 30", flood] {
-            let (server, _folder) = server(&[answer], quick);
-            let failure = server.call("t", &nothing()).await.unwrap_err();
-            assert_eq!((failure.reason.as_ref(), failure.retriable), ("timeout", true), "{answer}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_server_that_ends_is_started_again() {
-        let (server, _folder) = server(&["exit"], |config| config);
-        let failure = server.call("t", &nothing()).await.unwrap_err();
-        assert_eq!((failure.reason.as_ref(), failure.retriable), ("mcp-disconnected", true));
-        let again = server.call("t", &nothing()).await.unwrap_err();
-        assert_eq!(again.reason.as_ref(), "mcp-disconnected", "{again:?}");
-    }
-
-    #[tokio::test]
-    async fn a_program_that_is_no_server_is_refused() {
-        for (program, arguments) in [("/no/such/program", vec![]), ("true", vec![]), ("echo", vec!["hello".to_owned()])]
-        {
-            let (server, _folder) =
-                server(&[], |config| McpServer { program: program.to_owned(), arguments, ..config });
-            let failure = server.call("t", &nothing()).await.unwrap_err();
-            assert_eq!((failure.reason.as_ref(), failure.retriable), ("mcp-not-started", false), "{program}");
-        }
-    }
-
-    #[tokio::test]
-    async fn dropping_a_server_ends_its_process() {
-        let (server, folder) =
-            server(&["echo $$ > pid"], |config| McpServer { call_time: Duration::from_secs(1), ..config });
-        let _ = server.call("t", &nothing()).await;
-        let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
-        drop(server);
-        for _ in 0..100 {
-            let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-            if status.is_empty() || status.contains(") Z ") {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("the server still runs");
+        started
     }
 }

@@ -1,19 +1,20 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::McpServer;
-use opcell_engine::ports::Failure;
-use opcell_types::Value;
+use super::{Binary, ListedTool, Listing, McpServer, failed};
+use opcell_types::{Failure, Value};
+use std::sync::Arc;
 
 /// A server that is never started.
 pub struct Server {
     name: String,
+    config: McpServer,
 }
 
 impl Server {
     /// A server that refuses every call.
     #[must_use]
-    pub fn new(name: String, _config: McpServer) -> Self {
-        Self { name }
+    pub fn new(name: String, config: McpServer) -> Self {
+        Self { name, config }
     }
 
     /// Its name in the project.
@@ -22,19 +23,39 @@ impl Server {
         &self.name
     }
 
+    /// How it would be started.
+    #[must_use]
+    pub fn config(&self) -> &McpServer {
+        &self.config
+    }
+
     /// Refuses.
     ///
     /// # Errors
     /// Always.
-    pub async fn call(&self, _tool: &str, _arguments: &Value) -> Result<Value, Failure> {
-        Err(Failure {
-            reason: "not-built-in".into(),
-            message: format!(
-                "MCP server `{}` is not started: this program is built without MCP (feature `mcp`)",
-                self.name
-            ),
-            details: None,
-            retriable: false,
-        })
+    pub async fn tools(&self) -> Result<Arc<Listing>, Failure> {
+        Err(self.refused())
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn tool(&self, _name: &str) -> Result<ListedTool, Failure> {
+        Err(self.refused())
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn call(&self, _tool: &str, _arguments: &Value, _binary: Binary) -> Result<Value, Failure> {
+        Err(self.refused())
+    }
+
+    fn refused(&self) -> Failure {
+        let name = &self.name;
+        let message = format!("MCP server `{name}` is not started: this program is built without MCP (feature `mcp`)");
+        failed("not-built-in", message, false)
     }
 }

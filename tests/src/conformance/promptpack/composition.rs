@@ -33,12 +33,7 @@ impl Script {
         let mut seen = json!({"attempt": attempt, "kind": self.kinds.get(step), "input": input});
         let result = if attempt <= self.failures[step].as_u64().unwrap_or(0) {
             seen["error"] = json!(format!("boom {step}"));
-            Err(PortFailure {
-                reason: "scripted".into(),
-                message: format!("boom {step}"),
-                details: None,
-                retriable: true,
-            })
+            Err(PortFailure::host("scripted", format!("boom {step}")).retriable())
         } else {
             let output = self.outputs.get(step).cloned().unwrap_or(input);
             seen["output"] = output.clone();

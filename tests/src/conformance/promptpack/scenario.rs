@@ -45,8 +45,7 @@ impl Sessions for Script {
     async fn complete(&self, round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, PortFailure> {
         let next = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(next) = next else {
-            let message = "the script has no further round".to_owned();
-            return Err(PortFailure { reason: "script-over".into(), message, details: None, retriable: false });
+            return Err(PortFailure::host("script-over", "the script has no further round"));
         };
         let calls = next["tool_calls"].as_array().cloned().unwrap_or_default();
         let text = next["text"].as_str().unwrap_or_default();

@@ -2,7 +2,8 @@
 
 use super::{Component, Exit, Failure, Global, Terminal};
 use clap::Args;
-use opcell_sandbox::{grants::Kind, inspect::Surface, limits::TABLE, manifest::Request};
+use opcell_sandbox::{inspect::Surface, limits::TABLE, manifest::Request};
+use opcell_types::Capability as Kind;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt;

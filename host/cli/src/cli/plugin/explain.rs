@@ -5,11 +5,10 @@ use clap::Args;
 use opcell::{
     config::{Config, PluginConfig},
     http::HttpRule,
+    remedy,
 };
-use opcell_sandbox::{
-    grants::{Denial, Kind},
-    limits::{EffectiveLimits, Source},
-};
+use opcell_sandbox::limits::{EffectiveLimits, Source};
+use opcell_types::{Capability as Kind, Denial};
 use serde::Serialize;
 use serde_json::json;
 use std::{fmt::Write as _, path::PathBuf};
@@ -95,7 +94,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     if !beyond.is_empty() {
         text.push_str("\nNot loaded: this version requests more than was agreed to. Grant it first:\n");
         for denial in &beyond {
-            let _ = writeln!(text, "  {}", denial.remedy);
+            let _ = writeln!(text, "  {}", remedy::render(&denial.remedy).unwrap_or_default());
         }
     }
     text.push_str("\nMay use, per cell:\n");
@@ -110,7 +109,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
 /// Excess requests of this version that are not granted.
 fn beyond(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<Denial> {
     let Some(agreed) = config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)) else { return Vec::new() };
-    policy(plugin, component).beyond(agreed)
+    policy(plugin, component).excess_requests(agreed)
 }
 
 fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> String {
@@ -151,10 +150,10 @@ fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability>
         let extra = granted.into_iter().filter(|name| !requests.iter().any(|request| request.name == **name));
         for name in asked.chain(extra) {
             let request = requests.iter().find(|request| request.name == *name);
-            let denied = policy
-                .allows(kind, name, None)
-                .err()
-                .map(|denial| format!("{}; to grant it: {}", denial.rule, denial.remedy));
+            let denied = policy.allows(kind, name, None).err().map(|denial| match remedy::render(&denial.remedy) {
+                Some(remedy) => format!("{}; to grant it: {remedy}", denial.rule),
+                None => denial.rule,
+            });
             let files = grants.files.get(name).filter(|_| kind == Kind::Files).map(|grant| {
                 let access = policy.file_access(name, None).unwrap_or(grant.access);
                 let patterns = if grant.patterns.is_empty() {

@@ -1,7 +1,7 @@
 //! `opcell plugin grant`.
 
 use super::{Component, Exit, Failure, Global, Terminal, named, policy};
-use clap::{Args, Subcommand};
+use clap::{Args, ValueEnum};
 use opcell::{
     config::{
         Config,
@@ -16,67 +16,71 @@ use serde_json::json;
 #[derive(Debug, Args)]
 pub struct GrantArgs {
     /// Name of the plugin in the project.
+    #[arg(value_name = "PLUGIN")]
     plugin: String,
-    #[command(subcommand)]
-    what: What,
+    /// What to grant.
+    #[arg(value_name = "KIND")]
+    kind: Kind,
+    /// Tool, skill, directory as NAME=PATH, or host such as `https://api.github.com`.
+    #[arg(value_name = "WHAT")]
+    what: String,
+    /// For `files`: allow creating, changing and removing files.
+    #[arg(long)]
+    write: bool,
+    /// For `files`: restrict to matching paths, such as `**/*.rs` (repeatable).
+    #[arg(long, value_name = "PATTERN")]
+    glob: Vec<String>,
+    /// For `http`: HTTP method (repeatable). Defaults to GET and HEAD.
+    #[arg(long, value_name = "METHOD")]
+    method: Vec<String>,
+    /// For `http`: allow loopback and private network addresses.
+    #[arg(long)]
+    private: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Grant a host tool, such as `http.fetch`.
-    Tool {
-        /// Its name.
-        name: String,
-    },
+/// A value and not a subcommand: a plugin may have the name of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A host tool, such as `http.fetch`.
+    Tool,
     /// A skill.
-    Skill {
-        /// Its name.
-        name: String,
-    },
-    /// Grant a directory; read-only unless `--write` is given.
-    Files {
-        /// Name under which the plugin opens the directory, and the directory.
-        #[arg(value_name = "NAME=PATH")]
-        root: String,
-        /// Allow creating, changing and removing files.
-        #[arg(long)]
-        write: bool,
-        /// Restrict to matching paths, such as `**/*.rs` (repeatable).
-        #[arg(long, value_name = "PATTERN")]
-        glob: Vec<String>,
-    },
-    /// Grant `http.fetch` requests to a host.
-    Http {
-        /// Host, such as `https://api.github.com` or `*.example.com`.
-        host: String,
-        /// HTTP method (repeatable). Defaults to GET and HEAD.
-        #[arg(long, value_name = "METHOD")]
-        method: Vec<String>,
-        /// Allow loopback and private network addresses.
-        #[arg(long)]
-        private: bool,
-    },
+    Skill,
+    /// A directory under a name; read-only unless `--write` is given.
+    Files,
+    /// `http.fetch` requests to a host.
+    Http,
 }
 
-impl What {
+impl GrantArgs {
     fn read(&self) -> Result<NewGrant, Rejected> {
-        Ok(match self {
-            Self::Tool { name } => NewGrant::Tool(name.clone()),
-            Self::Skill { name } => NewGrant::Skill(name.clone()),
-            Self::Files { root, write, glob } => {
-                let (name, path) = root
+        let invalid = |message: String| Diagnostic::error("invalid-grant", message);
+        let options = [
+            ("--write", self.write, Kind::Files),
+            ("--glob", !self.glob.is_empty(), Kind::Files),
+            ("--method", !self.method.is_empty(), Kind::Http),
+            ("--private", self.private, Kind::Http),
+        ];
+        if let Some((option, _, kind)) = options.iter().find(|(_, given, kind)| *given && *kind != self.kind) {
+            let kind = if *kind == Kind::Files { "files" } else { "http" };
+            return Err(invalid(format!("`{option}` applies to grants of kind `{kind}` only")).into());
+        }
+        let what = self.what.clone();
+        Ok(match self.kind {
+            Kind::Tool => NewGrant::Tool(what),
+            Kind::Skill => NewGrant::Skill(what),
+            Kind::Files => {
+                let (name, path) = what
                     .split_once('=')
                     .filter(|(name, path)| !name.is_empty() && !path.is_empty())
                     .ok_or_else(|| {
-                        Diagnostic::error("invalid-grant", format!("`{root}` is not `NAME=PATH`")).help(
+                        invalid(format!("`{what}` is not `NAME=PATH`")).help(
                             "expected the name under which the plugin opens the directory, and the directory: `repo=.`",
                         )
                     })?;
-                NewGrant::Files { name: name.to_owned(), path: path.to_owned(), write: *write, globs: glob.clone() }
+                let (name, path) = (name.to_owned(), path.to_owned());
+                NewGrant::Files { name, path, write: self.write, globs: self.glob.clone() }
             }
-            Self::Http { host, method, private } => {
-                NewGrant::Http { host: host.clone(), methods: method.clone(), private: *private }
-            }
+            Kind::Http => NewGrant::Http { host: what, methods: self.method.clone(), private: self.private },
         })
     }
 }
@@ -92,7 +96,7 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     };
     let plugin = named(&config, &args.plugin)?;
     let old = config.source.text();
-    let new = edit::grant(old, &args.plugin, &args.what.read()?)
+    let new = edit::grant(old, &args.plugin, &args.read()?)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
     // What would be written must mean something before anything is written.
     let granted = Config::parse(&file.display().to_string(), new.clone(), &config.root)?;

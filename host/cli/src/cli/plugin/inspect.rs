@@ -2,11 +2,8 @@
 
 use super::{Component, Exit, Failure, Global, Terminal};
 use opcell::config::Config;
-use opcell_sandbox::{
-    grants::{Kind, Policy},
-    limits::TABLE,
-    manifest::Manifest,
-};
+use opcell_sandbox::{grants::Policy, limits::TABLE, manifest::Manifest};
+use opcell_types::Capability as Kind;
 use serde_json::json;
 use std::fmt::Write as _;
 

@@ -121,12 +121,9 @@ impl State {
                 _ => {
                     let work = self.work_mut(frame)?;
                     work.stage = match work.stage {
-                        Stage::Waiting { .. } => Stage::Failed(Failure {
-                            reason: "timeout".into(),
-                            message: "The signal did not arrive in time".to_owned(),
-                            details: None,
-                            retriable: false,
-                        }),
+                        Stage::Waiting { .. } => {
+                            Stage::Failed(Failure::engine("timeout", "The signal did not arrive in time"))
+                        }
                         _ => Stage::Start,
                     };
                 }
@@ -170,12 +167,8 @@ impl State {
             return Ok(());
         }
         let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
-        let failure = Failure {
-            reason: "interrupted".into(),
-            message: "The host stopped while this was in progress, and it was settled as failed".to_owned(),
-            details: None,
-            retriable: false,
-        };
+        let message = "The host stopped while this was in progress, and it was settled as failed";
+        let failure = Failure::engine("interrupted", message);
         let reply = match (&pending.request, answer) {
             (Request::Invoke { .. }, Answer::Skip) => EffectReply::Invoke(Reply {
                 result: Ok(Success { data: Value::Null, summary: None, details: None }),

@@ -4,6 +4,7 @@ use super::{Change, missing};
 use crate::dialogue;
 use crate::event::{FrameId, Signal};
 use crate::failure::Failure;
+use crate::message::approves;
 use crate::state::{ConversationStage, Frame, Judging, Phase, Raw, Stage, State};
 use opcell_types::Value;
 use opcell_workflow::ir::{Form, Orchestration, Step};
@@ -83,16 +84,10 @@ fn is_event(step: &Step, name: &Arc<str>) -> bool {
 }
 
 fn taken(signal: &Signal, approval: bool) -> Stage {
-    let approved = signal.data.get("approved") == Some(&Value::Bool(true)) || signal.data == Value::Bool(true);
-    if !approval || approved {
+    if !approval || approves(&signal.data) {
         return Stage::Produced(Raw::Value(signal.data.clone()));
     }
     let who = signal.by.as_deref().unwrap_or("somebody");
     let why = signal.data.get("why").and_then(Value::as_str).map_or_else(String::new, |why| format!(": {why}"));
-    Stage::Failed(Failure {
-        reason: "refused".into(),
-        message: format!("{who} refused{why}"),
-        details: Some(signal.data.clone()),
-        retriable: false,
-    })
+    Stage::Failed(Failure::engine("refused", format!("{who} refused{why}")).with_details(signal.data.clone()))
 }

@@ -105,12 +105,12 @@ fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
     if let Some(inner) = &end.details {
         details.insert("details".into(), inner.clone());
     }
-    Failure {
-        reason: format!("delegate-{verb}").into(),
-        message: format!("Delegated workflow {verb}: `{workflow}`: {why}"),
-        details: Some(Value::from(details)),
-        retriable: false,
+    if let Some(source) = end.source {
+        details.insert("source".into(), Value::from(source.as_str()));
     }
+    let message = format!("Delegated workflow {verb}: `{workflow}`: {why}");
+    let failure = Failure::engine(format!("delegate-{verb}"), message).with_details(Value::from(details));
+    Failure { denial: end.denial.clone(), ..failure }
 }
 
 /// Session settings of the delegating step over those that it inherits itself.

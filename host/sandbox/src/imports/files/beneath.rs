@@ -5,7 +5,7 @@
 //! regular files and directories are served, and a file with a second hard link is not written, because the other name may lie
 //! outside of the grant.
 
-use super::wit::{Entry, EntryKind, FileError};
+use super::wit::{Entry, EntryKind};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
     io::{Errno, Result},
@@ -15,14 +15,29 @@ use std::{ffi::CStr, os::fd::OwnedFd};
 /// Longest path that a guest may name.
 const MAX_PATH: usize = 4_096;
 
+/// A path that is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathError {
+    /// It tries to leave its directory: the rule that refuses it.
+    Escapes(&'static str),
+    /// It is not written as paths are.
+    Malformed(&'static str),
+}
+
 /// Whether a guest's path is relative, plain and stays below: segments separated by one `/`, none of them empty, `.` or `..`.
-pub(super) fn check(path: &str) -> std::result::Result<(), FileError> {
-    let plain = |segment: &str| !segment.is_empty() && segment != "." && segment != "..";
+pub(super) fn check(path: &str) -> std::result::Result<(), PathError> {
+    if path.starts_with('/') {
+        return Err(PathError::Escapes("the path is absolute"));
+    }
+    if path.split('/').any(|segment| segment == "..") {
+        return Err(PathError::Escapes("the path has a segment `..`"));
+    }
+    let plain = |segment: &str| !segment.is_empty() && segment != ".";
     if path.len() <= MAX_PATH && !path.contains('\0') && path.split('/').all(plain) {
         return Ok(());
     }
-    Err(FileError::Failed(
-        "expected a relative path whose segments are separated by single `/` and are not `.` or `..`".to_owned(),
+    Err(PathError::Malformed(
+        "expected a relative path whose segments are separated by single `/` and are not empty or `.`",
     ))
 }
 
@@ -43,6 +58,18 @@ pub(super) fn open(directory: &OwnedFd, path: &str, flags: OFlags) -> Result<Own
         }
     }
     Err(Errno::AGAIN)
+}
+
+/// Opens a directory for reading. `ELOOP` where a symbolic link is in its place.
+pub(super) fn open_directory(directory: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    open(directory, path, OFlags::RDONLY | OFlags::DIRECTORY)
+        .map_err(|error| if error == Errno::NOTDIR && is_link(directory, path) { Errno::LOOP } else { error })
+}
+
+/// Whether the last segment is a symbolic link; the ones before it are none, or resolving would have failed otherwise.
+fn is_link(directory: &OwnedFd, path: &str) -> bool {
+    let status = open(directory, path, OFlags::PATH).and_then(rustix::fs::fstat);
+    status.is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Symlink)
 }
 
 /// Opens a regular file for reading.
@@ -164,8 +191,13 @@ fn regular(file: &OwnedFd) -> Result<Stat> {
 fn at_leaf<T>(directory: &OwnedFd, path: &str, work: impl FnOnce(&OwnedFd, &str) -> Result<T>) -> Result<T> {
     match path.rsplit_once('/') {
         None => work(directory, path),
-        Some((parent, leaf)) => work(&open(directory, parent, OFlags::PATH | OFlags::DIRECTORY)?, leaf),
+        Some((parent, leaf)) => work(&open_parent(directory, parent)?, leaf),
     }
+}
+
+fn open_parent(directory: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    open(directory, path, OFlags::PATH | OFlags::DIRECTORY)
+        .map_err(|error| if error == Errno::NOTDIR && is_link(directory, path) { Errno::LOOP } else { error })
 }
 
 fn entry(name: String, status: &Stat) -> Entry {
@@ -207,21 +239,10 @@ mod tests {
         for path in ["a", "a/b", "..a", "a..", "a b", "é"] {
             assert!(check(path).is_ok(), "{path}");
         }
-        for path in [
-            "",
-            "/",
-            "/etc/passwd",
-            "..",
-            "a/..",
-            "a/../b",
-            ".",
-            "./a",
-            "a/",
-            "a//b",
-            "a/.",
-            "a\0b",
-            &"x/".repeat(3_000),
-        ] {
+        for path in ["/", "/etc/passwd", "..", "a/..", "a/../b", "../../x"] {
+            assert!(matches!(check(path), Err(PathError::Escapes(_))), "{path}");
+        }
+        for path in ["", ".", "./a", "a/", "a//b", "a/.", "a\0b", &"x/".repeat(3_000)] {
             assert!(check(path).is_err(), "{path}");
         }
     }
@@ -238,9 +259,9 @@ mod tests {
             assert_eq!(create_file(&root, path).unwrap_err(), Errno::LOOP, "{path}");
             assert!(matches!(remove(&root, path), Err(Errno::LOOP | Errno::NOTDIR)), "{path}");
         }
-        // The parent is opened as a directory, which a link is not.
-        assert_eq!(create_directory(&root, "up/new").unwrap_err(), Errno::NOTDIR);
-        assert_eq!(open(&root, "up", OFlags::RDONLY | OFlags::DIRECTORY).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(create_directory(&root, "up/new").unwrap_err(), Errno::LOOP);
+        assert_eq!(open_directory(&root, "up").unwrap_err(), Errno::LOOP);
+        assert_eq!(open_directory(&root, "a.txt").unwrap_err(), Errno::NOTDIR);
         assert_eq!(std::fs::read_to_string(ground.path().join("secret")).unwrap(), "outside");
     }
 

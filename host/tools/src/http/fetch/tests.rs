@@ -1,6 +1,6 @@
-use super::{FetchError, FetchLimits, HttpClient, Lookup, becomes_get, redirect_target};
+use super::{FetchError, FetchLimits, HttpClient, Lookup, MissingRule, becomes_get, redirect_target};
 use crate::http::{Credential, HttpRule, SecretSource};
-use opcell_types::Value;
+use opcell_types::{TouchLog, Value};
 use reqwest::{Method, StatusCode, Url, header::HeaderMap};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -101,12 +101,12 @@ fn client_resolving(addresses: &'static [&'static str]) -> (HttpClient, Arc<Atom
 }
 
 async fn get(client: &HttpClient, rules: &[HttpRule], url: &str) -> Result<Value, FetchError> {
-    client.fetch(rules, &Value::object([("url", Value::from(url))])).await
+    client.fetch(rules, &Value::object([("url", Value::from(url))]), &TouchLog::default()).await
 }
 
-fn denial(result: Result<Value, FetchError>) -> (String, Option<String>) {
+fn denial(result: Result<Value, FetchError>) -> (String, Option<MissingRule>) {
     match result {
-        Err(FetchError::Denied { rule, grant, .. }) => (rule, grant),
+        Err(FetchError::Denied { rule, missing, .. }) => (rule, missing),
         other => panic!("not a denial: {other:?}"),
     }
 }
@@ -126,7 +126,8 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 async fn without_a_grant_every_request_is_denied_and_the_denial_says_what_would_allow_it() {
     let (rule, grant) = denial(get(&client(FetchLimits::default()), &[], "https://api.example.com/x?y").await);
     assert_eq!(rule, "there are no http rules");
-    assert_eq!(grant.unwrap(), "http https://api.example.com --method GET");
+    let origin = "https://api.example.com".to_owned();
+    assert_eq!(grant, Some(MissingRule { origin, method: Some("GET".to_owned()), private: false }));
 }
 
 #[tokio::test]
@@ -135,7 +136,9 @@ async fn a_host_or_a_method_that_the_grant_does_not_name_is_denied() {
     let rules = [rule("api.example.com")];
     assert!(denial(get(&client, &rules, "https://other.example.com/").await).0.contains("no http rule names"));
     let delete = Value::object([("url", Value::from("https://api.example.com/")), ("method", Value::from("DELETE"))]);
-    assert!(denial(client.fetch(&rules, &delete).await).0.contains("do not list the method DELETE"));
+    assert!(
+        denial(client.fetch(&rules, &delete, &TouchLog::default()).await).0.contains("do not list the method DELETE")
+    );
 }
 
 #[tokio::test]
@@ -145,7 +148,7 @@ async fn loopback_needs_a_grant_that_says_so() {
     let public = HttpRule { private: false, ..server.rule() };
     let (rule, grant) = denial(get(&client, &[public], &server.url("/")).await);
     assert!(rule.contains("127.0.0.1 is a loopback address"), "{rule}");
-    assert!(grant.unwrap().ends_with("--private"));
+    assert!(grant.unwrap().private);
     let response = get(&client, &[server.rule()], &server.url("/a")).await.unwrap();
     assert_eq!((response.get("status"), text(&response, "body")), (Some(&Value::from(200)), "hello"));
     assert_eq!(text(&response, "url"), server.url("/a"));
@@ -234,7 +237,12 @@ async fn a_credential_reaches_its_host_only_and_the_plugin_never() {
 
     let headers = Value::object([("x-api-key", Value::from("mine")), ("accept", Value::from("text/plain"))]);
     let away = Value::object([("url", Value::from(server.url("/away"))), ("headers", headers)]);
-    client.fetch(&rules, &away).await.unwrap();
+    let log = TouchLog::default();
+    client.fetch(&rules, &away, &log).await.unwrap();
+    let touched = log.take().http;
+    let seen = |at: usize| (touched[at].method.as_str(), touched[at].path.as_str(), touched[at].status.unwrap() / 100);
+    assert_eq!((seen(0), seen(1), touched.len()), (("GET", "/away", 3), ("GET", "/", 2), 2), "each hop is noted");
+    assert!(touched[1].received > 0 && touched[0].origin != touched[1].origin);
     assert!(server.head(1).contains("x-api-key: mine"));
     let head = other.head(0);
     assert!(

@@ -1,0 +1,84 @@
+//! `opcell tools list` and `opcell mcp list`: which tools there are, from where, and whether they can be called.
+
+use super::{Exit, Failure, Global, Terminal};
+use clap::Subcommand;
+use opcell::report::printable;
+use opcell_types::text::one_line;
+use serde_json::json;
+
+/// Bytes of a description in a list.
+const SHOWN: usize = 100;
+
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// List the tools that documents may call, what stands for each, and why one cannot be called.
+    ///
+    /// Starts the MCP servers that stand for a tool.
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// Start every MCP server of the project and list its tools, or why it does not start.
+    List,
+}
+
+pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    let ToolsCommand::List = command;
+    let entries = global.host(terminal).await?.tools().await;
+    let broken = entries.iter().any(|entry| entry.problem.is_some());
+    if terminal.json {
+        terminal.json(&json!(entries))?;
+        return Ok(exit(broken));
+    }
+    if entries.is_empty() {
+        terminal.note("no tools: `[tools]` of the project file maps names that documents call");
+    }
+    let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    for entry in &entries {
+        let about = if entry.description.is_empty() { String::new() } else { format!(": {}", entry.description) };
+        let line = one_line(&format!("{:width$}  {}{about}", entry.name, entry.target), SHOWN + width);
+        terminal.line(&printable(&line))?;
+        if let Some(problem) = &entry.problem {
+            terminal.line(&printable(&indented(problem)))?;
+        }
+    }
+    Ok(exit(broken))
+}
+
+pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    let McpCommand::List = command;
+    let servers = global.host(terminal).await?.mcp_servers().await;
+    let broken = servers.iter().any(|server| server.problem.is_some());
+    if terminal.json {
+        terminal.json(&json!(servers))?;
+        return Ok(exit(broken));
+    }
+    if servers.is_empty() {
+        terminal.note("no MCP servers: `[mcp.NAME]` of the project file names one");
+    }
+    for server in &servers {
+        let state = if server.problem.is_some() { "does not start" } else { "starts" };
+        terminal
+            .line(&printable(&one_line(&format!("{}  {state}: {}", server.name, server.command.join(" ")), 200)))?;
+        if let Some(problem) = &server.problem {
+            terminal.line(&printable(&indented(problem)))?;
+        }
+        for tool in &server.tools {
+            let about = tool.problem.as_ref().map_or(tool.description.clone(), |why| format!("cannot be used: {why}"));
+            terminal.line(&printable(&one_line(&format!("  {}  {about}", tool.name), SHOWN)))?;
+        }
+        if server.truncated {
+            terminal.line("  and more tools, which are not used")?;
+        }
+    }
+    Ok(exit(broken))
+}
+
+fn exit(broken: bool) -> Exit {
+    if broken { Exit::InputWrong } else { Exit::Done }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,116 @@
+//! Remedies as commands and settings of Opcell: what a person types or writes to change a refusal.
+
+use opcell_sandbox::LoadError;
+use opcell_types::{
+    Access, Denial, Remedy, Value,
+    denial::{Capability, HttpScope},
+    text::printable,
+};
+use std::fmt::Write as _;
+
+/// The remedy as a clause that can follow "to allow it: ". `None` when nothing can allow it.
+#[must_use]
+pub fn render(remedy: &Remedy) -> Option<String> {
+    Some(match remedy {
+        Remedy::Grant { plugin, capability, name, access } => {
+            let files = *capability == Capability::Files;
+            let target = shell_word(&if files { format!("{name}=PATH") } else { name.clone() });
+            let write = if *access == Some(Access::ReadWrite) { " --write" } else { "" };
+            format!("opcell plugin grant {plugin} {} {target}{write}", capability.word())
+        }
+        Remedy::AllowHttp { scope, origin, method, private } => match scope {
+            HttpScope::Plugin(plugin) => {
+                let method = method.as_deref().map(|method| format!(" --method {method}")).unwrap_or_default();
+                let private = if *private { " --private" } else { "" };
+                format!("opcell plugin grant {plugin} http {}{method}{private}", shell_word(origin))
+            }
+            HttpScope::Tool(tool) => format!("add a rule for {origin} to `tools.{tool}.http` in opcell.toml"),
+            _ => format!("add a rule for {origin} to [[sessions.http]] in opcell.toml"),
+        },
+        Remedy::CoverPath { plugin, name } => {
+            format!("add a pattern to `plugins.{plugin}.files.{name}` in opcell.toml")
+        }
+        Remedy::OpenFolder => "add a folder to [sessions.files] in opcell.toml".to_owned(),
+        Remedy::WriteFolder { name } => {
+            format!("set `access = \"read-write\"` under [sessions.files.{name}] in opcell.toml")
+        }
+        Remedy::Nothing => return None,
+        other => other.to_string(),
+    })
+}
+
+/// A load error with the commands that would agree to what an upgrade newly asks for.
+pub(crate) fn load_error(error: &LoadError) -> String {
+    /// Requests that are listed.
+    const SHOWN: usize = 20;
+    let LoadError::AsksForMore(denials) = error else { return error.to_string() };
+    let mut text = "this version requests more than the one before and is not loaded until that is granted:".to_owned();
+    for denial in denials.iter().take(SHOWN) {
+        let _ = write!(text, "\n  {}: {}", denial.capability, render(&denial.remedy).unwrap_or_default());
+    }
+    if let Some(more @ 1..) = denials.len().checked_sub(SHOWN) {
+        let _ = write!(text, "\n  and {more} more");
+    }
+    text
+}
+
+/// A refusal as one line: what was refused, by which rule, and what would allow it.
+#[must_use]
+pub fn explain(denial: &Denial) -> String {
+    match render(&denial.remedy) {
+        Some(remedy) => format!("{denial}; to allow it: {remedy}"),
+        None => denial.to_string(),
+    }
+}
+
+/// The refusals that a receipt lists.
+#[must_use]
+pub fn of_receipt(receipt: &Value) -> Vec<Denial> {
+    let listed = receipt.get("denials").and_then(Value::as_array).unwrap_or_default();
+    listed.iter().filter_map(|denial| serde_json::from_value(serde_json::Value::from(denial)).ok()).collect()
+}
+
+/// A word of a command that people copy: a guest chose it, so it must stay one word in their shell.
+fn shell_word(text: &str) -> String {
+    let text = printable(text, 300);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed test")]
+
+    use super::*;
+
+    fn grant(capability: Capability, name: &str, access: Option<Access>) -> String {
+        render(&Remedy::Grant { plugin: "triage".into(), capability, name: name.to_owned(), access }).unwrap()
+    }
+
+    #[test]
+    fn a_grant_is_a_command_to_copy() {
+        assert_eq!(grant(Capability::Tool, "http.fetch", None), "opcell plugin grant triage tool http.fetch");
+        let write = Some(Access::ReadWrite);
+        assert_eq!(grant(Capability::Files, "out", write), "opcell plugin grant triage files out=PATH --write");
+        assert_eq!(grant(Capability::Files, "repo", Some(Access::Read)), "opcell plugin grant triage files repo=PATH");
+    }
+
+    #[test]
+    fn a_command_stays_one_command_whatever_the_name() {
+        let command = grant(Capability::Tool, "x; rm '~'", None);
+        assert_eq!(command, r"opcell plugin grant triage tool 'x; rm '\''~'\'''");
+    }
+
+    #[test]
+    fn a_request_is_allowed_where_its_rules_are() {
+        let of = |scope| {
+            let origin = "https://a.example".to_owned();
+            render(&Remedy::AllowHttp { scope, origin, method: Some("POST".to_owned()), private: true }).unwrap()
+        };
+        let plugin = HttpScope::Plugin("triage".into());
+        assert_eq!(of(plugin), "opcell plugin grant triage http https://a.example --method POST --private");
+        assert!(of(HttpScope::Sessions).contains("[[sessions.http]]"));
+        assert!(of(HttpScope::Tool("web".into())).contains("`tools.web.http`"));
+        assert_eq!(render(&Remedy::Nothing), None);
+    }
+}

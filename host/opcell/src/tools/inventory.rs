@@ -1,0 +1,113 @@
+//! What a project's tools are, where they come from, and whether they are there.
+
+use super::Tools;
+use futures_util::future::join_all;
+use opcell_tools::mcp::Server;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// One name that documents may call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ToolEntry {
+    /// The name that documents use.
+    pub name: String,
+    /// What stands for it: `operation repo/find-markers`, `host http.fetch`, `mcp notes/add`.
+    pub target: String,
+    /// One sentence, if somebody says what it does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Why it cannot be called; nothing where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// One MCP server of a project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ServerEntry {
+    /// Its name in the project.
+    pub name: String,
+    /// The program with its arguments.
+    pub command: Vec<String>,
+    /// Why it does not start, or does not list its tools; nothing where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Its tools, with their descriptions.
+    pub tools: Vec<ServerTool>,
+    /// Whether it lists more tools than are used.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// One tool of an MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ServerTool {
+    /// The server's own name of it.
+    pub name: String,
+    /// As the server says it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Why it cannot be used; nothing where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Starts every server, all at once, and asks it for its tools.
+pub(crate) async fn servers(tools: &Tools) -> Vec<ServerEntry> {
+    join_all(tools.servers.values().map(ask)).await
+}
+
+async fn ask(server: &Arc<Server>) -> ServerEntry {
+    let config = server.config();
+    let command = std::iter::once(&config.program).chain(&config.arguments).cloned().collect();
+    let mut entry =
+        ServerEntry { name: server.name().to_owned(), command, problem: None, tools: Vec::new(), truncated: false };
+    match server.tools().await {
+        Err(failure) => entry.problem = Some(failure.message),
+        Ok(listing) => {
+            entry.truncated = listing.truncated;
+            let usable = listing.tools.values().map(|tool| ServerTool {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                problem: None,
+            });
+            let refused = listing.refused.iter().map(|(name, why)| ServerTool {
+                name: name.clone(),
+                description: String::new(),
+                problem: Some(why.clone()),
+            });
+            entry.tools = usable.chain(refused).collect();
+        }
+    }
+    entry
+}
+
+/// Every name that documents may call beside the plugins' own operations.
+pub(crate) async fn tools(tools: &Tools, describe: impl Fn(&str) -> Option<String>) -> Vec<ToolEntry> {
+    let operations = tools.operations.iter().map(|(name, operation)| {
+        let description = describe(operation);
+        let problem = description.is_none().then(|| format!("no plugin of the project offers `{operation}`"));
+        ToolEntry {
+            name: name.clone(),
+            target: format!("operation {operation}"),
+            description: description.unwrap_or_default(),
+            problem,
+        }
+    });
+    let operations: Vec<ToolEntry> = operations.collect();
+    let outside = join_all(tools.outside.iter().map(|(name, tool)| async move {
+        let Some((server, remote)) = tool.remote() else {
+            let (description, _) = tool.describe();
+            return ToolEntry { name: name.clone(), target: tool.target(), description, problem: None };
+        };
+        let target = format!("mcp {}/{remote}", server.name());
+        let (description, problem) = match server.tool(remote).await {
+            Ok(listed) => (listed.description, None),
+            Err(failure) => (String::new(), Some(failure.message)),
+        };
+        ToolEntry { name: name.clone(), target, description, problem }
+    }));
+    operations.into_iter().chain(outside.await).collect()
+}

@@ -1,0 +1,30 @@
+//! What a server says about its tools.
+
+use indexmap::IndexMap;
+use opcell_schema::Schema;
+use opcell_types::Value;
+use std::sync::Arc;
+
+/// A tool as its server describes it.
+#[derive(Debug, Clone)]
+pub struct ListedTool {
+    /// The server's own name of it.
+    pub name: String,
+    /// For models, printable.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+    /// The same, weighed and compiled.
+    pub schema: Arc<Schema>,
+}
+
+/// Everything that a server lists.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// What can be used, by name.
+    pub tools: IndexMap<String, ListedTool>,
+    /// What cannot be used, with the reason.
+    pub refused: IndexMap<String, String>,
+    /// Whether the server lists more than is used.
+    pub truncated: bool,
+}

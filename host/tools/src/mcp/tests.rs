@@ -1,0 +1,217 @@
+use super::{Binary, McpServer, Server};
+use opcell_types::{Failure, Source, Value};
+use std::{fmt::Write as _, time::Duration};
+use tokio::time::timeout;
+
+/// A server that lists `tools` and answers `tools/call` with these results, in order.
+fn listing_server(
+    tools: &str,
+    results: &[&str],
+    config: impl FnOnce(McpServer) -> McpServer,
+) -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut calls = String::new();
+    for (index, result) in results.iter().enumerate() {
+        let _ = writeln!(calls, "      {index}) {result} ;;");
+    }
+    let list = answer(&format!(r#"{{"tools":{tools}}}"#));
+    let script = format!(
+        r#"calls=0
+while read -r line; do
+  id=${{line#*\"id\":}}; id=${{id%%[,\}}]*}}
+  case $line in
+    *'"method":"initialize"'*)
+      echo x >> starts
+      echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{{\"tools\":{{\"listChanged\":true}}}},\"serverInfo\":{{\"name\":\"test\",\"version\":\"1\"}}}}}}" ;;
+    *'"method":"tools/list"'*)
+      echo x >> lists
+      {list} ;;
+    *'"method":"tools/call"'*)
+      case $calls in
+{calls}      esac
+      calls=$((calls + 1)) ;;
+  esac
+done
+"#
+    );
+    std::fs::write(folder.path().join("server.sh"), script).unwrap();
+    let config = config(McpServer {
+        program: "sh".to_owned(),
+        arguments: vec!["server.sh".to_owned()],
+        directory: folder.path().to_owned(),
+        env: Vec::new(),
+        call_time: Duration::from_secs(20),
+        result_bytes: 4096,
+    });
+    (Server::new("test".to_owned(), config), folder)
+}
+
+fn server(results: &[&str], config: impl FnOnce(McpServer) -> McpServer) -> (Server, tempfile::TempDir) {
+    listing_server("[]", results, config)
+}
+
+fn answer(result: &str) -> String {
+    format!(r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#, result.replace('"', "\\\""))
+}
+
+fn nothing() -> Value {
+    Value::object::<&str>([])
+}
+
+async fn call(server: &Server) -> Result<Value, Failure> {
+    server.call("t", &nothing(), Binary::Keep).await
+}
+
+/// How often the script noted something.
+fn count(folder: &tempfile::TempDir, what: &str) -> usize {
+    std::fs::read_to_string(folder.path().join(what)).unwrap_or_default().lines().count()
+}
+
+#[tokio::test]
+async fn results_become_data_and_errors_may_be_retried() {
+    let results = [
+        answer(r#"{"content":[{"type":"text","text":"plain"}]}"#),
+        answer(r#"{"content":[{"type":"text","text":"[1, 2]"}]}"#),
+        answer(r#"{"content":[],"structuredContent":{"n":7}}"#),
+        answer(r#"{"content":[{"type":"text","text":"busy"}],"isError":true}"#),
+    ];
+    let results: Vec<&str> = results.iter().map(String::as_str).collect();
+    let (server, _folder) = server(&results, |config| config);
+    assert_eq!(call(&server).await.unwrap(), Value::from("plain"));
+    assert_eq!(call(&server).await.unwrap().to_json(), "[1,2]");
+    assert_eq!(call(&server).await.unwrap().to_json(), r#"{"n":7}"#);
+    let failure = call(&server).await.unwrap_err();
+    assert_eq!((failure.source, failure.message.as_str(), failure.retriable), (Source::Tool, "busy", true));
+}
+
+#[tokio::test]
+async fn a_step_gets_an_image_whole_and_a_model_is_told_what_it_was() {
+    let image = answer(
+        r#"{"content":[{"type":"text","text":"here"},{"type":"image","data":"AAAAAAAA","mimeType":"image/png"}]}"#,
+    );
+    let (server, _folder) = server(&[&image, &image], |config| config);
+    let kept = server.call("t", &nothing(), Binary::Keep).await.unwrap();
+    assert_eq!(kept.as_array().unwrap()[1].get("data"), Some(&Value::from("AAAAAAAA")));
+    let told = server.call("t", &nothing(), Binary::Omit).await.unwrap().to_json();
+    assert!(told.contains(r#""mimeType":"image/png""#) && told.contains(r#""bytes":6"#), "{told}");
+    assert!(!told.contains("AAAA") && told.contains("here"), "{told}");
+}
+
+#[tokio::test]
+async fn tools_come_with_their_descriptions_and_weighed_schemas_and_are_listed_once() {
+    let tools = r#"[
+        {"name":"add","description":"Adds.\u202e","inputSchema":{"type":"object","required":["a"]}},
+        {"name":"bad","description":"Breaks.","inputSchema":{"$ref":"https://example.com/schema.json"}}
+    ]"#;
+    let (server, folder) = listing_server(&tools.replace('\n', ""), &[], |config| config);
+    let add = server.tool("add").await.unwrap();
+    assert_eq!(add.description, "Adds.\u{fffd}");
+    assert_eq!(add.parameters.get("required").unwrap().to_json(), r#"["a"]"#);
+    assert!(add.schema.check(&serde_json::json!({})).is_err());
+    let refused = server.tool("bad").await.unwrap_err();
+    assert_eq!(refused.reason.as_ref(), "mcp-unusable-tool", "{refused}");
+    let unknown = server.tool("ad").await.unwrap_err();
+    assert!(unknown.message.contains("did you mean `add`?"), "{unknown}");
+    assert_eq!((count(&folder, "starts"), count(&folder, "lists")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_list_that_changed_is_asked_for_again() {
+    let changed = r#"echo "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"; "#.to_owned()
+        + &answer(r#"{"content":[]}"#);
+    let (server, folder) = listing_server(r#"[{"name":"a","inputSchema":{}}]"#, &[&changed], |config| config);
+    server.tools().await.unwrap();
+    call(&server).await.unwrap();
+    for _ in 0..200 {
+        server.tools().await.unwrap();
+        if count(&folder, "lists") == 2 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the list was asked for {} times", count(&folder, "lists"));
+}
+
+#[tokio::test]
+async fn a_server_gets_no_more_of_the_environment_than_was_listed() {
+    let secret = answer(r#"{"content":[{"type":"text","text":"[$HOME][$CARGO_MANIFEST_DIR]"}]}"#);
+    let (server, _folder) =
+        server(&[&secret], |config| McpServer { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..config });
+    let home = call(&server).await.unwrap();
+    assert_eq!(home.as_str().unwrap(), format!("[][{}]", env!("CARGO_MANIFEST_DIR")));
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_or_talks_too_much_fails_the_call() {
+    let quick = |config| McpServer { call_time: Duration::from_millis(1500), ..config };
+    let flood = "head -c 100000 /dev/zero | tr '\\0' x; echo";
+    for answer in ["sleep 30", flood] {
+        let (server, _folder) = server(&[answer], quick);
+        let failure = call(&server).await.unwrap_err();
+        assert_eq!((failure.reason.as_ref(), failure.retriable), ("timeout", true), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ends_says_why_and_is_started_again() {
+    let (server, folder) = server(&["echo out of paper >&2; exit 3"], |config| config);
+    for starts in 1..=2 {
+        let failure = call(&server).await.unwrap_err();
+        assert_eq!((failure.reason.as_ref(), failure.retriable), ("mcp-disconnected", true));
+        assert!(failure.message.contains("exit status: 3") && failure.message.contains("out of paper"), "{failure}");
+        assert_eq!(count(&folder, "starts"), starts);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_a_server_is_refused_with_its_exit_status_and_the_end_of_its_standard_error() {
+    let cases: [(&str, &[&str], &[&str]); 4] = [
+        ("/no/such/program", &[], &["cannot be started", "No such file"]),
+        ("true", &[], &["exit status: 0"]),
+        ("echo", &["hello"], &["exit status: 0"]),
+        ("sh", &["-c", "echo 'no module named x' >&2; exit 127"], &["exit status: 127", "no module named x"]),
+    ];
+    for (program, arguments, said) in cases {
+        let arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        let (server, _folder) = server(&[], |config| McpServer { program: program.to_owned(), arguments, ..config });
+        let failure = call(&server).await.unwrap_err();
+        assert_eq!((failure.reason.as_ref(), failure.retriable), ("mcp-not-started", false), "{program}");
+        assert!(said.iter().all(|words| failure.message.contains(words)), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn callers_share_one_handshake_that_hangs_and_all_end_with_it() {
+    let hangs = |config| McpServer {
+        arguments: vec!["-c".to_owned(), "echo x >> starts; echo waiting >&2; sleep 60".to_owned()],
+        call_time: Duration::from_millis(800),
+        ..config
+    };
+    let (server, folder) = server(&[], hangs);
+    // One gives up early and takes nothing from the others.
+    let impatient = timeout(Duration::from_millis(50), call(&server));
+    let (given_up, first, second) = tokio::join!(impatient, call(&server), call(&server));
+    assert!(given_up.is_err());
+    for failure in [first.unwrap_err(), second.unwrap_err()] {
+        assert!(failure.message.contains("no handshake within 800 ms"), "{failure}");
+        assert!(failure.message.contains("waiting"), "{failure}");
+    }
+    assert_eq!(count(&folder, "starts"), 1, "one process for all who wait");
+}
+
+#[tokio::test]
+async fn dropping_a_server_ends_its_process() {
+    let (server, folder) =
+        server(&["echo $$ > pid"], |config| McpServer { call_time: Duration::from_secs(1), ..config });
+    let _ = call(&server).await;
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    drop(server);
+    for _ in 0..100 {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        if status.is_empty() || status.contains(") Z ") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the server still runs");
+}

@@ -1,0 +1,29 @@
+//! Where in a run a call happens.
+
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, LazyLock};
+
+/// Where in a run a call happens. Plugins, tools and models get the same five facts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CallContext {
+    /// Run id.
+    pub run: Arc<str>,
+    /// Step name as authored.
+    pub step: Arc<str>,
+    /// How often the step has been entered, from 1.
+    pub visit: u32,
+    /// Attempt within the visit, from 1.
+    pub attempt: u32,
+    /// Stable across retries and resumes of the same effect.
+    pub idempotency_key: Arc<str>,
+}
+
+impl Default for CallContext {
+    /// A call outside of any run.
+    fn default() -> Self {
+        static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+        let nowhere = || Arc::clone(&NOWHERE);
+        Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere() }
+    }
+}

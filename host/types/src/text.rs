@@ -1,0 +1,107 @@
+//! Text that untrusted code or documents wrote, made safe to keep and to print.
+
+use std::borrow::Cow;
+
+/// Whether a character can steer a terminal, reorder a line or hide text: everything that a person does not see as written.
+///
+/// Line breaks and tabs are not among them; [`one_line`] replaces those too.
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c,
+            // Soft hyphen, combining grapheme joiner, fillers and separators that have no glyph.
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{3164}' | '\u{ffa0}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            // Zero-width spaces and joiners, direction marks, line and paragraph separators, bidirectional overrides and isolates.
+            | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            // Variation selectors and tags: models read text that is encoded in them, people do not see it.
+            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The text with invisible characters replaced by U+FFFD, cut at a character boundary to at most `limit` bytes and then marked
+/// with `…`.
+#[must_use]
+pub fn printable(text: &str, limit: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(limit));
+    for c in text.chars() {
+        let c = if is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c };
+        if out.len() + c.len_utf8() > limit {
+            out.push('…');
+            break;
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// As [`printable`], for a place where a line break would look like the next line.
+#[must_use]
+pub fn one_line(text: &str, limit: usize) -> String {
+    printable(text, limit).replace(['\n', '\t'], " ")
+}
+
+/// The text with each byte of an invisible character replaced by `?`, so that byte offsets into it stay valid.
+#[must_use]
+pub fn masked(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_invisible(c) { (0..c.len_utf8()).for_each(|_| shown.push('?')) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{masked, one_line, printable};
+
+    #[test]
+    fn a_cut_never_splits_a_character() {
+        assert_eq!(printable("aé", 2), "a…");
+        assert_eq!(printable("aé", 3), "aé");
+    }
+
+    #[test]
+    fn replacements_count_towards_the_limit() {
+        let kept = printable(&"\u{1b}".repeat(1_000), 100);
+        assert_eq!(kept, format!("{}…", "\u{fffd}".repeat(33)));
+    }
+
+    #[test]
+    fn whatever_a_person_cannot_see_is_replaced() {
+        assert_eq!(printable("\u{1b}[2J\u{202e}ok\n", 100), "\u{fffd}[2J\u{fffd}ok\n");
+        for hidden in [
+            '\u{200b}',
+            '\u{200c}',
+            '\u{200d}',
+            '\u{200e}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{2060}',
+            '\u{feff}',
+            '\u{fe0f}',
+            '\u{e0041}',
+            '\u{e0100}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{2066}',
+            '\u{85}',
+        ] {
+            assert_eq!(printable(&format!("a{hidden}b"), 100), "a\u{fffd}b", "{hidden:?}");
+        }
+        assert_eq!(printable("naïve 漢字 العربية\tok", 100), "naïve 漢字 العربية\tok");
+    }
+
+    #[test]
+    fn a_line_stays_one_line() {
+        assert_eq!(one_line("a\nb\tc", 100), "a b c");
+    }
+
+    #[test]
+    fn masking_keeps_every_offset() {
+        assert_eq!(masked("a\u{1b}[2Jb\u{202e}c\td\n"), "a?[2Jb???c\td\n");
+        assert!(matches!(masked("plain"), std::borrow::Cow::Borrowed(_)));
+    }
+}

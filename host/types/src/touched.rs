@@ -1,0 +1,209 @@
+//! What a call touched outside of itself: requests and files, for its receipt.
+//!
+//! Lists are bounded; what does not fit is counted. Query strings, headers and bodies never get here: they may hold secrets.
+
+use crate::text::one_line;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Requests and files that are listed one by one, each.
+const LISTED: usize = 64;
+
+/// Longest path that is kept, in bytes.
+const PATH: usize = 300;
+
+/// One HTTP request. A redirect that was followed is a request of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct HttpExchange {
+    /// Such as `GET`.
+    pub method: String,
+    /// Scheme, host and port.
+    pub origin: String,
+    /// Without the query.
+    pub path: String,
+    /// The status of the response; nothing where none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Bytes of the request's body.
+    pub sent: u64,
+    /// Bytes of the response's body that were read.
+    pub received: u64,
+}
+
+/// One file or directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FileTouch {
+    /// The root's name and the path below it: `repo/src/lib.rs`.
+    pub path: String,
+    /// What was done with it, in the order in which each was first done: `open`, `list`, `create`, `remove`, `stat`.
+    pub actions: Vec<FileAction>,
+    /// Bytes read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read: u64,
+    /// Bytes written.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub written: u64,
+}
+
+/// What a cell does with a file or a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FileAction {
+    /// Opened for reading.
+    Open,
+    /// Its entries were listed.
+    List,
+    /// Created, or emptied and opened for writing.
+    Create,
+    /// Removed.
+    Remove,
+    /// Its kind and size were asked for.
+    Stat,
+}
+
+/// What a call touched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Touched {
+    /// The first requests, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<HttpExchange>,
+    /// Requests beyond those.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_http: u64,
+    /// The first files and directories, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileTouch>,
+    /// Uses of files and directories beyond those.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_files: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Touched {
+    /// Whether nothing was touched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Notes that something is done with a file. The number finds it again; `None` when the list is full.
+    pub fn file(&mut self, root: &str, path: &str, action: FileAction) -> Option<usize> {
+        let path = one_line(&if path.is_empty() { root.to_owned() } else { format!("{root}/{path}") }, PATH);
+        if let Some(at) = self.files.iter().position(|file| file.path == path) {
+            if let Some(file) = self.files.get_mut(at).filter(|file| !file.actions.contains(&action)) {
+                file.actions.push(action);
+            }
+            return Some(at);
+        }
+        if self.files.len() == LISTED {
+            self.more_files += 1;
+            return None;
+        }
+        self.files.push(FileTouch { path, actions: vec![action], ..FileTouch::default() });
+        Some(self.files.len() - 1)
+    }
+
+    /// Books bytes of a file that [`Self::file`] noted.
+    pub fn moved(&mut self, file: Option<usize>, read: u64, written: u64) {
+        if let Some(file) = file.and_then(|at| self.files.get_mut(at)) {
+            file.read += read;
+            file.written += written;
+        }
+    }
+
+    /// Notes a request that is about to be sent. The number finds it again; `None` when the list is full.
+    pub fn request(&mut self, method: &str, origin: &str, path: &str, sent: u64) -> Option<usize> {
+        if self.http.len() == LISTED {
+            self.more_http += 1;
+            return None;
+        }
+        self.http.push(HttpExchange {
+            method: method.to_owned(),
+            origin: one_line(origin, PATH),
+            path: one_line(path, PATH),
+            status: None,
+            sent,
+            received: 0,
+        });
+        Some(self.http.len() - 1)
+    }
+
+    /// Notes the response to a request that [`Self::request`] noted.
+    pub fn response(&mut self, request: Option<usize>, status: u16, received: u64) {
+        if let Some(exchange) = request.and_then(|at| self.http.get_mut(at)) {
+            (exchange.status, exchange.received) = (Some(status), received);
+        }
+    }
+}
+
+/// Where a call that may be dropped at any time notes what it touches. Clones note in the same place.
+#[derive(Debug, Clone, Default)]
+pub struct TouchLog(Arc<Mutex<Touched>>);
+
+impl TouchLog {
+    /// Notes something.
+    pub fn note<T>(&self, note: impl FnOnce(&mut Touched) -> T) -> T {
+        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What has been noted so far.
+    #[must_use]
+    pub fn so_far(&self) -> Touched {
+        self.note(|touched| touched.clone())
+    }
+
+    /// What has been noted so far; the log begins anew.
+    #[must_use]
+    pub fn take(&self) -> Touched {
+        self.note(std::mem::take)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileAction, LISTED, TouchLog, Touched};
+
+    #[test]
+    fn a_file_is_listed_once_with_all_that_was_done() {
+        let mut touched = Touched::default();
+        let file = touched.file("repo", "a.txt", FileAction::Open);
+        touched.moved(file, 10, 0);
+        let again = touched.file("repo", "a.txt", FileAction::Create);
+        touched.moved(again, 0, 5);
+        touched.file("repo", "", FileAction::List);
+        let json = serde_json::to_value(&touched).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"files": [
+                {"path": "repo/a.txt", "actions": ["open", "create"], "read": 10, "written": 5},
+                {"path": "repo", "actions": ["list"]},
+            ]})
+        );
+    }
+
+    #[test]
+    fn lists_are_bounded_and_the_rest_is_counted() {
+        let log = TouchLog::default();
+        for at in 0..LISTED + 3 {
+            log.note(|touched| {
+                let file = touched.file("r", &at.to_string(), FileAction::Open);
+                touched.moved(file, 1, 0);
+                let request = touched.request("GET", "https://a.example", "/", 0);
+                touched.response(request, 200, 7);
+            });
+        }
+        let touched = log.take();
+        assert_eq!((touched.files.len(), touched.more_files), (LISTED, 3));
+        assert_eq!((touched.http.len(), touched.more_http), (LISTED, 3));
+        assert!(touched.http.iter().all(|exchange| exchange.status == Some(200) && exchange.received == 7));
+        assert!(log.take().is_empty());
+    }
+}
