@@ -271,6 +271,13 @@ impl Operations for Catalog {
             let result = tokio::select! {
                 result = tool.call(&call) => result,
                 () = call.cancel.cancelled() => Err(cancelled()),
+                () = out_of_time(call.timeout_ms) => Err(Failure {
+                    retriable: true,
+                    ..Failure::host(
+                        "timeout",
+                        format!("the call has not ended within {} ms", call.timeout_ms.unwrap_or_default()),
+                    )
+                }),
             };
             let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
                 .ended(began.elapsed(), result.as_ref().map(receipt::bytes), None)
@@ -299,6 +306,14 @@ impl Judges for Catalog {
 
     async fn judge(&self, call: Call) -> Reply<Verdict> {
         self.cell(&call, async |plugin, request| plugin.judge(request).await, |verdict| verdict).await
+    }
+}
+
+/// Ends when a call's time is up; never, for one without.
+async fn out_of_time(timeout_ms: Option<u64>) {
+    match timeout_ms {
+        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod builder;
 mod error;
+mod invocation;
 
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{HostError, PluginError, StartError};
+pub use invocation::Invocation;
 
 use crate::{
     catalog::Catalog,
@@ -14,15 +16,11 @@ use crate::{
     run::{Run, Workflow},
     tools::{ServerEntry, ToolEntry},
 };
-use opcell_engine::{
-    Engine, Program, ResumeOptions, RunError, RunOptions, call,
-    ports::{Call, EffectContext, Operations, Reply, Success},
-};
+use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions};
 use opcell_session::HostSessions;
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, Severity, checks};
 use std::{sync::Arc, time::Duration};
-use tokio_util::sync::CancellationToken;
 
 /// Runs workflows and single operations. Cheap to clone.
 #[derive(Clone)]
@@ -129,13 +127,28 @@ impl Host {
         self.engine.shutdown(grace).await;
     }
 
-    /// Calls one operation outside of any run.
-    pub async fn invoke(&self, operation: &str, arguments: Value) -> Reply<Success> {
-        let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
-        let context = EffectContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
-        let id = operation.into();
-        let call = call::Call { id, arguments, context, capabilities: None, timeout_ms: None };
-        self.catalog.invoke(Call::new(call, CancellationToken::new())).await
+    /// Calls one operation outside of any run, once what this returns is awaited.
+    ///
+    /// ```
+    /// use opcell::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # async fn call(host: &Host) {
+    /// let reply = host.invoke("greet/hello", Value::object([("name", Value::from("Ada"))]))
+    ///     .timeout(Duration::from_millis(250))
+    ///     .await;
+    /// match reply.result {
+    ///     Ok(success) => println!("{}", success.data.to_json()),
+    ///     Err(failure) => eprintln!("{}: {}", failure.reason, failure.message),
+    /// }
+    /// // What the cell used and touched: also of a call that ran out of time.
+    /// if let Some(receipt) = reply.receipt {
+    ///     eprintln!("{}", receipt.to_json());
+    /// }
+    /// # }
+    /// ```
+    pub fn invoke(&self, operation: &str, arguments: Value) -> Invocation<'_> {
+        Invocation::new(self, operation, arguments)
     }
 
     /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are warnings:

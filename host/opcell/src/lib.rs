@@ -52,7 +52,6 @@ pub mod report;
 
 pub mod document;
 pub mod library;
-#[cfg(feature = "sqlite")]
 pub mod store;
 
 pub mod catalog;
@@ -70,7 +69,7 @@ pub mod run;
 pub use async_trait::async_trait;
 pub use config::{Config, Grant, PluginConfig};
 pub use futures_util::{Stream, StreamExt};
-pub use host::{Host, HostBuilder, HostError, NewPermissions, PluginError, StartError, runtime};
+pub use host::{Host, HostBuilder, HostError, Invocation, NewPermissions, PluginError, StartError, runtime};
 pub use opcell_engine::{
     ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},

@@ -1,14 +1,20 @@
 //! Where a project keeps its runs.
 
-use crate::config::JournalSettings;
-use opcell_journal::{Journal, JournalError, Retention, SqliteJournal};
-use std::{io, path::Path, sync::Arc, time::SystemTime};
+use crate::{config::JournalSettings, host::HostError};
+use opcell_journal::Journal;
+use std::sync::Arc;
+#[cfg(feature = "sqlite")]
+use {
+    opcell_journal::{JournalError, Retention, SqliteJournal},
+    std::{io, path::Path, time::SystemTime},
+};
 
 /// Opens the journal, makes it where there is none, and takes out the ended runs that the settings do not keep.
 ///
 /// # Errors
-/// When it cannot be opened; see [`SqliteJournal::open`].
-pub async fn open(settings: &JournalSettings) -> Result<SqliteJournal, JournalError> {
+/// When it cannot be opened; see [`SqliteJournal::open`]. Without the feature `sqlite`, always.
+#[cfg(feature = "sqlite")]
+pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
     if let Some(folder) = settings.path.parent() {
         make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
     }
@@ -18,13 +24,23 @@ pub async fn open(settings: &JournalSettings) -> Result<SqliteJournal, JournalEr
         let micros = oldest.and_then(|oldest| oldest.duration_since(SystemTime::UNIX_EPOCH).ok());
         let ended_after = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
         for run in journal.retain(Retention { keep: settings.keep, ended_after }).await? {
-            tracing::info!(%run, "cannot remove an ended run");
+            tracing::info!(%run, "removed an ended run that the settings no longer keep");
         }
     }
-    Ok(journal)
+    Ok(Arc::new(journal))
+}
+
+/// Refuses: this program is built without journals in files.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "sqlite"))]
+pub async fn open(_settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
+    Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" })
 }
 
 /// What runs were given and said may be nobody else's business: a folder that is made for them is its owner's alone.
+#[cfg(feature = "sqlite")]
 fn make_private_folder(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

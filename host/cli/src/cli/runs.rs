@@ -109,7 +109,7 @@ pub(super) struct Open {
 impl Open {
     pub(super) async fn journal(config: &Config) -> Result<Self, Failure> {
         let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
-        Ok(Self { engine: Engine::builder().journal(Arc::new(store::open(settings).await?)).build() })
+        Ok(Self { engine: Engine::builder().journal(store::open(settings).await?).build() })
     }
 
     /// The run that the argument names.

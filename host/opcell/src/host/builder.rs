@@ -9,6 +9,7 @@ use crate::{
     report::Rejected,
     services::{HostTool, LogSink, PluginServices},
     sessions::{self, ChildRuns, Surroundings},
+    store,
     tools::Tools,
 };
 use opcell_engine::Engine;
@@ -235,10 +236,7 @@ impl HostBuilder {
         let child_runs = Arc::new(ChildRuns::default());
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
-            #[cfg(feature = "sqlite")]
-            (None, Some(settings)) => Some(Arc::new(crate::store::open(settings).await?)),
-            #[cfg(not(feature = "sqlite"))]
-            (None, Some(_)) => return Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" }),
+            (None, Some(settings)) => Some(store::open(settings).await?),
             (None, None) => None,
         };
         let sessions = Self::sessions(config, ground, &catalog, &library, child_runs.clone())?;

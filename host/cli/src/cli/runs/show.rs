@@ -101,7 +101,7 @@ pub async fn replay(open: &Open, args: &ReplayArgs, terminal: &Terminal) -> Resu
         if terminal.json {
             terminal.json(&json!({"ok": true, "run": run, "events": events}))?;
         } else {
-            terminal.line(&format!("replayed replayed {events} events of run {run}: this version decides the same"))?;
+            terminal.line(&format!("replayed {events} events of run {run}: this version decides the same"))?;
         }
         return Ok(Exit::Done);
     };

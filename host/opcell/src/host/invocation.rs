@@ -1,0 +1,73 @@
+//! One call of an operation outside of any run.
+
+use super::Host;
+use opcell_engine::{
+    call,
+    ports::{Call, EffectContext, Operations, Reply, Success},
+};
+use opcell_types::Value;
+use opcell_workflow::ir::CapabilityNarrowing;
+use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// A call that is made when it is awaited: [`Host::invoke`].
+///
+/// A call that runs out of time or is cancelled ends with its receipt, which says what the cell had used and touched by then. Dropping
+/// the future stops the cell as well, and its receipt is lost: prefer [`Invocation::timeout`] and [`Invocation::cancel`] to
+/// `tokio::time::timeout` and `select!`.
+#[must_use = "nothing is called until this is awaited"]
+pub struct Invocation<'a> {
+    host: &'a Host,
+    call: call::Call,
+    cancel: CancellationToken,
+}
+
+impl<'a> Invocation<'a> {
+    pub(super) fn new(host: &'a Host, operation: &str, arguments: Value) -> Self {
+        let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+        let context = EffectContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
+        let call = call::Call { id: operation.into(), arguments, context, capabilities: None, timeout_ms: None };
+        Self { host, call, cancel: CancellationToken::new() }
+    }
+
+    /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The plugin's own limit
+    /// holds as well.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.call.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1));
+        self
+    }
+
+    /// Stops the call when the token is cancelled.
+    pub fn cancel(mut self, token: CancellationToken) -> Self {
+        self.cancel = token;
+        self
+    }
+
+    /// The key by which the operation recognises a call that is made again; a fresh one by default.
+    pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.call.context.idempotency_key = key.into();
+        self
+    }
+
+    /// Where the call comes from, as the plugin, its logs and its receipts see it.
+    pub fn context(mut self, context: EffectContext) -> Self {
+        self.call.context = context;
+        self
+    }
+
+    /// Leaves the plugin less than it is granted.
+    pub fn narrow(mut self, capabilities: CapabilityNarrowing) -> Self {
+        self.call.capabilities = Some(capabilities);
+        self
+    }
+}
+
+impl<'a> IntoFuture for Invocation<'a> {
+    type Output = Reply<Success>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Reply<Success>> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { host, call, cancel } = self;
+        Box::pin(async move { host.catalog.invoke(Call::new(call, cancel)).await })
+    }
+}
