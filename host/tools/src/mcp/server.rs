@@ -89,7 +89,7 @@ impl Server {
         let hint = suggest::hint(name, listing.tools.keys().map(String::as_str));
         let known: Vec<&str> = listing.tools.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let message = format!("MCP server `{server}` has no tool `{name}`{hint}; it has: {known}");
+        let message = format!("MCP server `{server}` has no tool `{name}`; it has: {known}{hint}");
         Err(failed("mcp-unknown-tool", message, false))
     }
 
