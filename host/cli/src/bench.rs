@@ -94,6 +94,8 @@ pub struct Bench {
     peers: Vec<Peer>,
     notes: Vec<String>,
     time: Duration,
+    /// Where compiled components are kept; gone with this.
+    _cache: tempfile::TempDir,
 }
 
 impl std::fmt::Debug for Bench {
@@ -134,6 +136,7 @@ impl Bench {
             peers: Vec::new(),
             notes: Vec::new(),
             time: options.time,
+            _cache: cache,
             guest,
         };
         bench.line_up().await?;

@@ -4,6 +4,7 @@
 //! for the world are requests; whoever performs them (the shell here, or another durable engine) appends what came of them. The
 //! function reads no clock and calls nobody, so deciding twice gives the same events, and a journal can be checked by deciding again.
 
+mod bounds;
 mod converse;
 mod event;
 mod group;
@@ -84,17 +85,28 @@ impl State {
 fn frame_events(state: &State, id: FrameId, frame: &Frame) -> Vec<Event> {
     let Some(instance) = state.instance(frame.instance) else { return Vec::new() };
     match &frame.body {
-        Body::Line(line) => line::decide(&At { state, id, frame, instance }, line),
+        Body::Line(line) => {
+            let at = At { state, id, frame, instance };
+            bounds::checked(&at, None, line::decide(&at, line))
+        }
         Body::Step(entry) => match instance.program.step(entry.step) {
-            Some(step) => step::decide(&At { state, id, frame, instance }, entry, step),
+            Some(step) => {
+                let at = At { state, id, frame, instance };
+                bounds::checked(&at, Some(step), step::decide(&at, entry, step))
+            }
             None => Vec::new(),
         },
         Body::Element(element) => match state.step_of(id) {
-            Some((_, step)) => step::element(&At { state, id, frame, instance }, element, step),
+            Some((_, step)) => {
+                let at = At { state, id, frame, instance };
+                bounds::checked(&at, Some(step), step::element(&at, element, step))
+            }
             None => Vec::new(),
         },
     }
 }
+
+pub(crate) use bounds::made;
 
 /// Where a decision is made.
 #[derive(Clone, Copy)]

@@ -68,6 +68,9 @@ pub struct State {
     pub(crate) used: Used,
     pub(crate) limit_reached: Option<(LimitKind, f64, f64)>,
     pub(crate) cancel: Option<Arc<str>>,
+    /// Bytes of the values that steps have made so far, as JSON.
+    #[serde(default)]
+    pub(crate) made: u64,
     #[serde(with = "wire::map")]
     pub(crate) artifacts: Map,
     pub(crate) end: Option<RunEnd>,

@@ -173,7 +173,7 @@ impl<'a> Before<'a> {
     fn instructions(&self, text: &str, session: &Session) -> String {
         let values: HashMap<&str, String> =
             session.variables.iter().map(|(name, spec)| (name.as_ref(), self.variable(name, spec))).collect();
-        template::render(text, |name| values.get(name).cloned()).unwrap_or_else(|_| text.to_owned())
+        template::render(text, |name| values.get(name).map(String::as_str)).unwrap_or_else(|_| text.to_owned())
     }
 
     fn variable(&self, name: &str, spec: &ValueSpec) -> String {

@@ -32,6 +32,9 @@ pub type Map = IndexMap<Text, Value>;
 /// How many levels of arrays and objects a value may have, wherever values are read, made, written and kept.
 pub const MAX_DEPTH: u32 = 100;
 
+/// How many bytes one value of a run may take, written as JSON: what a step makes, and each text that is put together.
+pub const MAX_BYTES: u64 = 64 << 20;
+
 /// A JSON value. Long texts and aggregates are shared: cloning is constant time, and two clones are the *same* aggregate
 /// ([`Value::is_same`]), which is what WorkflowSkill's `==` compares.
 #[derive(Clone, Default)]

@@ -1,11 +1,11 @@
 //! Text with `${…}` references, and the rule by which WorkflowSkill reads any authored value.
 
 use crate::{
-    expr::{Context, ExprError, Expression},
+    expr::{Context, ExprError, ExprErrorKind, Expression},
     ir::ValueSpec,
     js,
 };
-use opcell_types::Value;
+use opcell_types::{Value, value::MAX_BYTES};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -82,7 +82,15 @@ impl Interpolation {
         for part in self.parts.iter() {
             match part {
                 Part::Text(text) => out.push_str(text),
-                Part::Value(expression) => out.push_str(&stringify(expression.evaluate_cow(context)?.as_ref())),
+                Part::Value(expression) => {
+                    let value = expression.evaluate_cow(context)?;
+                    let bytes = (out.len() as u64).saturating_add(value.measure().bytes());
+                    if bytes > MAX_BYTES {
+                        let message = format!("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed");
+                        return Err(ExprError { kind: ExprErrorKind::Eval, message, position: None });
+                    }
+                    out.push_str(&stringify(&value));
+                }
             }
         }
         Ok(out.into())

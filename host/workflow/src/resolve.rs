@@ -18,7 +18,7 @@ use crate::{
     template,
 };
 use indexmap::IndexMap;
-use opcell_types::value::{Map, Value};
+use opcell_types::value::{MAX_BYTES, Map, Value};
 use std::sync::Arc;
 
 /// What a run has so far, as one step sees it.
@@ -102,6 +102,12 @@ pub enum ResolveError {
         /// Its name.
         token: String,
     },
+    /// A text that would take more than [`MAX_BYTES`].
+    #[error("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed")]
+    TooLarge {
+        /// How many.
+        bytes: u64,
+    },
     /// A projection of something that is not a list of messages.
     #[error("A projection needs a transcript; got {found}")]
     NotATranscript {
@@ -130,6 +136,7 @@ impl ResolveError {
             Self::StructuredPathMissing { .. } => "structured-path-missing",
             Self::NotAWorkflowRef { .. } => "not-a-workflow-ref",
             Self::UnboundToken { .. } => "unbound-token",
+            Self::TooLarge { .. } => "value-too-large",
             Self::NotATranscript { .. } => "not-a-transcript",
             Self::Reference(_) => "unresolved-reference",
             Self::Expression { .. } => "expression-failed",
@@ -374,10 +381,21 @@ pub fn split(mut parts: Vec<ConversationPart>) -> (Vec<ConversationPart>, String
 /// [`ResolveError::UnboundToken`], or what [`source`] says about a variable.
 pub fn render(template: &Template, scope: &impl Scope) -> Result<String, ResolveError> {
     let mut texts: IndexMap<&str, String> = IndexMap::with_capacity(template.vars.len());
+    let mut bytes = template.text.len() as u64;
+    let mut bounded = |more: u64| {
+        bytes = bytes.saturating_add(more);
+        if bytes > MAX_BYTES { Err(ResolveError::TooLarge { bytes }) } else { Ok(()) }
+    };
     for (name, spec) in &template.vars {
-        texts.insert(name, scope.print(&source(spec, scope)?));
+        let value = source(spec, scope)?;
+        bounded(value.measure().bytes())?;
+        texts.insert(name, scope.print(&value));
     }
-    template::render(&template.text, |name| texts.get(name).cloned())
+    // A token may be there many times.
+    for token in template::tokens(&template.text, |name| texts.contains_key(name)) {
+        bounded(texts.get(token.name).map_or(0, |text| text.len() as u64))?;
+    }
+    template::render(&template.text, |name| texts.get(name).map(String::as_str))
         .map_err(|token| ResolveError::UnboundToken { token })
 }
 

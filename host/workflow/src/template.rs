@@ -43,12 +43,12 @@ fn looks_like_a_name(text: &str) -> bool {
 ///
 /// # Errors
 /// The name of the first token without a binding.
-pub fn render(text: &str, value: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+pub fn render<'v>(text: &str, value: impl Fn(&str) -> Option<&'v str>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     for token in tokens(text, |name| value(name).is_some()) {
         out.push_str(text.get(at..token.range.start).unwrap_or_default());
-        out.push_str(&value(token.name).ok_or_else(|| token.name.to_owned())?);
+        out.push_str(value(token.name).ok_or_else(|| token.name.to_owned())?);
         at = token.range.end;
     }
     out.push_str(text.get(at..).unwrap_or_default());
@@ -59,11 +59,11 @@ pub fn render(text: &str, value: impl Fn(&str) -> Option<String>) -> Result<Stri
 mod tests {
     use super::{render, tokens};
 
-    fn bind(name: &str) -> Option<String> {
+    fn bind(name: &str) -> Option<&'static str> {
         match name {
-            "a" => Some("1".to_owned()),
-            "b" => Some("{{a}} }} {{".to_owned()),
-            "odd name" => Some("!".to_owned()),
+            "a" => Some("1"),
+            "b" => Some("{{a}} }} {{"),
+            "odd name" => Some("!"),
             _ => None,
         }
     }

@@ -166,7 +166,7 @@ fn show(
     } else if outcome.status == Status::Completed {
         match outcome.result.as_str() {
             Some(text) => terminal.line(text)?,
-            None => terminal.json(&serde_json::Value::from(&outcome.result))?,
+            None => terminal.json(&outcome.result)?,
         }
     } else {
         let step = outcome.step.as_ref().map(|step| format!(" at step `{step}`")).unwrap_or_default();

@@ -47,8 +47,11 @@ impl Terminal {
     }
 
     /// A result as JSON.
-    pub fn json(&self, value: &serde_json::Value) -> io::Result<()> {
-        self.line(&format!("{value:#}"))
+    pub fn json(&self, value: &impl serde::Serialize) -> io::Result<()> {
+        let mut out = io::BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        serde_json::to_writer_pretty(&mut out, value)?;
+        out.write_all(b"\n")?;
+        out.flush()
     }
 
     /// A line of progress; never a result.

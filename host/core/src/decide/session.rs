@@ -63,7 +63,7 @@ pub(super) fn prompt(
     if let Some(context) = values.get_mut("workflow_context") {
         *context = at.instance.brief.as_ref().to_owned();
     }
-    let rendered = template::render(text, |name| values.get(name).cloned());
+    let rendered = template::render(text, |name| values.get(name).map(String::as_str));
     rendered.map(|text| Some(text.into())).map_err(|token| {
         failure(
             "unbound-token",

@@ -65,6 +65,7 @@ impl State {
         }
         self.seq = recorded.seq;
         self.now = recorded.at;
+        self.made = self.made.saturating_add(crate::decide::made(&recorded.event));
         self.change(&recorded.event).map_err(|Missing(what)| ApplyError::Unknown {
             seq: recorded.seq,
             kind: recorded.event.kind(),
