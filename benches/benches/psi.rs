@@ -7,7 +7,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use opcell_session::prompt::{Entry, PromptParts, assemble};
-use opcell_workflow::{SourceFile, document, ir::PromptMode, psi::NoCompanions};
+use opcell_workflow::{SourceFile, companions::NoCompanions, document, ir::PromptMode};
 use std::{hint::black_box, path::PathBuf};
 
 #[global_allocator]

@@ -7,9 +7,10 @@ use opcell_journal::SqliteJournal;
 use opcell_session::prompt::{self, Entry, PromptParts};
 use opcell_types::Value;
 use opcell_workflow::{
-    SourceFile, document,
+    SourceFile,
+    companions::NoCompanions,
+    document,
     expr::{Context, Expression},
-    psi::NoCompanions,
 };
 use std::{hint::black_box, sync::Arc};
 

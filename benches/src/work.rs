@@ -152,7 +152,7 @@ pub fn pack(states: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opcell_workflow::{SourceFile, document, psi::NoCompanions};
+    use opcell_workflow::{SourceFile, companions::NoCompanions, document};
 
     #[test]
     fn every_document_compiles() {

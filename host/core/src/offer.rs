@@ -4,11 +4,11 @@ use crate::{conversation::ToolSpec, dialogue, program::Program};
 use opcell_types::Value;
 use opcell_workflow::{
     ir::{Form, Orchestration, Session, Step},
-    promptpack::tools::{ToolDescriptor, artifact_tool_for, transition_tool},
     routing::EventTable as _,
+    state_tools::{self, StateTool},
 };
 
-pub(crate) use opcell_workflow::promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+pub(crate) use opcell_workflow::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
 
 /// The tool by which a model reads a skill of the document (PromptPack RFC 0008).
 pub(crate) const SKILL_TOOL: &str = "skill__activate";
@@ -19,14 +19,13 @@ pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
     let Some((orchestration, _)) = dialogue::of(step) else { return Vec::new() };
     let mut tools = Vec::new();
     if orchestration != Orchestration::External && !program.is_terminal(&step.name) {
-        let events: Vec<String> = program.events(&step.name).into_iter().map(str::to_owned).collect();
-        tools.push(transition_tool(&events));
+        tools.push(state_tools::transition(&program.events(&step.name)));
     }
     let artifacts = &program.ir().artifacts;
     if !artifacts.is_empty() {
         let mut names: Vec<&str> = artifacts.keys().map(AsRef::as_ref).collect();
         names.sort_unstable();
-        tools.push(artifact_tool_for(&names));
+        tools.push(state_tools::artifact(&names));
     }
     let mut tools: Vec<ToolSpec> = tools.into_iter().map(spec).collect();
     if let Form::Session { session } = &step.form {
@@ -56,6 +55,6 @@ fn skill_tool(session: &Session) -> Option<ToolSpec> {
     })
 }
 
-fn spec(tool: ToolDescriptor) -> ToolSpec {
-    ToolSpec { name: tool.name, description: tool.description, parameters: tool.input_schema.into() }
+fn spec(tool: StateTool) -> ToolSpec {
+    ToolSpec { name: tool.name.to_owned(), description: tool.description.to_owned(), parameters: tool.parameters }
 }

@@ -8,9 +8,8 @@ use opcell_types::{
 use opcell_workflow::{
     expr::{Context, ExprError, Expression},
     interpolate::{self, Interpolation},
-    ir::{Printing, ValueSpec},
-    print,
-    promptpack::{composition, go},
+    ir::{Printing, References, ValueSpec},
+    print, reference,
     resolve::{self, ResolveError, Scope},
 };
 use std::sync::Arc;
@@ -44,9 +43,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What a composition's references see.
-    pub fn composition(&self) -> composition::Scope<'a> {
-        composition::Scope { input: &self.instance.input, steps: &self.instance.outputs }
+    /// What references by path see.
+    pub fn paths(&self) -> reference::Scope<'a> {
+        reference::Scope { input: &self.instance.input, steps: &self.instance.outputs }
     }
 
     /// A single value; a failure as the sequential lifecycle words it, without its place.
@@ -109,7 +108,7 @@ impl Scope for View<'_> {
         match self.instance.program.ir().dialect.printing {
             Printing::Edn => print::edn(value),
             Printing::Javascript => interpolate::stringify(value).into_owned(),
-            Printing::Go => go::sprint(value),
+            Printing::Go => print::go::sprint(value),
         }
     }
 
@@ -118,8 +117,8 @@ impl Scope for View<'_> {
     }
 
     fn interpolation(&self, text: &Interpolation) -> Result<Value, ResolveError> {
-        if self.instance.program.ir().dialect.printing == Printing::Go {
-            return Ok(composition::resolve(text.text(), self.composition())?);
+        if self.instance.program.ir().dialect.references == References::Paths {
+            return Ok(reference::resolve(text.text(), self.paths())?);
         }
         text.resolve(&self.context()).map_err(|error| failed(text.text(), error))
     }

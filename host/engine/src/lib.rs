@@ -15,7 +15,6 @@ mod error;
 mod in_flight;
 mod nothing;
 mod record;
-pub mod runlog;
 
 pub mod handle;
 

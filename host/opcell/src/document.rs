@@ -3,8 +3,8 @@
 use crate::report::Rejected;
 use opcell_workflow::{
     Diagnostic, Severity, SourceFile, Span, WorkflowIr,
+    companions::Companions,
     document::{self, Language},
-    psi::Companions,
     source::SourceMap,
 };
 use std::{

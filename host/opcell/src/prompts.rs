@@ -16,7 +16,6 @@ use opcell_workflow::{
     interpolate,
     ir::{Contribution, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step, StepName, ValueSpec},
     print,
-    promptpack::go,
     resolve::{self, Scope},
     template,
 };
@@ -237,7 +236,7 @@ impl Scope for Before<'_> {
         match self.printing {
             Printing::Edn => print::edn(value),
             Printing::Javascript => interpolate::stringify(value).into_owned(),
-            Printing::Go => go::sprint(value),
+            Printing::Go => print::go::sprint(value),
         }
     }
 }

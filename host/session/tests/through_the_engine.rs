@@ -9,7 +9,7 @@ use opcell_session::skills::{SkillFolder, SkillLibrary};
 use opcell_session::tools::{FileRoot, FileRoots, file_tools};
 use opcell_types::Value;
 use opcell_workflow::document;
-use opcell_workflow::psi::NoCompanions;
+use opcell_workflow::companions::NoCompanions;
 use opcell_workflow::source::SourceFile;
 use std::fs;
 use std::path::Path;

@@ -5,14 +5,12 @@
 
 use crate::{
     checks,
+    companions::Companions,
     compiled::Compiled,
     diagnostic::{Diagnostic, Severity, did_you_mean},
     ir::WorkflowIr,
-    promptpack::{
-        self,
-        document::{Document, pointer_part},
-    },
-    psi::{self, Companions},
+    json::{Document, pointer_part},
+    promptpack, psi,
     source::{SourceFile, SourceMap, Span},
     validate, workflowskill,
 };
@@ -175,7 +173,7 @@ fn unknown_step_keys(document: &Document) -> Vec<Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::{Language, compile};
-    use crate::{psi::NoCompanions, source::SourceFile};
+    use crate::{companions::NoCompanions, source::SourceFile};
 
     fn language(name: &str, text: &str) -> Option<Language> {
         Language::of(&SourceFile::new(name, text))

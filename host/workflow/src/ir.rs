@@ -118,6 +118,34 @@ pub struct Dialect {
     pub printing: Printing,
     /// How a run goes on after its last step, a skipped step or a failure.
     pub lifecycle: Lifecycle,
+    /// What `${…}` in a text means.
+    #[serde(skip_serializing_if = "is_default")]
+    pub references: References,
+    /// What a step has to say of itself.
+    #[serde(skip_serializing_if = "is_default")]
+    pub declarations: Declarations,
+}
+
+/// What `${…}` in a text means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum References {
+    /// An expression ([`crate::expr`]).
+    #[default]
+    Expressions,
+    /// A dotted path ([`crate::reference`]).
+    Paths,
+}
+
+/// What a step has to say of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Declarations {
+    /// Everything: what it yields, what a session asks, and the tool through which it reads its skills.
+    #[default]
+    Explicit,
+    /// What it leaves out follows from its form.
+    Implied,
 }
 
 /// How a value that is not a string prints inside a text.

@@ -6,7 +6,10 @@
 //! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`opcell_types::Value`]s and
 //! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
+pub mod agent;
+pub mod arguments;
 pub mod checks;
+pub mod companions;
 pub mod compiled;
 pub mod diagnostic;
 pub mod document;
@@ -16,13 +19,17 @@ pub mod handoff;
 pub mod interpolate;
 pub mod ir;
 pub mod js;
+pub mod json;
 pub mod names;
+pub mod predicate;
 pub mod print;
 pub mod promptpack;
 pub mod psi;
+pub mod reference;
 pub mod resolve;
 pub mod routing;
 pub mod source;
+pub mod state_tools;
 pub mod template;
 pub mod transform;
 pub mod validate;

@@ -1,6 +1,6 @@
 //! PromptPack: packs of prompts whose workflow is an event-driven state machine (RFC 0005, 0007, 0009, 0010).
 //!
-//! A pack is read ([`document`], [`mod@pack`]), checked against the published schema ([`schema`]) and by the reference's own rules
+//! A pack is read ([`crate::json`], [`mod@pack`]), checked against the published schema ([`schema`]) and by the reference's own rules
 //! ([`mod@validate`], [`composition`]) and ours ([`mod@checks`]), and compiled to the execution model ([`mod@compile`], [`compose`], with
 //! the schemas of [`contracts`] and the [`agents`] that call one another).
 //! Beside it stands the reference's library in Rust: the state machine ([`machine`], [`context`]) with its two tools ([`tools`]) and
@@ -47,8 +47,6 @@ pub mod composition;
 pub mod context;
 pub mod contracts;
 pub mod decode;
-pub mod document;
-pub mod go;
 pub mod machine;
 pub mod pack;
 pub mod schema;

@@ -21,35 +21,13 @@ mod source_spec;
 mod step;
 mod value;
 
-use crate::{compiled::Compiled, diagnostic::Severity, ir::WorkflowIr, source::SourceFile, validate};
+use crate::{
+    companions::Companions, compiled::Compiled, diagnostic::Severity, ir::WorkflowIr, source::SourceFile, validate,
+};
 use report::Report;
 use std::sync::Arc;
 
 pub use load::contained_markdown_path;
-pub(crate) use session::is_profile_name;
-
-/// The Markdown files beside a workflow.
-pub trait Companions {
-    /// The text of a file, by its path relative to the workflow's folder; `None` when there is none.
-    ///
-    /// # Errors
-    /// Why a file that exists cannot be read.
-    fn text(&self, path: &str) -> Option<Result<String, String>>;
-
-    /// The files of this name in and under a folder, by their paths relative to the workflow's folder, sorted; none where nobody looks.
-    fn files(&self, _folder: &str, _name: &str) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// Nothing beside the workflow.
-pub struct NoCompanions;
-
-impl Companions for NoCompanions {
-    fn text(&self, _path: &str) -> Option<Result<String, String>> {
-        None
-    }
-}
 
 /// Compiles a workflow of several steps, written in EDN.
 #[must_use]

@@ -14,7 +14,7 @@ use crate::{
         Contribution, DelegateTarget, PathSegment, Projection, PromptString, SourceRef, SourceSpec, Template, ValueSpec,
     },
     print,
-    promptpack::composition::ReferenceError,
+    reference::ReferenceError,
     template,
 };
 use indexmap::IndexMap;

@@ -1,7 +1,7 @@
 //! Whether an IR is one that can run: its shape first, then what its parts mean together.
 //!
 //! The rules, their codes and their messages are psi's (`psi.workflow-runtime.ir`). They hold for documents of every language; the
-//! ones about psi's own conventions (`:yields` everywhere, skills need the `read` tool) hold where the dialect is psi's.
+//! ones about what a step must declare (`:yields`, prompts, the `read` tool for skills) hold where the dialect says so.
 //! Paths in diagnostics are paths into the IR's JSON; a compiler that knows the source turns them into places
 //! ([`crate::source::SourceMap::locate`]).
 
@@ -10,7 +10,7 @@ mod structure;
 
 use crate::{
     diagnostic::{Diagnostic, did_you_mean},
-    ir::{Form, Judge, Lifecycle, OutputSpec, Printing, SourceRef, Step, StructuredOutput, WorkflowIr, Yields},
+    ir::{Declarations, Form, Judge, OutputSpec, SourceRef, Step, StructuredOutput, WorkflowIr, Yields},
     print::quoted,
 };
 use indexmap::IndexMap;
@@ -28,10 +28,10 @@ fn meaning(ir: &WorkflowIr) -> Vec<Diagnostic> {
     // Of two steps with one name the later counts, as in psi; the name itself is a finding of the static checks.
     let index: HashMap<&str, (usize, &Step)> =
         ir.steps.iter().enumerate().map(|(i, step)| (step.name.as_ref(), (i, step))).collect();
-    let psi = ir.dialect.printing == Printing::Edn && ir.dialect.lifecycle == Lifecycle::Routed;
+    let explicit = ir.dialect.declarations == Declarations::Explicit;
     let mut found = Vec::new();
     for (i, step) in ir.steps.iter().enumerate() {
-        let mut check = StepCheck { step, position: i, index: &index, psi, found: &mut found };
+        let mut check = StepCheck { step, position: i, index: &index, explicit, found: &mut found };
         check.routing();
         check.yields();
         check.skills();
@@ -80,7 +80,8 @@ struct StepCheck<'a> {
     step: &'a Step,
     position: usize,
     index: &'a HashMap<&'a str, (usize, &'a Step)>,
-    psi: bool,
+    /// Whether the step has to say everything of itself.
+    explicit: bool,
     found: &'a mut Vec<Diagnostic>,
 }
 
@@ -112,7 +113,7 @@ impl StepCheck<'_> {
     fn yields(&mut self) {
         let executes = matches!(self.step.form, Form::Invoke { .. } | Form::Session { .. } | Form::Delegate { .. });
         let key = match &self.step.yields {
-            None if self.psi && executes => {
+            None if self.explicit && executes => {
                 self.error("missing-yields", "", "missing :yields", None);
                 return;
             }
@@ -133,7 +134,7 @@ impl StepCheck<'_> {
     fn skills(&mut self) {
         let Form::Session { session } = &self.step.form else { return };
         let has_read = session.tools.iter().flatten().any(|tool| tool == "read");
-        if self.psi && session.skills.as_ref().is_some_and(|skills| !skills.is_empty()) && !has_read {
+        if self.explicit && session.skills.as_ref().is_some_and(|skills| !skills.is_empty()) && !has_read {
             let message = "skills require the 'read' tool to be present in :tools";
             let help = "a model reads a skill's text through the `read` tool: add \"read\" to :tools".to_owned();
             self.error("skills-without-read-tool", "session.skills", message, Some(help));
@@ -171,7 +172,9 @@ impl StepCheck<'_> {
                 self.error("session-contributions-and-prompts", "session", message, None);
             }
             // A system prompt alone still gives the model something to do.
-            (true, true) if session.system_prompt.is_none() && session.replace_system_prompt.is_none() && self.psi => {
+            (true, true)
+                if session.system_prompt.is_none() && session.replace_system_prompt.is_none() && self.explicit =>
+            {
                 let message = "session step declares neither :contributions nor :prompts; a session step requires exactly one \
                                prompt source (:contributions for a single prompt or :prompts for a named queue)";
                 self.error("session-without-prompt-source", "session", message, None);

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
 use opcell_types::Value;
+use opcell_workflow::companions::Companions;
 use opcell_workflow::ir::{ArtifactMode, Control, Form, Goto, Judge, Orchestration};
 use opcell_workflow::promptpack::context::{ContextError, MAX_HISTORY_LENGTH};
 use opcell_workflow::promptpack::template::{self, TemplateError, Variables, render, render_nested};
 use opcell_workflow::promptpack::tools::{ToolSet, TransitionExecutor};
 use opcell_workflow::promptpack::{self, Context, Spec, StateMachine, TransitionError};
-use opcell_workflow::psi::Companions;
 use opcell_workflow::{Severity, SourceFile};
 use serde_json::{Value as Json, json};
 
@@ -471,7 +471,7 @@ mod packs {
 
 mod agents {
     use super::*;
-    use opcell_workflow::promptpack::agents::{input, parameters};
+    use opcell_workflow::agent::{input, parameters};
 
     /// `boss` calls `clerk`, who calls `boss` and `cook`; `maid` is called by nobody.
     fn house() -> Json {

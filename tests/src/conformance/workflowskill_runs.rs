@@ -12,8 +12,8 @@ use opcell_engine::{
     Engine, Program, RunOptions,
     event::Timestamp,
     ports::{self, Call, Effects, Operations, Reply, Success, Timer},
-    runlog::{LogEvent, Projection, RunLog},
 };
+use opcell_runlog::{LogEvent, Projection, RunLog};
 use opcell_types::{Value, value::Map};
 use opcell_workflow::workflowskill;
 use std::{

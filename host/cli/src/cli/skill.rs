@@ -10,8 +10,8 @@ use opcell::{
 use opcell_engine::{
     event::Recorded,
     ports::{SystemTimer, Timer as _},
-    runlog::{Projection, RunLog},
 };
+use opcell_runlog::{Projection, RunLog};
 use opcell_types::{
     Value,
     value::{Map, NumberKind},

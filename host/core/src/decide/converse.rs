@@ -18,8 +18,8 @@ use opcell_types::{
     value::{Map, Object},
 };
 use opcell_workflow::{
+    arguments::fit,
     ir::{ArtifactMode, Control, Form, Session, Step},
-    promptpack::arguments::fit,
     routing::EventTable as _,
 };
 use std::sync::Arc;

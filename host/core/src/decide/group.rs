@@ -9,7 +9,7 @@ use crate::{
 use opcell_types::{Value, value::Object};
 use opcell_workflow::{
     ir::{Branch, Condition, Form, Reduce, Step},
-    promptpack::composition,
+    predicate,
 };
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn begin_branch(at: &At<'_>, entry: &StepFrame, step: &Step, branch: 
             .evaluate_cow(&at.view(None).context())
             .map(|value| step::holds(&value))
             .map_err(|error| failure("expression-failed", error.message)),
-        Condition::Predicate(predicate) => composition::evaluate(predicate, at.view(None).composition())
+        Condition::Predicate(predicate) => predicate::evaluate(predicate, at.view(None).paths())
             .map_err(|error| failure("predicate-failed", error.to_string())),
     };
     let settled = match holds {

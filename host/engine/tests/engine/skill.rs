@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use opcell_engine::{
     Engine, Program, RunOptions,
     ports::{Call, Effects, Operations, Reply, Success},
-    runlog::{LogStatus, Projection, RunLog, StepRecord},
 };
+use opcell_runlog::{LogStatus, Projection, RunLog, StepRecord};
 use opcell_types::Value;
 use opcell_workflow::workflowskill;
 use std::{

@@ -12,7 +12,7 @@ use opcell_engine::{
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
 use opcell_types::Value;
-use opcell_workflow::{WorkflowIr, ir::AgentTool, promptpack::agents};
+use opcell_workflow::{WorkflowIr, agent, ir::AgentTool};
 use std::{
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -56,7 +56,7 @@ impl ChildRuns {
                 let own = caller.program.own().iter().find(|own| *own.name() == agent.workflow)?;
                 let workflows = caller.program.ir().workflows.clone();
                 let ir = WorkflowIr { workflows, ..own.ir().as_ref().clone() };
-                Some((Arc::new(ir), agents::input(&caller.input, query)))
+                Some((Arc::new(ir), agent::input(&caller.input, query)))
             }
             _ => None,
         });
@@ -208,7 +208,7 @@ impl Delegation for ChildRuns {
             Ok(wanted) => self.start(&wanted, call).await,
             Err(unknown) => Err(unknown),
         };
-        Reply { result: said.map(|said| Value::object([(agents::RESPONSE, said)])), receipt: None }
+        Reply { result: said.map(|said| Value::object([(agent::RESPONSE, said)])), receipt: None }
     }
 }
 

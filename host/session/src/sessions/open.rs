@@ -10,8 +10,8 @@ use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_types::Value;
 use opcell_types::suggest::hint;
+use opcell_workflow::agent;
 use opcell_workflow::ir::Session;
-use opcell_workflow::promptpack::agents;
 use std::collections::{HashMap, HashSet};
 
 /// A session but for its models.
@@ -200,7 +200,7 @@ impl HostSessions {
         });
         let agents = settings.agents.iter().map(|(name, agent)| {
             let description = agent.description.clone();
-            let spec = ToolSpec { name: name.clone(), description, parameters: agents::parameters() };
+            let spec = ToolSpec { name: name.clone(), description, parameters: agent::parameters() };
             Allowed { spec, lambda: None }
         });
         let engine = engine_tools.iter().map(|spec| Allowed { spec: spec.clone(), lambda: None });

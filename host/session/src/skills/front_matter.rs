@@ -55,7 +55,7 @@ pub(super) fn parse(head: &str) -> (FrontMatter, Vec<String>) {
         Err(error) => {
             let reason = error.to_string();
             let reason = reason.lines().next().unwrap_or_default().to_owned();
-            warnings.push(format!("front matter is not YAML ({reason}); read as `key: value` lines, as psi does"));
+            warnings.push(format!("front matter is not YAML ({reason}); read as `key: value` lines"));
             lines(head)
         }
     };

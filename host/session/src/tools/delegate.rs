@@ -5,7 +5,7 @@ use super::{HostTool, ToolDescription, describe};
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply, ToolCall};
 use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
-use opcell_workflow::{ir::AgentTool, promptpack::agents};
+use opcell_workflow::{agent, ir::AgentTool};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl HostTool for DelegateTool {
     async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let text = |key| call.request.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
         if let Some(agent) = call.session.settings.agents.get(&call.request.name) {
-            return self.delegation.ask(agent, text(agents::QUERY), call).await;
+            return self.delegation.ask(agent, text(agent::QUERY), call).await;
         }
         let (workflow, prompt) = (text("workflow"), text("prompt"));
         let allowed = call.session.settings.workflows.as_deref().unwrap_or_default();

@@ -7,7 +7,7 @@ use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::CallReceipt;
 use opcell_schema::Schema;
 use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
-use opcell_workflow::promptpack::{agents, arguments::fit};
+use opcell_workflow::{agent, arguments::fit};
 use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;
@@ -135,7 +135,7 @@ impl Toolbox {
         let arguments = serde_json::Value::from(&call.request.arguments);
         let mut problems = match is_agent(call) {
             true => {
-                let schema = compiled(&agents::parameters()).map_err(|error| failure("invalid-shape", error))?;
+                let schema = compiled(&agent::parameters()).map_err(|error| failure("invalid-shape", error))?;
                 problems(&schema, &arguments)
             }
             false => problems(&tool.arguments, &arguments),

@@ -4,7 +4,7 @@ use crate::{psi, source::SourceFile};
 /// The IR of psi steps.
 fn workflow(steps: &str) -> std::sync::Arc<WorkflowIr> {
     let text = format!("{{:name \"w\" :description \"d\" :steps [{steps}]}}");
-    let compiled = psi::compile_edn(&SourceFile::new("w.edn", text), &psi::NoCompanions);
+    let compiled = psi::compile_edn(&SourceFile::new("w.edn", text), &crate::companions::NoCompanions);
     compiled.ir.unwrap_or_else(|| panic!("{:#?}", compiled.diagnostics))
 }
 
@@ -90,7 +90,7 @@ fn groups_are_reached_through_the_step_that_runs_them() {
     assert!(
         psi::compile_edn(
             &SourceFile::new("w.edn", format!("{{:name \"w\" :description \"d\" :steps [{}]}}", both.join(" "))),
-            &psi::NoCompanions
+            &crate::companions::NoCompanions
         )
         .ir
         .is_none()

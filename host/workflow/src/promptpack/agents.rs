@@ -4,45 +4,14 @@
 //! is its prompt, asked once, or the pack's workflow from the member's state on. Each becomes a workflow that the pack brings along,
 //! and a call of it a run of its own: it has the tools of its own prompt and none of its caller's.
 
-use super::compile::{MESSAGE, artifact_slots, state_step};
+use super::compile::{artifact_slots, state_step};
 use super::pack::{Agent, Pack, Prompt};
 use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
 use crate::ir::{AgentTool, Control, Judge, WorkflowIr};
 use indexmap::{IndexMap, IndexSet};
-use opcell_types::Value;
 use std::sync::Arc;
-
-/// The key under which the caller says what it wants, as in the reference.
-pub const QUERY: &str = "query";
-
-/// The key under which it is told what the agent said, as in the reference.
-pub const RESPONSE: &str = "response";
-
-/// JSON Schema of the arguments of every agent's tool. (Images and sounds cannot be handed on.)
-#[must_use]
-pub fn parameters() -> Value {
-    let text = Value::object([("type", Value::from("string"))]);
-    Value::object([
-        ("type", Value::from("object")),
-        ("properties", Value::object([(QUERY, text)])),
-        ("required", Value::array([Value::from(QUERY)])),
-    ])
-}
-
-/// What an agent is given: what its caller was given, with the query in the place of what the user said.
-#[must_use]
-pub fn input(of_caller: &Value, query: &str) -> Value {
-    match of_caller.as_object() {
-        Some(fields) => {
-            let mut fields = fields.to_map();
-            fields.insert(MESSAGE.into(), Value::from(query));
-            Value::from(fields)
-        }
-        None => Value::from(query),
-    }
-}
 
 /// The members that a prompt may call, by the names under which it does.
 pub(super) fn tools_of(pack: &Pack, key: &str) -> IndexMap<String, AgentTool> {

@@ -2,14 +2,14 @@
 //! warnings where it runs all the same.
 
 use super::composition::RESERVED_NAMES;
-use super::document::pointer_part;
-use super::go::quote;
 use super::pack::{Pack, Prompt};
 use super::speaker;
 use super::spec::{Spec, State};
 use super::template::{Piece, pieces};
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
 use crate::ir::Control;
+use crate::json::pointer_part;
+use crate::print::go::quote;
 use opcell_types::Value;
 use petgraph::{
     algo::kosaraju_scc,

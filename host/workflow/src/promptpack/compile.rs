@@ -5,28 +5,34 @@ use super::checks::{check_prompts, checks};
 use super::compose::{self, compile_composition};
 use super::composition::{Available, validate_all};
 use super::contracts::Contracts;
-use super::document::{Document, pointer_part};
 use super::pack::Pack;
 use super::schema::{Edition, check_pack};
 use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
 use super::validate::{ValidationResult, validate};
+use crate::agent::MESSAGE;
+use crate::companions::{Companions, NoCompanions};
 use crate::compiled::Compiled;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::ir::{
-    Artifact, ArtifactMode, Contribution, Dialect, Form, Goto, Judge, Lifecycle, Orchestration, PathSegment, Printing,
-    Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
+    Artifact, ArtifactMode, Contribution, Declarations, Dialect, Form, Goto, Judge, Lifecycle, Orchestration,
+    PathSegment, Printing, References, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
 };
+use crate::json::{Document, pointer_part};
 use crate::names::Outcome;
-use crate::psi::{Companions, NoCompanions};
 use crate::source::{SourceFile, SourceMap};
 use indexmap::IndexMap;
 use regex::Regex;
 use std::sync::{Arc, LazyLock};
 
-/// The key of a run's input under which the user's message stands; a run whose input is a text is given that text.
-pub const MESSAGE: &str = "input";
+/// The rules by which packs and their compositions run.
+pub(super) const DIALECT: Dialect = Dialect {
+    printing: Printing::Go,
+    lifecycle: Lifecycle::Routed,
+    references: References::Paths,
+    declarations: Declarations::Implied,
+};
 
 /// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry agent's.
 #[must_use]
@@ -139,7 +145,7 @@ impl Compiler<'_> {
             name: pack.id.as_str().into(),
             description: pack.description.clone(),
             advertise: true,
-            dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
+            dialect: DIALECT,
             inputs: speaker::inputs(
                 speaker::spoken(pack, states.states.iter().map(|(_, state)| state))
                     .into_iter()

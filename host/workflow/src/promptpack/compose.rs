@@ -8,8 +8,8 @@ use super::speaker;
 use super::spec::State;
 use crate::interpolate::Interpolation;
 use crate::ir::{
-    Branch, Condition, Contribution, Delegate, DelegateTarget, Dialect, Form, Invoke, Lifecycle, OutputSpec, Parallel,
-    Predicate as IrPredicate, Printing, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
+    Branch, Condition, Contribution, Delegate, DelegateTarget, Form, Invoke, OutputSpec, Parallel,
+    Predicate as IrPredicate, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
     StructuredOutput, ValueSpec, Version, WorkflowIr, Yields,
 };
 use indexmap::IndexMap;
@@ -27,7 +27,7 @@ pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack, c
         name: name.into(),
         description: Some(composition.description.clone()).filter(|text| !text.is_empty()),
         advertise: true,
-        dialect: Dialect { printing: Printing::Go, lifecycle: Lifecycle::Routed },
+        dialect: super::compile::DIALECT,
         inputs: speaker::inputs(speaker::asked(composition).into_iter().filter_map(|key| pack.prompts.get(key))),
         outputs: IndexMap::new(),
         input_schema: contracts.get(&composition.input_schema).cloned(),
@@ -190,7 +190,7 @@ fn nothing() -> IrPredicate {
 
 /// A predicate with its references bare. A path that is no reference gives nothing, as in the reference.
 pub(super) fn predicate(authored: &Predicate) -> IrPredicate {
-    let path = super::composition::strip(&authored.path).unwrap_or("").to_owned();
+    let path = crate::reference::strip(&authored.path).unwrap_or("").to_owned();
     if let Some(all) = &authored.all_of {
         IrPredicate::All { all_of: all.iter().map(predicate).collect() }
     } else if let Some(any) = &authored.any_of {

@@ -1,11 +1,7 @@
 //! Compositions (RFC 0010): named step graphs over a pack's prompts, tools and evals.
 
-mod predicate;
-mod reference;
 mod validate;
 
-pub use predicate::{PredicateError, evaluate};
-pub use reference::{ReferenceError, Scope, resolve, resolve_path, strip};
 pub use validate::{Available, RESERVED_NAMES, validate, validate_all};
 
 use super::decode::{DecodeError, Decoder, Struct};

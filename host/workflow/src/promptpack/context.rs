@@ -1,7 +1,7 @@
 //! The serialisable state of a workflow run.
 
-use super::go;
 use super::spec::Spec;
+use crate::print::go;
 use jiff::Timestamp;
 use opcell_types::value::Map;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

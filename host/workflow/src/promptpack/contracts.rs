@@ -6,11 +6,11 @@
 
 use super::checks::Finding;
 use super::composition::{Composition, Step};
-use super::document::pointer_part;
-use super::go::quote;
 use super::pack::Pack;
+use crate::companions::Companions;
 use crate::diagnostic::Diagnostic;
-use crate::psi::Companions;
+use crate::json::pointer_part;
+use crate::print::go::quote;
 use opcell_schema::{MAX_SCHEMA_BYTES, Schema};
 use opcell_types::Value;
 use serde_json::Value as Json;

@@ -1,7 +1,7 @@
 //! Reading JSON values into typed ones by the reference's rules: keys match without regard to case, unknown keys and `null`s are
 //! passed over, and the first value of a wrong type is reported in the reference's words.
 
-use super::go;
+use crate::print::go;
 use opcell_types::value::{Map, NumberKind, Value};
 use std::collections::BTreeMap;
 

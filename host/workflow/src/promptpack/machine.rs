@@ -1,9 +1,9 @@
 //! The state machine: a workflow, the state of one run of it, and the one rule that moves it.
 
 use super::context::{Context, ContextError};
-use super::go::{list, quote};
 use super::spec::Spec;
 use crate::ir::RunLimits;
+use crate::print::go::{list, quote};
 use crate::routing::{EventTable as _, LimitKind, Refusal, Usage, route_event};
 use jiff::Timestamp;
 use opcell_types::value::Map;

@@ -239,7 +239,7 @@ pub enum PackError {
     #[error("{0}")]
     Workflow(#[from] SpecError),
     /// A composition does not fit.
-    #[error("compositions[{}]: {error}", super::go::quote(.name))]
+    #[error("compositions[{}]: {error}", crate::print::go::quote(.name))]
     Composition {
         /// Which.
         name: String,

@@ -3,8 +3,8 @@
 //! They become part of the execution model, so that a run keeps what it started with. What a state shows of them is its own filter.
 
 use super::pack::{Pack, SkillSource};
+use crate::companions::Companions;
 use crate::ir::OwnSkill;
-use crate::psi::Companions;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
@@ -119,8 +119,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::Skills;
+    use crate::companions::Companions;
     use crate::promptpack::pack::{Pack, SkillSource};
-    use crate::psi::Companions;
 
     /// `skills/billing/pci` and `skills/orders`.
     struct Folder;

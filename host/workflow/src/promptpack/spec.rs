@@ -101,7 +101,7 @@ pub enum SpecError {
     #[error("parsing workflow config: {0}")]
     Decode(#[from] DecodeError),
     /// A state is `null`, which the reference accepts and then panics on.
-    #[error("workflow.states[{}] is null: a state must be an object", super::go::quote(.0))]
+    #[error("workflow.states[{}] is null: a state must be an object", crate::print::go::quote(.0))]
     NullState(String),
 }
 

@@ -4,7 +4,7 @@
 //! hostile artifact can neither pull in another variable nor blow the prompt up. [`render_nested`] is the reference's older rule, in
 //! which values are templates too, kept for hosts that depend on it and bounded.
 
-use super::go::list;
+use crate::print::go::list;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names to texts.

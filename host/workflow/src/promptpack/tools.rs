@@ -4,18 +4,17 @@ use super::arguments;
 use super::decode::{DecodeError, Decoder, Struct};
 use super::machine::{StateMachine, TransitionError, TransitionResult};
 use super::spec::{Spec, State, sorted_events};
+use crate::state_tools::{self, StateTool};
+
+pub use crate::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+
 use jiff::Timestamp;
 use opcell_types::value::{Map, Object, Value};
 use serde::Serialize;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of the transition tool.
-pub const TRANSITION_TOOL: &str = "workflow__transition";
 /// How a host recognises the transition tool's executor.
 pub const TRANSITION_MODE: &str = "workflow-transition";
-/// The name of the artifact tool.
-pub const ARTIFACT_TOOL: &str = "workflow__set_artifact";
 /// How a host recognises the artifact tool's executor.
 pub const ARTIFACT_MODE: &str = "workflow-artifact";
 
@@ -38,22 +37,16 @@ pub struct ToolDescriptor {
 /// The transition tool for a state with these events.
 #[must_use]
 pub fn transition_tool(events: &[String]) -> ToolDescriptor {
+    descriptor(state_tools::transition(events), TRANSITION_MODE)
+}
+
+fn descriptor(tool: StateTool, mode: &str) -> ToolDescriptor {
     ToolDescriptor {
-        name: TRANSITION_TOOL.to_owned(),
+        name: tool.name.to_owned(),
         namespace: "workflow".to_owned(),
-        mode: TRANSITION_MODE.to_owned(),
-        description:
-            "Transition the workflow to a new state by triggering an event. Use this when the conversation requires \
-                      escalation, resolution, or any state change."
-                .to_owned(),
-        input_schema: json!({
-            "type": "object",
-            "properties": {
-                "event": {"type": "string", "enum": events, "description": "The workflow event to trigger."},
-                "context": {"type": "string", "description": "Summary of relevant context to carry forward."},
-            },
-            "required": ["event", "context"],
-        }),
+        mode: mode.to_owned(),
+        description: tool.description.to_owned(),
+        input_schema: (&tool.parameters).into(),
     }
 }
 
@@ -62,26 +55,7 @@ pub fn transition_tool(events: &[String]) -> ToolDescriptor {
 pub fn artifact_tool(spec: &Spec) -> ToolDescriptor {
     let names: BTreeSet<&str> =
         spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect();
-    artifact_tool_for(&names.into_iter().collect::<Vec<_>>())
-}
-
-/// The artifact tool that offers these names.
-#[must_use]
-pub fn artifact_tool_for(names: &[&str]) -> ToolDescriptor {
-    ToolDescriptor {
-        name: ARTIFACT_TOOL.to_owned(),
-        namespace: "workflow".to_owned(),
-        mode: ARTIFACT_MODE.to_owned(),
-        description: "Set a workflow artifact value. Artifacts persist across state transitions.".to_owned(),
-        input_schema: json!({
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "enum": names, "description": "The artifact name to set."},
-                "value": {"type": "string", "description": "The artifact value."},
-            },
-            "required": ["name", "value"],
-        }),
-    }
+    descriptor(state_tools::artifact(&names.into_iter().collect::<Vec<_>>()), ARTIFACT_MODE)
 }
 
 /// The tools that one run offers its model. Each run has its own.

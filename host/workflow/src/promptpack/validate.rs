@@ -2,8 +2,8 @@
 //!
 //! What it overlooks is in [`checks`](mod@super::checks).
 
-use super::go::quote;
 use super::spec::{Spec, State};
+use crate::print::go::quote;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wrong with a workflow or a composition.

@@ -1,6 +1,7 @@
 //! What psi checks when it loads an EDN workflow file, and the prompt workflows that it brings in.
 
-use super::{Companions, markdown, report::Report};
+use super::{markdown, report::Report};
+use crate::companions::Companions;
 use crate::{
     diagnostic::Diagnostic,
     edn::{self, Kind, Node},

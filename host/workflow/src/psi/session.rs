@@ -105,16 +105,9 @@ fn text(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
     fields::string(node, place, report).map(|text| text.as_ref().to_owned())
 }
 
-/// `[A-Za-z0-9][A-Za-z0-9._-]*`, unqualified, and not the command word `clear`.
-pub(crate) fn is_profile_name(name: &str) -> bool {
-    name != "clear"
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
-}
-
 fn session_profile(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
     report.stands(place, node.span);
-    let name = node.as_keyword().filter(|name| is_profile_name(name));
+    let name = node.as_keyword().filter(|name| crate::names::is_profile_name(name));
     if name.is_none() {
         let message = "Session profile names must be selectable unqualified non-reserved keywords matching /session-profile token grammar";
         report.compile_error(node.span, place, message, format!("expected a keyword like :careful, found {node}"));

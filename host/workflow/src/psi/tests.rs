@@ -15,7 +15,7 @@ impl Companions for Folder {
 }
 
 fn compiled(text: &str) -> Compiled {
-    compile_edn(&SourceFile::new("w.edn", text), &NoCompanions)
+    compile_edn(&SourceFile::new("w.edn", text), &crate::companions::NoCompanions)
 }
 
 /// A workflow of the given steps.

@@ -3,7 +3,7 @@
 use crate::{
     diagnostic::Diagnostic,
     ir::{Contribution, Form, Judge, PromptString, Session, SourceSpec, Template, ValueSpec, WorkflowIr},
-    psi, template,
+    names, template,
 };
 
 pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
@@ -100,7 +100,7 @@ impl Shape {
         if session.top_logprobs.is_some_and(|n| !(1..=20).contains(&n)) {
             self.invalid(format!("{path}.top-logprobs"), "expected an integer from 1 to 20");
         }
-        if session.session_profile.as_ref().is_some_and(|name| !psi::is_profile_name(name)) {
+        if session.session_profile.as_ref().is_some_and(|name| !names::is_profile_name(name)) {
             self.invalid(
                 format!("{path}.session-profile"),
                 "session-profile must match /session-profile token grammar and must not be reserved",

@@ -31,7 +31,12 @@ pub(super) fn compile(definition: &Definition, info: &SkillInfo) -> (ir::Workflo
         name: info.name.clone(),
         description: info.description.clone(),
         advertise: true,
-        dialect: ir::Dialect { printing: ir::Printing::Javascript, lifecycle: ir::Lifecycle::Sequential },
+        dialect: ir::Dialect {
+            printing: ir::Printing::Javascript,
+            lifecycle: ir::Lifecycle::Sequential,
+            declarations: ir::Declarations::Implied,
+            ..ir::Dialect::default()
+        },
         inputs: definition.inputs.iter().map(|field| (field.name.text.clone(), input(field))).collect(),
         outputs: outputs(&definition.outputs),
         input_schema: None,

@@ -12,8 +12,9 @@ use opcell_engine::ports::{
 use opcell_engine::{Engine, Program, RunOptions, Status};
 use opcell_types::Value as Data;
 use opcell_workflow::ir::Form;
+use opcell_workflow::print::go;
 use opcell_workflow::promptpack::composition::Composition;
-use opcell_workflow::promptpack::{Contracts, Pack, compile_composition, go};
+use opcell_workflow::promptpack::{Contracts, Pack, compile_composition};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! The reference's validation of compositions: the same findings in the same words, sorted.
 
 use super::{COMPARISONS, Composition, Predicate, Reducer, Step};
-use crate::promptpack::go::quote;
-use crate::promptpack::tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+use crate::print::go::quote;
 use crate::promptpack::validate::ValidationResult;
+use crate::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
 use opcell_types::Value;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
-//! What a branch asks.
+//! Predicates over references: what a branch asks.
 
-use super::reference::{Scope, resolve_path, strip};
 use crate::ir::Predicate;
-use crate::promptpack::go;
+use crate::print::go;
+use crate::reference::{Scope, resolve_path, strip};
 use opcell_types::Value;
 
 /// Why a predicate has no answer.
@@ -60,7 +60,7 @@ fn find<'s>(path: &str, scope: Scope<'s>) -> Option<&'s Value> {
     resolve_path(strip(path).unwrap_or(path), scope)
 }
 
-/// Compares by one of [`COMPARISONS`](super::COMPARISONS).
+/// Compares by the name of a comparison.
 fn compare(op: &str, actual: &Value, value: &Value) -> Result<bool, PredicateError> {
     match op {
         "equals" => Ok(actual == value),

@@ -1,6 +1,6 @@
-//! `${input.x}` and `${step.output.x}`.
+//! References by path: `${input.x}` and `${step.output.x}`, in documents whose dialect has them.
 
-use crate::promptpack::go;
+use crate::print::go;
 use opcell_types::Value;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -42,7 +42,7 @@ pub fn strip(text: &str) -> Option<&str> {
 }
 
 /// The dotted paths of all references in a text, each with its range.
-pub(super) fn embedded(text: &str) -> impl Iterator<Item = (std::ops::Range<usize>, &str)> {
+pub(crate) fn embedded(text: &str) -> impl Iterator<Item = (std::ops::Range<usize>, &str)> {
     EMBEDDED.captures_iter(text).filter_map(|found| Some((found.get(0)?.range(), found.get(1)?.as_str())))
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Shapes, key order and texts are those of the reference runtime 0.5.0. An aborted run's log has no step records, as there; the
 //! journal keeps them.
+//!
+//! In and out: events of `opcell-core` in, records and texts out. Must not know: who drives the run, and where it is kept.
 
 use opcell_core::{
     event::{Event, FrameId, Recorded, StepResult, Timestamp},

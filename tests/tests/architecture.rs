@@ -1,0 +1,171 @@
+//! What each crate must not know. The map is in `docs/architecture.md`; these tests keep it true.
+
+use serde_json::Value as Json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
+const FLOORS: &[&[&str]] = &[
+    &["opcell-types"],
+    &["opcell-schema", "opcell-journal"],
+    &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
+    &["opcell-core"],
+    &["opcell-engine", "opcell-runlog"],
+    &["opcell-session", "opcell-tools"],
+    &["opcell"],
+    &["opcell-server"],
+    &["opcell-cli"],
+];
+
+/// Crates that bring a runtime, a reactor or futures.
+const ASYNC: &[&str] = &[
+    "tokio",
+    "tokio-util",
+    "async-trait",
+    "async-std",
+    "futures",
+    "futures-core",
+    "futures-util",
+    "smol",
+    "mio",
+    "hyper",
+    "opcell-journal",
+    "opcell-engine",
+];
+
+/// Files that still name the command or its configuration. The list only shrinks: denials and failures carry a structured remedy, and
+/// whoever shows them renders it.
+const NAME_THE_COMMAND: &[&str] = &[
+    "host/sandbox/src/grants.rs",
+    "host/session/src/models/catalogue.rs",
+    "host/session/src/sessions/settings.rs",
+    "host/session/src/tools/files.rs",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Dependencies of the product's code, by crate: those that `build` and `dev` need are not among them.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--all-features"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let names: BTreeMap<&str, &str> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| (package["id"].as_str().unwrap(), package["name"].as_str().unwrap()))
+        .collect();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for node in metadata["resolve"]["nodes"].as_array().unwrap() {
+        let is_normal =
+            |dependency: &&Json| dependency["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null());
+        let used = node["deps"].as_array().unwrap().iter().filter(is_normal);
+        let used = used.map(|dependency| names[dependency["pkg"].as_str().unwrap()].to_owned());
+        found.entry(names[node["id"].as_str().unwrap()].to_owned()).or_default().extend(used);
+    }
+    found
+}
+
+/// The lines of code, without comments and tests, of every source file under a folder.
+fn code(folder: &str) -> Vec<(String, usize, String)> {
+    let (root, mut found) = (root(), Vec::new());
+    let mut open = vec![root.join(folder)];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let name = path.strip_prefix(&root).unwrap().display().to_string();
+        if !name.ends_with(".rs") || name.ends_with("tests.rs") || name.ends_with("testing.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in (1..).zip(text.lines()) {
+            if line == "#[cfg(test)]" {
+                break;
+            }
+            if !line.trim_start().starts_with("//") {
+                found.push((name.clone(), number, line.to_owned()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "there is no code in {folder}");
+    found
+}
+
+#[test]
+fn the_core_depends_on_nothing_that_waits() {
+    let dependencies = dependencies();
+    let (mut open, mut seen) = (vec!["opcell-core".to_owned()], BTreeSet::new());
+    while let Some(name) = open.pop() {
+        assert!(!ASYNC.contains(&name.as_str()), "opcell-core depends on {name}, perhaps through another crate");
+        for used in &dependencies[&name] {
+            if seen.insert(used.clone()) {
+                open.push(used.clone());
+            }
+        }
+    }
+    assert!(seen.contains("opcell-workflow"), "the graph is not what this test takes it for: {seen:?}");
+}
+
+#[test]
+fn no_crate_depends_on_one_of_its_own_floor_or_above() {
+    let floor = |name: &str| FLOORS.iter().position(|crates| crates.contains(&name));
+    for (name, used) in dependencies() {
+        let Some(at) = floor(&name) else { continue };
+        for used in used.iter().filter(|used| used.starts_with("opcell")) {
+            let below = floor(used).unwrap_or_else(|| panic!("{name} depends on {used}, which has no floor"));
+            assert!(below < at, "{name} depends on {used}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn every_crate_of_the_host_has_a_floor() {
+    for entry in fs::read_dir(root().join("host")).unwrap() {
+        let manifest = fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap();
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).unwrap();
+        assert!(FLOORS.iter().any(|crates| crates.contains(&name)), "{name} has no floor");
+    }
+}
+
+#[test]
+fn what_runs_workflows_names_no_language() {
+    for folder in ["host/core/src", "host/engine/src", "host/session/src"] {
+        for (file, number, line) in code(folder) {
+            let lower = line.to_lowercase();
+            let is_psi = lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "psi");
+            let names = is_psi || ["workflowskill", "promptpack"].iter().any(|language| lower.contains(language));
+            assert!(!names, "{file}:{number} names a language; the rule belongs into the IR's dialect: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_sandbox_and_sessions_name_no_command_and_no_configuration_file() {
+    let mut offenders = BTreeSet::new();
+    for folder in ["host/sandbox/src", "host/session/src"] {
+        for (file, number, line) in code(folder) {
+            if line.contains("opcell.toml") || line.contains("`opcell ") {
+                assert!(
+                    NAME_THE_COMMAND.contains(&file.as_str()),
+                    "{file}:{number} names the command or its configuration; carry a structured remedy: {line}"
+                );
+                offenders.insert(file);
+            }
+        }
+    }
+    for known in NAME_THE_COMMAND {
+        assert!(offenders.contains(*known), "{known} is clean now: take it off the list");
+    }
+}
