@@ -1,6 +1,7 @@
 //! Models: what answers a round. A scripted one for tests, demos and replay; providers over HTTP for the rest.
 
 mod catalogue;
+#[cfg_attr(not(feature = "providers"), expect(dead_code, reason = "secrets are read by providers alone"))]
 mod config;
 #[cfg(feature = "providers")]
 mod provider;

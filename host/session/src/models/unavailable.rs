@@ -10,7 +10,6 @@ pub(super) struct Provider {
 }
 
 impl Provider {
-    #[expect(clippy::unnecessary_wraps, reason = "as the provider whose place it takes")]
     pub(super) fn new(name: &str, _config: ProviderConfig) -> Result<Self, String> {
         Ok(Self { name: name.to_owned() })
     }
