@@ -10,7 +10,9 @@ use opcell_benches::work;
 use opcell_cli::{bench::resident_kib, selftest::Case, selftest::Stage};
 use opcell_engine::Status;
 use opcell_journal::{Journal as _, Retention, SqliteJournal};
-use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
+use opcell_sandbox::{
+    CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, cache::CachePlace,
+};
 use opcell_types::Value;
 use std::{
     path::{Path, PathBuf},
@@ -50,7 +52,7 @@ impl Soak {
             .build()
             .await?;
         let ir = |text: String| -> Result<Workflow> { Ok(Workflow::from_ir(Arc::new(serde_json::from_str(&text)?))) };
-        let cache = Some(folder.join("components"));
+        let cache = Some(CachePlace { directory: folder.join("components"), keys: folder.join("keys") });
         let sandbox = Sandbox::new(SandboxConfig { cache, ..SandboxConfig::new(CompileMode::TrustedInProcess) })?;
         let mut hostile = Vec::new();
         for case in Case::all()?.into_iter().filter(|case| {

@@ -23,7 +23,9 @@ pub use peer::Peer;
 pub use sample::{Row, Samples};
 
 use anyhow::{Context as _, Result, anyhow};
-use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, bare::Bare};
+use opcell_sandbox::{
+    CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, bare::Bare, cache::CachePlace,
+};
 use serde::Serialize;
 use std::{
     sync::Arc,
@@ -112,7 +114,7 @@ impl Bench {
     pub async fn new(guest: Guest, options: &Options) -> Result<Self> {
         let cache = tempfile::tempdir()?;
         let mut config = SandboxConfig {
-            cache: Some(cache.path().join("components")),
+            cache: Some(CachePlace { directory: cache.path().join("components"), keys: cache.path().join("keys") }),
             ..SandboxConfig::new(options.compile.clone())
         };
         config.keep_resident = options.keep_resident.unwrap_or(config.keep_resident);

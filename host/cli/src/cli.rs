@@ -22,11 +22,13 @@ mod stop;
 mod stream;
 mod terminal;
 mod tools;
+mod trust;
 mod worker;
 
 use clap::{Args, Parser, Subcommand};
 use opcell::{
-    config::Config,
+    config::{Config, lock::Lock},
+    consent,
     host::{Host, HostError, NewPermissions, StartError},
     library::usual_folders,
     report::Rejected,
@@ -56,6 +58,13 @@ struct Global {
     /// Withdraw a grant of the project file for this command: `PLUGIN:KIND[:NAME]`, such as `repo:files`.
     #[arg(long, global = true, value_name = "GRANT")]
     without_grant: Vec<String>,
+    /// Allow what the project asks for, for this command, if its list has this digest (see `opcell trust --show`). OPCELL_TRUST does
+    /// the same for several digests, separated by spaces.
+    #[arg(long, global = true, value_name = "DIGEST")]
+    trust: Vec<String>,
+    /// Load only plugins that `opcell.lock` holds with their digest, and do not write it: for CI.
+    #[arg(long, global = true)]
+    locked: bool,
     /// Print results as JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -85,6 +94,8 @@ enum Command {
     Graph(graph::GraphArgs),
     /// Show the prompt that each session step and LLM judge would send, section by section.
     Prompt(prompt::PromptArgs),
+    /// Allow what a project asks for that reaches outside its folder, show it, or revoke that.
+    Trust(trust::TrustArgs),
     /// Inspect plugins and change what they may reach.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
@@ -272,6 +283,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Compile(args) => compile::compile(args, terminal),
         Command::Graph(args) => graph::graph(&cli.global, args, terminal).await,
         Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
+        Command::Trust(args) => trust::trust(&cli.global, args, terminal),
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
@@ -287,13 +299,45 @@ impl Global {
         Ok(self.config.is_some() || Config::find(&std::env::current_dir()?).is_some())
     }
 
-    /// The project: the named file, the found one, or an empty project here.
-    fn config(&self) -> Result<Config, Failure> {
-        let here = std::env::current_dir()?;
-        let mut config = match self.config.clone().or_else(|| Config::find(&here)) {
-            Some(file) => Config::load(&file)?,
-            None => Config::empty(here),
+    /// The project file as it is written: the named one, or the found one if it is this user's own.
+    fn written(&self) -> Result<Option<Config>, Failure> {
+        let file = match &self.config {
+            Some(file) => Some(file.clone()),
+            None => Config::find(&std::env::current_dir()?),
         };
+        let Some(file) = file else { return Ok(None) };
+        if self.config.is_none() {
+            consent::check_owner(&file)?;
+        }
+        Ok(Some(Config::load(&file)?))
+    }
+
+    /// The project for looking at: what reaches outside of its folder is there only if its user consented.
+    fn config(&self) -> Result<Config, Failure> {
+        let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
+        let asked = trust::Asked::of(self, &config)?;
+        let config = if asked.is_allowed() { config } else { config.without_reach() };
+        self.complete(config)
+    }
+
+    /// The project as its file says, for showing what it says. Nothing of it is used.
+    fn proposed(&self) -> Result<Config, Failure> {
+        let config = self.written()?;
+        self.complete(config.map_or_else(|| std::env::current_dir().map(Config::empty), Ok)?)
+    }
+
+    /// The project for running. Asks its user where consent is needed and there is a terminal.
+    fn trusted(&self) -> Result<Config, Failure> {
+        let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
+        trust::Asked::of(self, &config)?.require()?;
+        self.complete(config)
+    }
+
+    fn complete(&self, mut config: Config) -> Result<Config, Failure> {
+        config.locked = self.locked;
+        if self.locked {
+            config.lock = config.lock.map(Lock::frozen);
+        }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let usual = usual_folders(home.as_deref(), &config.root);
         config.workflows.splice(0..0, usual.into_iter().filter(|folder| folder.is_dir()));
@@ -305,7 +349,14 @@ impl Global {
 
     /// The project's host, its plugins loaded.
     async fn host(&self, terminal: &Terminal) -> Result<Host, Failure> {
-        host(self.config()?, terminal).await
+        host(self.trusted()?, terminal).await
+    }
+
+    /// A host for looking at the project: it has no journal, and does without what its user did not consent to.
+    async fn looking(&self, terminal: &Terminal) -> Result<Host, Failure> {
+        let config = self.config()?;
+        let lock = config.lock.clone().map(Lock::frozen);
+        host(Config { journal: None, lock, ..config }, terminal).await
     }
 }
 

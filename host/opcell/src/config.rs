@@ -5,6 +5,7 @@
 //! Nothing is granted that the file does not say; a file with one mistake grants nothing at all.
 
 pub mod check;
+pub(crate) mod control;
 pub mod edit;
 pub mod lock;
 pub mod text;
@@ -48,20 +49,22 @@ pub struct Config {
     pub plugins: IndexMap<String, PluginConfig>,
     /// Ceilings for every plugin.
     pub limits: LimitRequest,
+    /// Folders whose `.wasm` files are plugins.
+    pub plugin_folders: Vec<PathBuf>,
     /// Folders of skills in the Agent Skills format.
     pub skills: Vec<PathBuf>,
     /// What stands for a tool that a document names.
     pub tools: IndexMap<String, ToolTarget>,
     /// MCP servers by name. Started when one of their tools is called, and never for anything else.
     pub servers: IndexMap<String, McpServer>,
-    /// Where compiled components are kept; `None` is the user's cache directory.
-    pub cache: Option<PathBuf>,
     /// Models, and what they may use.
     pub sessions: SessionSettings,
     /// Where runs are kept; `None` is in memory.
     pub journal: Option<JournalSettings>,
     /// What plugins asked for when they were last loaded; `None` for a project without a file, which has no upgrades.
     pub lock: Option<lock::Lock>,
+    /// Whether every plugin must be in the lock.
+    pub locked: bool,
 }
 
 /// Where a project keeps its runs, and for how long.
@@ -124,6 +127,8 @@ pub struct PluginConfig {
     pub grants: PluginGrants,
     /// Its own ceilings, tighter or wider than the project's default but never above the project's ceiling.
     pub limits: LimitRequest,
+    /// Whether it is under work: whatever lies at its path is loaded, and every command says so.
+    pub dev: bool,
 }
 
 /// What a plugin may reach. Empty: nothing.
@@ -187,6 +192,7 @@ impl PluginConfig {
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
+            dev: false,
         }
     }
 
@@ -225,14 +231,33 @@ impl Config {
             workflows: Vec::new(),
             plugins: IndexMap::new(),
             limits: LimitRequest::default(),
+            plugin_folders: Vec::new(),
             skills: Vec::new(),
             tools: IndexMap::new(),
             servers: IndexMap::new(),
-            cache: None,
             sessions: SessionSettings::default(),
             journal: None,
             lock: None,
+            locked: false,
         }
+    }
+
+    /// The same project without what reaches outside of its folder: for looking at it before its user consented.
+    #[must_use]
+    pub fn without_reach(mut self) -> Self {
+        let root = crate::places::real(&self.root);
+        let inside = |path: &Path| crate::places::real(path).starts_with(&root);
+        for plugin in self.plugins.values_mut() {
+            plugin.grants.capabilities.files.retain(|_, grant| inside(&grant.path) && !grant.control_files);
+            plugin.grants.capabilities.dangerous_preopens.clear();
+        }
+        self.sessions.files.retain(|root| inside(&root.path) && !root.control_files);
+        self.sessions.script = self.sessions.script.filter(|script| inside(script));
+        self.sessions.record = None;
+        self.skills.retain(|folder| inside(folder));
+        self.workflows.retain(|folder| inside(folder));
+        self.journal = None;
+        self
     }
 
     /// The project file in `start` or the nearest directory above it.

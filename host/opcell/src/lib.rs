@@ -50,12 +50,14 @@ pub mod config;
 pub mod remedy;
 pub mod report;
 
+pub mod consent;
 pub mod document;
 pub mod library;
 pub mod store;
 
 pub mod catalog;
 pub use opcell_tools::http;
+pub mod places;
 pub mod services;
 mod sessions;
 mod tools;

@@ -30,6 +30,12 @@ pub fn render(remedy: &Remedy) -> Option<String> {
         Remedy::CoverPath { plugin, name } => {
             format!("add a pattern to `plugins.{plugin}.files.{name}` in opcell.toml")
         }
+        Remedy::ControlFiles { plugin: Some(plugin), name } => {
+            format!("set `control-files = true` under [plugins.{plugin}.grants.files.{name}] in opcell.toml")
+        }
+        Remedy::ControlFiles { plugin: None, name } => {
+            format!("set `control-files = true` under [sessions.files.{name}] in opcell.toml")
+        }
         Remedy::OpenFolder => "add a folder to [sessions.files] in opcell.toml".to_owned(),
         Remedy::WriteFolder { name } => {
             format!("set `access = \"read-write\"` under [sessions.files.{name}] in opcell.toml")

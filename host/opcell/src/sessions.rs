@@ -1,5 +1,6 @@
 //! Model conversations of a project: its models, its skills, the tools that a model may call.
 
+mod cleaned;
 mod delegation;
 mod fetch;
 mod remote;
@@ -15,6 +16,7 @@ pub(crate) use delegation::ChildRuns;
 use fetch::Fetch;
 use indexmap::IndexMap;
 use opcell_engine::{conversation::ToolSpec, ports::Operations, receipt::Provider};
+use opcell_sandbox::Access;
 use opcell_session::{
     HostSessions,
     context::project_context,
@@ -23,7 +25,7 @@ use opcell_session::{
     skills::SkillLibrary,
     tools::{BoundTool, DelegateTool, FileRoots, HostTool, OperationTool, ShellTool, ToolDescription, file_tools},
 };
-use opcell_types::Value;
+use opcell_types::{Value, control::ControlFiles};
 use opcell_workflow::Diagnostic;
 use remote::RemoteTool;
 use std::{path::Path, sync::Arc};
@@ -46,8 +48,9 @@ pub(crate) fn own_tools(
     settings: &SessionSettings,
     skills: &Arc<SkillLibrary>,
     http: &Arc<HttpClient>,
+    control: &Arc<ControlFiles>,
 ) -> Result<Vec<Arc<dyn HostTool>>, Rejected> {
-    let roots = FileRoots::open(&settings.files).map_err(|error| wrong(error.to_string()))?;
+    let roots = FileRoots::open(&settings.files, control).map_err(|error| wrong(error.to_string()))?;
     let mut tools = file_tools(roots, skills.clone());
     if !settings.http.is_empty() {
         tools.push(Arc::new(Fetch::new(http.clone(), settings.http.clone())));
@@ -124,20 +127,30 @@ fn outside_tools(tools: &[Arc<dyn HostTool>], catalog: &Arc<Catalog>) -> Vec<Arc
     catalog.outside_tools().filter(|tool| !is_taken(&tool.spec.name)).map(tool).collect()
 }
 
+/// Whether what a plugin was granted lets it write, or reach the network or tools of the host: then a model gets its operations only
+/// where they are declared.
+fn reaches(catalog: &Catalog, plugin: &str) -> bool {
+    let granted = catalog.plugins().find(|known| known.name() == plugin).map(|known| known.policy().grants().clone());
+    granted.is_some_and(|granted| {
+        let writes = granted.files.values().any(|files| files.access == Access::ReadWrite);
+        writes || !granted.tools.is_empty() || !granted.dangerous_preopens.is_empty()
+    })
+}
+
 fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, .. } = entry.offer else { return None };
         let description = ToolDescription {
             spec: ToolSpec {
                 name: entry.id.as_ref().to_owned(),
-                description: entry.summary.clone(),
-                parameters: Value::from(entry.arguments_schema.clone()),
+                description: cleaned::text(&entry.summary),
+                parameters: Value::from(cleaned::schema(&entry.arguments_schema)),
             },
             lambda: None,
             effects,
             provider: Provider::Plugin(entry.plugin.clone()),
             extension: Some(entry.plugin.as_ref().to_owned()),
-            by_declaration: false,
+            by_declaration: reaches(catalog, &entry.plugin),
         };
         let operations: Arc<dyn Operations> = catalog.clone();
         Some(Arc::new(OperationTool::new(operations, description)) as Arc<dyn HostTool>)

@@ -9,16 +9,30 @@ use {
     std::{io, path::Path, time::SystemTime},
 };
 
-/// Opens the journal, makes it where there is none, and takes out the ended runs that the settings do not keep.
+/// Opens the journal, and makes it where there is none. Deletes nothing, whatever the settings keep.
 ///
 /// # Errors
 /// When it cannot be opened; see [`SqliteJournal::open`]. Without the feature `sqlite`, always.
 #[cfg(feature = "sqlite")]
 pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
+    Ok(Arc::new(opened(settings)?))
+}
+
+#[cfg(feature = "sqlite")]
+fn opened(settings: &JournalSettings) -> Result<SqliteJournal, JournalError> {
     if let Some(folder) = settings.path.parent() {
         make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
     }
-    let journal = SqliteJournal::open(&settings.path)?;
+    SqliteJournal::open(&settings.path)
+}
+
+/// As [`open`], and deletes the ended runs that the settings do not keep: for a host that runs workflows, never for looking.
+///
+/// # Errors
+/// As [`open`].
+#[cfg(feature = "sqlite")]
+pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
+    let journal = opened(settings)?;
     if settings.keep.is_some() || settings.max_age.is_some() {
         let oldest = settings.max_age.and_then(|age| SystemTime::now().checked_sub(age));
         let micros = oldest.and_then(|oldest| oldest.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -37,6 +51,15 @@ pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostEr
 #[cfg(not(feature = "sqlite"))]
 pub async fn open(_settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
     Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" })
+}
+
+/// As [`open`].
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "sqlite"))]
+pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
+    open(settings).await
 }
 
 /// What runs were given and said may be nobody else's business: a folder that is made for them is its owner's alone.

@@ -1,11 +1,15 @@
 //! Compiled components on disk.
 //!
-//! Loading an artefact runs whatever native code it holds, so an artefact is only as trustworthy as this directory. Each entry carries
-//! a keyed MAC over {engine, component digest, artefact digest}; the key lies beside the entries, readable by its owner only. The cache
-//! is not a defence against somebody who can read that key: they already are this user.
+//! Loading a compiled component runs whatever native code it holds, so an entry is only as trustworthy as whoever could write it. Each
+//! entry carries a keyed MAC over {place, engine, component digest, artefact digest}. The key lies in a directory of its own, among the
+//! user's state: never beside the entries, and neither directory is ever named by a project file or reached by a grant.
 //!
-//! Invariants: the directory is ours, 0700 and not a symbolic link; the key file is ours and 0600; entries are opened without following
-//! links and their MAC is checked on the very bytes that are loaded; an entry that fails is set aside and made again.
+//! *Place* binds entries to where they were made: the paths and inodes of cache and key, the user and the machine. A cache or a key that
+//! was unpacked, copied or checked out from somewhere else therefore vouches for nothing, whatever its modes say. The cache is no
+//! defence against a process that can read the key: that process already is this user.
+//!
+//! Invariants: both directories are ours, 0700 and not symbolic links; the key file is ours and 0600; entries are opened without
+//! following links and their MAC is checked on the very bytes that are loaded; an entry that fails is set aside and made again.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::{
@@ -36,6 +40,15 @@ pub enum CacheError {
     },
 }
 
+/// Where compiled components are kept, and the key that vouches for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePlace {
+    /// The directory of the entries. Made, with mode 0700, where it does not exist.
+    pub directory: PathBuf,
+    /// The directory of the key. Neither directory may contain the other.
+    pub keys: PathBuf,
+}
+
 /// What an entry is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'a> {
@@ -46,9 +59,9 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    fn file_name(&self) -> String {
+    fn file_name(&self, place: &blake3::Hash) -> String {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(self.engine.as_bytes()).update(self.component.as_bytes());
+        hasher.update(place.as_bytes()).update(self.engine.as_bytes()).update(self.component.as_bytes());
         format!("{}.native", hasher.finalize().to_hex())
     }
 }
@@ -70,41 +83,35 @@ pub(crate) struct Cache {
     path: PathBuf,
     directory: OwnedFd,
     key: [u8; 32],
+    /// Digest of where the entries and the key lie, and of whose they are.
+    place: blake3::Hash,
 }
 
 const KEY_FILE: &str = "mac.key";
 const MAC_BYTES: usize = 32;
 
 impl Cache {
-    /// Opens or makes the directory at `path`, and its key.
-    pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
-        let io = |error: io::Error| CacheError::Io { path: path.to_owned(), error };
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(io)?;
+    /// Opens or makes both directories, and the key.
+    pub(crate) fn open(place: &CachePlace) -> Result<Self, CacheError> {
+        let path = &place.directory;
+        let (directory, keys) = (open_private(path)?, open_private(&place.keys)?);
+        let io = |error: io::Error| CacheError::Io { path: path.clone(), error };
+        let (real, real_keys) = (path.canonicalize().map_err(io)?, place.keys.canonicalize().map_err(io)?);
+        if real.starts_with(&real_keys) || real_keys.starts_with(&real) {
+            let reason = format!("its key would lie with it, in `{}`", place.keys.display());
+            return Err(CacheError::Unsafe { path: path.clone(), reason });
         }
-        match rustix::fs::mkdir(path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(io(error.into())),
-        }
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
-            rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => CacheError::Unsafe {
-                path: path.to_owned(),
-                reason: "it is a symbolic link or not a directory".to_owned(),
-            },
-            other => io(other.into()),
-        })?;
-        let unsafe_because = |reason| CacheError::Unsafe { path: path.to_owned(), reason };
-        check_owned(&directory, FileType::Directory, 0o700).map_err(io)?.map_err(unsafe_because)?;
-        let key_path = path.join(KEY_FILE);
-        let key = read_key(&directory).map_err(|error| CacheError::Io { path: key_path.clone(), error })?;
-        let key = key.map_err(|reason| CacheError::Unsafe { path: key_path, reason })?;
-        Ok(Self { path: path.to_owned(), directory, key })
+        let key_path = place.keys.join(KEY_FILE);
+        let key = read_key(&keys).map_err(|error| CacheError::Io { path: key_path.clone(), error })?;
+        let (key, key_inode) = key.map_err(|reason| CacheError::Unsafe { path: key_path, reason })?;
+        let inode = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?.st_ino;
+        let place = place_of(&[(&real, inode), (&real_keys, key_inode)]);
+        Ok(Self { path: path.clone(), directory, key, place })
     }
 
     /// The artefact for `key`, if it is whole and ours.
     pub(crate) fn get(&self, key: Key<'_>) -> Found {
-        let name = key.file_name();
+        let name = key.file_name(&self.place);
         match self.read(&name, key) {
             Ok(Some(artefact)) => Found::Artefact(artefact),
             Ok(None) => Found::Nothing,
@@ -122,7 +129,7 @@ impl Cache {
 
     /// Keeps an artefact. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
     pub(crate) fn put(&self, key: Key<'_>, artefact: &[u8]) -> io::Result<()> {
-        let name = key.file_name();
+        let name = key.file_name(&self.place);
         let unique = uuid::Uuid::new_v4();
         let temporary = format!("{name}.{unique}.tmp");
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -162,6 +169,7 @@ impl Cache {
 
     fn mac(&self, key: Key<'_>, artefact: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(self.place.as_bytes());
         hasher.update(&(key.engine.len() as u64).to_le_bytes());
         hasher.update(key.engine.as_bytes());
         hasher.update(key.component.as_bytes());
@@ -190,7 +198,44 @@ fn check_status(status: &Stat, expected: FileType, mode: u32, ours: u32) -> Resu
     Ok(())
 }
 
-fn read_key(directory: &OwnedFd) -> io::Result<Result<[u8; 32], String>> {
+/// Opens or makes a directory that is this user's alone.
+fn open_private(path: &Path) -> Result<OwnedFd, CacheError> {
+    let io = |error: io::Error| CacheError::Io { path: path.to_owned(), error };
+    let unsafe_because = |reason| CacheError::Unsafe { path: path.to_owned(), reason };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(io)?;
+    }
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(io(error.into())),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
+            unsafe_because("it is a symbolic link or not a directory".to_owned())
+        }
+        other => io(other.into()),
+    })?;
+    check_owned(&directory, FileType::Directory, 0o700).map_err(io)?.map_err(unsafe_because)?;
+    Ok(directory)
+}
+
+/// What makes entries and key those of this place: their paths and inodes, the user, the machine. An archive cannot choose an inode.
+fn place_of(parts: &[(&PathBuf, u64)]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 place of compiled components");
+    for (path, inode) in parts {
+        let path = path.as_os_str().as_encoded_bytes();
+        hasher.update(&(path.len() as u64).to_le_bytes()).update(path).update(&inode.to_le_bytes());
+    }
+    hasher.update(&rustix::process::geteuid().as_raw().to_le_bytes());
+    // Where no file names the machine, the inodes still tell a copy from the original.
+    let machine = ["/etc/machine-id", "/var/lib/dbus/machine-id"].into_iter().find_map(|file| std::fs::read(file).ok());
+    hasher.update(&machine.unwrap_or_default());
+    hasher.finalize()
+}
+
+/// The key and its inode; a new key where there is none.
+fn read_key(directory: &OwnedFd) -> io::Result<Result<([u8; 32], u64), String>> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // A new key takes its place in one step, so that a process that starts at the same time never reads half of one.
     let temporary = format!("{KEY_FILE}.{}.tmp", uuid::Uuid::new_v4());
@@ -211,9 +256,11 @@ fn read_key(directory: &OwnedFd) -> io::Result<Result<[u8; 32], String>> {
     if let Err(reason) = check_owned(&file, FileType::RegularFile, 0o600)? {
         return Ok(Err(reason));
     }
+    let inode = rustix::fs::fstat(&file)?.st_ino;
     let mut key = Vec::new();
     File::from(file).take(64).read_to_end(&mut key)?;
-    Ok(<[u8; 32]>::try_from(key).map_err(|key| format!("it has {} bytes, expected 32", key.len())))
+    let whole = <[u8; 32]>::try_from(key).map_err(|key| format!("it has {} bytes, expected 32", key.len()));
+    Ok(whole.map(|key| (key, inode)))
 }
 
 #[cfg(test)]
@@ -221,14 +268,18 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn place(directory: &Path) -> CachePlace {
+        CachePlace { directory: directory.join("cache"), keys: directory.join("keys") }
+    }
+
     fn open() -> (tempfile::TempDir, Cache) {
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&directory.path().join("cache")).unwrap();
+        let cache = Cache::open(&place(directory.path())).unwrap();
         (directory, cache)
     }
 
     fn entry(cache: &Cache, key: Key<'_>) -> PathBuf {
-        cache.path.join(key.file_name())
+        cache.path.join(key.file_name(&cache.place))
     }
 
     fn component() -> blake3::Hash {
@@ -243,9 +294,44 @@ mod tests {
     fn what_was_put_is_found_again_by_another_process_with_the_same_directory() {
         let (directory, cache) = open();
         cache.put(key(&component()), b"code").unwrap();
-        let again = Cache::open(&directory.path().join("cache")).unwrap();
+        let again = Cache::open(&place(directory.path())).unwrap();
         assert_eq!(again.get(key(&component())), Found::Artefact(b"code".to_vec()));
         assert_eq!(again.get(Key { engine: "e2", component: &component() }), Found::Nothing);
+    }
+
+    #[test]
+    fn a_cache_that_was_unpacked_with_its_key_somewhere_else_vouches_for_nothing() {
+        let (directory, cache) = open();
+        cache.put(key(&component()), b"code").unwrap();
+        let there = tempfile::tempdir().unwrap();
+        // As `tar x` or `cp -a` does: every byte, name and mode is the same.
+        let copied = std::process::Command::new("cp")
+            .args(["-a", "cache", "keys"])
+            .arg(there.path())
+            .current_dir(directory.path())
+            .status()
+            .unwrap();
+        assert!(copied.success());
+        let unpacked = Cache::open(&place(there.path())).unwrap();
+        assert_eq!(unpacked.key, cache.key, "the key itself was copied, so only its place can tell");
+        assert_eq!(unpacked.get(key(&component())), Found::Nothing);
+        // Not even under the name that this place gives the entry.
+        std::fs::rename(entry(&cache, key(&component())), entry(&unpacked, key(&component()))).unwrap();
+        assert_eq!(unpacked.get(key(&component())), Found::Quarantined { reason: "its MAC is wrong".to_owned() });
+    }
+
+    #[test]
+    fn a_key_may_not_lie_with_what_it_vouches_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
+        let open = std::fs::Permissions::from_mode(0o700);
+        std::fs::create_dir(&cache).unwrap();
+        std::fs::set_permissions(&cache, open.clone()).unwrap();
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        for keys in [cache.clone(), cache.join("keys"), directory.path().to_owned()] {
+            let error = Cache::open(&CachePlace { directory: cache.clone(), keys }).unwrap_err().to_string();
+            assert!(error.contains("its key would lie with it"), "{error}");
+        }
     }
 
     #[test]
@@ -290,7 +376,7 @@ mod tests {
         drop(cache);
         let path = directory.path().join("cache");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o770)).unwrap();
-        let error = Cache::open(&path).unwrap_err().to_string();
+        let error = Cache::open(&place(directory.path())).unwrap_err().to_string();
         assert!(error.contains("its mode is 770, expected 700"), "{error}");
     }
 
@@ -317,13 +403,14 @@ mod tests {
         // Root can give a directory away; for everybody else, `/` is one that root never gave them.
         let (path, owner) = if ours.is_root() {
             let path = directory.path().join("cache");
-            drop(Cache::open(&path).unwrap());
+            drop(Cache::open(&place(directory.path())).unwrap());
             std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
             (path, 65_534)
         } else {
             (PathBuf::from("/"), 0)
         };
-        let error = Cache::open(&path).unwrap_err();
+        let place = CachePlace { directory: path.clone(), keys: directory.path().join("keys") };
+        let error = Cache::open(&place).unwrap_err();
         assert!(matches!(&error, CacheError::Unsafe { path: named, .. } if *named == path), "{error:?}");
         let reason = format!("it belongs to user {owner}, and this is user {}", ours.as_raw());
         assert!(error.to_string().contains(&reason), "{error}");
@@ -345,9 +432,8 @@ mod tests {
         let Found::Quarantined { reason } = cache.get(key(&component())) else { panic!("it was taken") };
         assert!(reason.starts_with("it belongs to user 65534"), "{reason}");
 
-        let path = directory.path().join("cache");
-        std::os::unix::fs::chown(path.join(KEY_FILE), Some(65_534), None).unwrap();
-        let error = Cache::open(&path).unwrap_err().to_string();
+        std::os::unix::fs::chown(place(directory.path()).keys.join(KEY_FILE), Some(65_534), None).unwrap();
+        let error = Cache::open(&place(directory.path())).unwrap_err().to_string();
         assert!(error.contains("mac.key` is not safe: it belongs to user 65534"), "{error}");
     }
 
@@ -356,19 +442,20 @@ mod tests {
         let (directory, _cache) = open();
         let link = directory.path().join("link");
         symlink(directory.path().join("cache"), &link).unwrap();
-        assert!(matches!(Cache::open(&link), Err(CacheError::Unsafe { .. })));
+        let linked = CachePlace { directory: link, ..place(directory.path()) };
+        assert!(matches!(Cache::open(&linked), Err(CacheError::Unsafe { .. })));
     }
 
     #[test]
     fn a_key_that_others_may_read_or_that_is_short_is_refused() {
         let (directory, _cache) = open();
-        let path = directory.path().join("cache");
-        let key = path.join(KEY_FILE);
+        let place = place(directory.path());
+        let key = place.keys.join(KEY_FILE);
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Cache::open(&path).unwrap_err().to_string().contains("its mode is 644"));
+        assert!(Cache::open(&place).unwrap_err().to_string().contains("its mode is 644"));
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&key, b"short").unwrap();
-        assert!(Cache::open(&path).unwrap_err().to_string().contains("it has 5 bytes"));
+        assert!(Cache::open(&place).unwrap_err().to_string().contains("it has 5 bytes"));
     }
 
     #[test]
@@ -378,6 +465,6 @@ mod tests {
         std::fs::create_dir_all(entry(&cache, key(&component())).join("full")).unwrap();
         assert!(cache.put(key(&component()), b"code").is_err());
         let left: Vec<_> = std::fs::read_dir(&cache.path).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 2, "{left:?}");
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 }

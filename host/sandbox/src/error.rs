@@ -209,6 +209,16 @@ pub enum LoadError {
     /// The component asks for more than its operator has agreed to: an upgrade that nobody looked at.
     #[error("this version requests more than was agreed to, and is not loaded until that is granted:{}", lines(.0, |denial| format!("{}: {}", denial.capability, denial.remedy)))]
     AsksForMore(Vec<Denial>),
+    /// The component is not the one that its operator accepted.
+    #[error("its bytes have changed since it was accepted: digest {}…, was {}…{}", start(.found), start(.pinned), more(.asks_for))]
+    Changed {
+        /// The digest that was accepted.
+        pinned: String,
+        /// The digest of what is there.
+        found: String,
+        /// What it newly asks for.
+        asks_for: Vec<Denial>,
+    },
     /// The component imports what no plugin gets.
     #[error("the component imports what the host does not offer to plugins:{}", lines(.0, ToString::to_string))]
     Imports(Vec<crate::inspect::RefusedImport>),
@@ -226,6 +236,24 @@ pub enum LoadError {
     Shape {
         /// The engine's words.
         message: String,
+    },
+    /// A granted directory holds the user's own keys or compiled code, or lies among them.
+    #[error("the grant `{name}` of `{}` would reach `{}`, which holds keys or compiled code and is never reached through a grant; grant a narrower directory", .path.display(), .place.display())]
+    Sealed {
+        /// The grant.
+        name: String,
+        /// Its directory.
+        path: PathBuf,
+        /// The place that it would reach.
+        place: PathBuf,
+    },
+    /// A directory that is granted through WASI holds files that decide what runs.
+    #[error("the preopen `{guest}` of `{}` would let the plugin write files that decide what runs and what it may reach; grant a directory without them, grant `files` instead, or set `control-files = true` on it", .path.display())]
+    ControlFiles {
+        /// The path that the guest sees.
+        guest: String,
+        /// The directory.
+        path: PathBuf,
     },
     /// `describe` did not run to its end.
     #[error("`describe` of {interface} failed: {error}")]
@@ -275,6 +303,18 @@ fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
     lines
 }
 
+/// As much of a digest as a person compares.
+fn start(digest: &str) -> &str {
+    digest.get(..16).unwrap_or(digest)
+}
+
+fn more(denials: &[Denial]) -> String {
+    match denials {
+        [] => String::new(),
+        denials => format!("; it newly requests:{}", lines(denials, |denial| denial.capability.clone())),
+    }
+}
+
 impl LoadError {
     /// The stable, kebab-case name of this kind of error.
     #[must_use]
@@ -286,12 +326,14 @@ impl LoadError {
             Self::Manifest(_) => "invalid-manifest",
             Self::World { .. } => "wrong-world",
             Self::Version { .. } => "unsupported-version",
+            Self::Changed { .. } => "plugin-changed",
             Self::AsksForMore(_) => "new-permissions",
             Self::Imports(_) | Self::Link { .. } => "link-error",
             Self::Compile(error) => error.kind(),
             Self::Shape { .. } => "too-large-for-pool",
             Self::DescribeFailed { .. } | Self::Describe { .. } => "describe-failed",
             Self::Grant { .. } | Self::Pattern { .. } => "invalid-grant",
+            Self::Sealed { .. } | Self::ControlFiles { .. } => "control-files",
         }
     }
 }

@@ -26,6 +26,9 @@ pub struct FilesGrant {
     /// Bytes that may be written through this grant while the plugin is loaded, all cells together; removing a file gives nothing back.
     /// As many files and directories may be created as this has KiB, and 64 in any case: an empty one takes room that no byte counts.
     pub write_quota: u64,
+    /// Whether the grant extends to the files that decide what runs and what it may reach, and to secrets; see
+    /// [`opcell_types::control`].
+    pub control_files: bool,
 }
 
 impl FilesGrant {
@@ -40,7 +43,13 @@ impl FilesGrant {
     /// Reading everything below a directory.
     #[must_use]
     pub fn read(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), access: Access::Read, patterns: Vec::new(), write_quota: Self::DEFAULT_WRITE_QUOTA }
+        Self {
+            path: path.into(),
+            access: Access::Read,
+            patterns: Vec::new(),
+            write_quota: Self::DEFAULT_WRITE_QUOTA,
+            control_files: false,
+        }
     }
 
     /// Reading and writing everything below a directory.
@@ -59,6 +68,9 @@ pub struct DangerousPreopen {
     pub guest: String,
     /// How it may be used.
     pub access: Access,
+    /// As [`FilesGrant::control_files`]. WASI is not looked at file by file: without it, a writable directory that holds control files
+    /// is refused when the plugin is loaded.
+    pub control_files: bool,
 }
 
 /// What the operator lets one plugin reach.
@@ -204,6 +216,13 @@ impl Policy {
     #[must_use]
     pub fn escape(name: &str, path: &str, rule: &str) -> Denial {
         Denial::of("path", &format!("{name}/{path}"), rule, Remedy::Nothing)
+    }
+
+    /// The refusal of a file that a grant of its folder does not extend to.
+    #[must_use]
+    pub fn control_file(&self, name: &str, path: &str, rule: String) -> Denial {
+        let remedy = Remedy::ControlFiles { plugin: Some(self.plugin.clone()), name: one_line(name, NAME) };
+        Denial::of("control file", &format!("{name}/{path}"), rule, remedy)
     }
 
     /// What was asked for and not granted: `(kind, name)`.

@@ -2,7 +2,7 @@
 
 use crate::{
     bare::Bare,
-    cache::{Cache, Found, Key},
+    cache::{Cache, CachePlace, Found, Key},
     compile::{CompileLimits, CompileMode, Compiler},
     engine::{self, Allocation, CellEngine, Engines, Metering},
     error::{LoadError, SandboxError},
@@ -15,6 +15,7 @@ use crate::{
     state::CellState,
     wasi::check_preopens,
 };
+use opcell_types::control::ControlFiles;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -29,8 +30,10 @@ pub struct SandboxConfig {
     pub compile: CompileMode,
     /// What one compilation may use.
     pub compile_limits: CompileLimits,
-    /// Where compiled components are kept; `None` compiles again in every process.
-    pub cache: Option<PathBuf>,
+    /// Where compiled components are kept; `None` compiles again in every process. No grant may reach this place.
+    pub cache: Option<CachePlace>,
+    /// Which files decide what runs and what it may reach; grants of files do not extend to them unless they say so.
+    pub control: Arc<ControlFiles>,
     /// The operator's ceiling for all plugins.
     pub limits: LimitRequest,
     /// Cells at once, all plugins together; also the size of the small pool. Default 64.
@@ -52,6 +55,7 @@ impl SandboxConfig {
             compile,
             compile_limits: CompileLimits::default(),
             cache: None,
+            control: Arc::default(),
             limits: LimitRequest::default(),
             cells: 64,
             keep_resident: 128 << 10,
@@ -90,13 +94,22 @@ pub struct LoadRequest {
     /// What the operator has agreed that it may ask for, granted or not; a component that asks for more is not loaded.
     /// `None`: it may ask for anything, and gets what is granted.
     pub agreed: Option<Requests>,
+    /// The BLAKE3 digest that the component must have, in hexadecimal; `None`: any.
+    pub digest: Option<String>,
 }
 
 impl LoadRequest {
     /// Loads `source` with no grants and no limits of its own.
     #[must_use]
     pub fn new(name: impl Into<String>, source: PluginSource) -> Self {
-        Self { name: name.into(), source, grants: Grants::default(), limits: LimitRequest::default(), agreed: None }
+        Self {
+            name: name.into(),
+            source,
+            grants: Grants::default(),
+            limits: LimitRequest::default(),
+            agreed: None,
+            digest: None,
+        }
     }
 }
 
@@ -112,6 +125,7 @@ pub struct Sandbox {
     pools: Vec<Pool>,
     compiler: Compiler,
     cache: Option<Cache>,
+    control: Arc<ControlFiles>,
     limits: LimitRequest,
     metering: Metering,
     cells: u32,
@@ -140,7 +154,8 @@ impl Sandbox {
         Ok(Self {
             pools,
             compiler: Compiler::new(config.compile, config.compile_limits, config.metering)?,
-            cache: config.cache.as_deref().map(Cache::open).transpose()?,
+            cache: config.cache.as_ref().map(Cache::open).transpose()?,
+            control: beside_the_cache(&config.control, config.cache.as_ref()),
             limits: config.limits,
             metering: config.metering,
             cells,
@@ -161,7 +176,7 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`], whose texts name what is wrong and what to do.
     pub async fn load(&self, request: LoadRequest) -> Result<Arc<Plugin>, LoadError> {
-        let LoadRequest { name, source, grants, limits, agreed } = request;
+        let LoadRequest { name, source, grants, limits, agreed, digest: pinned } = request;
         let bytes = self.read(source).await?;
         let inspected = Arc::clone(&bytes);
         let (surface, digest) = tokio::task::spawn_blocking(move || {
@@ -173,12 +188,15 @@ impl Sandbox {
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
         // Before anything of a version that nobody agreed to is compiled or run.
         let excess = agreed.map(|agreed| policy.excess_requests(&agreed)).unwrap_or_default();
+        if let Some(pinned) = pinned.filter(|pinned| *pinned != *digest.to_hex()) {
+            return Err(LoadError::Changed { pinned, found: digest.to_hex().to_string(), asks_for: excess });
+        }
         if !excess.is_empty() {
             return Err(LoadError::AsksForMore(excess));
         }
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
-        let roots = Roots::open(policy.grants())?;
-        check_preopens(&policy.grants().dangerous_preopens)?;
+        let roots = Roots::open(policy.grants(), &self.control)?;
+        check_preopens(&policy.grants().dangerous_preopens, &self.control)?;
         let artefact = self.artefact(&bytes, &digest).await?;
         drop(bytes);
         for (kind, unused) in policy.unused_grants() {
@@ -257,6 +275,15 @@ impl Sandbox {
         }
         Err(LoadError::Shape { message })
     }
+}
+
+/// The control files with the cache and its key among the places that nothing reaches.
+fn beside_the_cache(control: &Arc<ControlFiles>, cache: Option<&CachePlace>) -> Arc<ControlFiles> {
+    let Some(cache) = cache else { return Arc::clone(control) };
+    let mut control = ControlFiles::clone(control);
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    control.sealed.extend([real(&cache.directory), real(&cache.keys)]);
+    Arc::new(control)
 }
 
 impl Pool {

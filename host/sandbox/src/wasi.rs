@@ -10,8 +10,12 @@ use crate::{
     state::CellState,
 };
 use bytes::Bytes;
-use opcell_types::Access;
+use opcell_types::{
+    Access,
+    control::{ControlFiles, DECIDING_FILES, DECIDING_FOLDERS},
+};
 use std::{
+    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -70,14 +74,26 @@ impl ClosedWasi {
     }
 }
 
+/// Whether the directory itself holds one of the files and folders that decide, by their names.
+fn holds_control_files(directory: &Path) -> bool {
+    DECIDING_FILES.iter().chain(&DECIDING_FOLDERS).any(|name| directory.join(name).symlink_metadata().is_ok())
+        || ["AGENTS.md", "CLAUDE.md", "GEMINI.md"].iter().any(|name| directory.join(name).symlink_metadata().is_ok())
+}
+
 /// Opens every preopen once, so that a wrong one is an error when the plugin is loaded.
-pub(crate) fn check_preopens(preopens: &[DangerousPreopen]) -> Result<(), LoadError> {
+pub(crate) fn check_preopens(preopens: &[DangerousPreopen], control: &ControlFiles) -> Result<(), LoadError> {
     for preopen in preopens {
-        std::fs::read_dir(&preopen.host).map_err(|source| LoadError::Grant {
-            name: preopen.guest.clone(),
-            path: preopen.host.clone(),
-            source,
-        })?;
+        let failed = |source| LoadError::Grant { name: preopen.guest.clone(), path: preopen.host.clone(), source };
+        let real = preopen.host.canonicalize().map_err(failed)?;
+        if let Some(place) = control.sealed_by(&real) {
+            let (name, path) = (preopen.guest.clone(), preopen.host.clone());
+            return Err(LoadError::Sealed { name, path, place: place.to_owned() });
+        }
+        let decides = || control.decides_below(&real) || holds_control_files(&real);
+        if preopen.access == Access::ReadWrite && !preopen.control_files && decides() {
+            return Err(LoadError::ControlFiles { guest: preopen.guest.clone(), path: preopen.host.clone() });
+        }
+        std::fs::read_dir(&preopen.host).map_err(failed)?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ mod common;
 
 use common::{Guest, config, limits, load, request, sandbox};
 use opcell_sandbox::{
-    CellRequest, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, LoadError, LoadRequest, PluginSource,
-    Sandbox, SandboxConfig,
+    Access, CellRequest, CompileLimits, CompileMode, CompileProgram, DangerousPreopen, FilesGrant, Grants, LoadError,
+    LoadRequest, PluginSource, Sandbox, SandboxConfig, cache::CachePlace,
 };
 use std::{
     os::unix::fs::PermissionsExt,
@@ -194,10 +194,54 @@ async fn a_component_too_large_for_the_small_pool_runs_in_the_script_pool() {
     assert_eq!(error.kind(), "too-large-for-pool", "{error}");
 }
 
+fn place(directory: &Path) -> CachePlace {
+    CachePlace { directory: directory.join("cache"), keys: directory.join("keys") }
+}
+
+#[tokio::test]
+async fn a_grant_that_would_reach_the_cache_or_its_key_is_refused_before_anything_is_compiled() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = place(directory.path());
+    let compile = CompileMode::Child(CompileProgram { path: "/does/not/exist".into(), args: Vec::new() });
+    let sandbox = Sandbox::new(SandboxConfig { cache: Some(cache.clone()), ..SandboxConfig::new(compile) }).unwrap();
+    std::fs::create_dir(cache.directory.join("sub")).unwrap();
+    for reach in [directory.path(), &cache.directory, &cache.directory.join("sub"), &cache.keys] {
+        let files = [("work".to_owned(), FilesGrant::read(reach))].into();
+        let preopen = DangerousPreopen {
+            host: reach.into(),
+            guest: "/work".to_owned(),
+            access: Access::Read,
+            control_files: true,
+        };
+        for grants in
+            [Grants { files, ..Grants::default() }, Grants { dangerous_preopens: vec![preopen], ..Grants::default() }]
+        {
+            let error = sandbox.load(LoadRequest { grants, ..request(&Guest::default()) }).await.unwrap_err();
+            assert_eq!(error.kind(), "control-files", "{}: {error}", reach.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_writable_preopen_over_what_decides_is_refused_unless_it_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("opcell.toml"), "").unwrap();
+    let preopen = |access, control_files| {
+        let preopen =
+            DangerousPreopen { host: directory.path().into(), guest: "/work".to_owned(), access, control_files };
+        let grants = Grants { dangerous_preopens: vec![preopen], ..Grants::default() };
+        LoadRequest { grants, ..request(&Guest::default()) }
+    };
+    let error = sandbox().load(preopen(Access::ReadWrite, false)).await.unwrap_err();
+    assert!(error.to_string().contains("`control-files = true`"), "{error}");
+    assert!(sandbox().load(preopen(Access::Read, false)).await.is_ok());
+    assert!(sandbox().load(preopen(Access::ReadWrite, true)).await.is_ok());
+}
+
 #[tokio::test]
 async fn a_cached_plugin_is_loaded_without_the_compiler() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = Some(directory.path().join("cache"));
+    let cache = Some(place(directory.path()));
     let guest = Guest::default();
     Sandbox::new(SandboxConfig { cache: cache.clone(), ..config() }).unwrap().load(request(&guest)).await.unwrap();
     let broken = CompileMode::Child(CompileProgram { path: "/does/not/exist".into(), args: Vec::new() });
@@ -223,20 +267,19 @@ async fn a_cached_plugin_is_loaded_without_the_compiler() {
 #[tokio::test]
 async fn a_cache_that_cannot_be_written_is_only_a_warning() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache");
-    let sandbox = Sandbox::new(SandboxConfig { cache: Some(path.clone()), ..config() }).unwrap();
-    std::fs::remove_file(path.join("mac.key")).unwrap();
-    std::fs::remove_dir(&path).unwrap();
+    let cache = place(directory.path());
+    let sandbox = Sandbox::new(SandboxConfig { cache: Some(cache.clone()), ..config() }).unwrap();
+    std::fs::remove_dir(&cache.directory).unwrap();
     assert!(sandbox.load(request(&Guest::default())).await.is_ok());
 }
 
 #[test]
 fn a_cache_that_others_may_write_stops_the_sandbox() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache");
-    std::fs::create_dir(&path).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let error = Sandbox::new(SandboxConfig { cache: Some(path), ..config() }).unwrap_err();
+    let cache = place(directory.path());
+    std::fs::create_dir(&cache.directory).unwrap();
+    std::fs::set_permissions(&cache.directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let error = Sandbox::new(SandboxConfig { cache: Some(cache), ..config() }).unwrap_err();
     assert!(error.to_string().contains("is not safe: its mode is 777"), "{error}");
 }
 

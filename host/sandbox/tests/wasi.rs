@@ -82,7 +82,12 @@ async fn environment_arguments_and_directories_are_empty() {
 async fn a_preopen_is_there_only_when_the_operator_grants_it_explicitly() {
     let count = guest("(call $preopens (i32.const 528)) (call $digit (i32.load (i32.const 532)))");
     assert_eq!(data(&load(&count).await.unwrap()).await, 0);
-    let preopen = |host: &str| DangerousPreopen { host: host.into(), guest: "/work".to_owned(), access: Access::Read };
+    let preopen = |host: &str| DangerousPreopen {
+        host: host.into(),
+        guest: "/work".to_owned(),
+        access: Access::Read,
+        control_files: false,
+    };
     let granting = |host| {
         let grants = Grants { dangerous_preopens: vec![preopen(host)], ..Grants::default() };
         LoadRequest { grants, ..request(&count) }

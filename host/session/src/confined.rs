@@ -2,9 +2,11 @@
 //! regular files only.
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use opcell_types::control::{ControlFiles, Touch};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::path::{Component, Path};
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
@@ -19,6 +21,16 @@ pub enum FileError {
         path: String,
         /// The rule.
         why: &'static str,
+    },
+    /// The folder does not extend to it: it decides what runs and what it may reach, or holds secrets.
+    #[error("`{path}` is refused: {rule}")]
+    ControlFile {
+        /// As asked.
+        path: String,
+        /// The name of the folder among the file roots.
+        root: String,
+        /// The rule.
+        rule: String,
     },
     /// Nothing is there.
     #[error("there is no `{0}`")]
@@ -74,21 +86,63 @@ pub(crate) struct DirectoryEntry {
     pub(crate) bytes: u64,
 }
 
+/// Entries of one folder that are listed; a larger folder is an error, never a part of itself.
+const MAX_ENTRIES: usize = 50_000;
+
 /// An open folder. Every call blocks; async callers move it to a blocking thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     dir: Arc<Dir>,
+    guard: Option<Guard>,
+}
+
+/// What a folder does not extend to.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    /// The folder's name among the file roots.
+    pub(crate) name: String,
+    /// Where the folder is, without links.
+    pub(crate) root: PathBuf,
+    pub(crate) control: Arc<ControlFiles>,
 }
 
 impl Folder {
     /// Opens a folder that the operator named.
     pub(crate) fn open(host_path: &Path) -> std::io::Result<Self> {
-        Ok(Self { dir: Arc::new(Dir::open_ambient_dir(host_path, ambient_authority())?) })
+        Ok(Self { dir: Arc::new(Dir::open_ambient_dir(host_path, ambient_authority())?), guard: None })
+    }
+
+    /// The same folder, without what the guard refuses.
+    pub(crate) fn guarded(self, guard: Option<Guard>) -> Self {
+        Self { guard, ..self }
+    }
+
+    /// Refuses by the path as it was asked for, and by where the file really is.
+    fn may_touch(&self, touch: Touch, path: &str, real: Option<&Path>) -> Result<(), FileError> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        let asked = guard.root.join(path.trim_start_matches("./"));
+        let rule = guard.control.refuses(touch, &asked).or_else(|| guard.control.refuses(touch, real?));
+        rule.map_or(Ok(()), |rule| Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule }))
+    }
+
+    /// A file that has several names may be one of those under another name.
+    fn may_be_twin(&self, path: &str, metadata: &Metadata) -> Result<(), FileError> {
+        let Some(guard) = self.guard.as_ref().filter(|_| metadata.nlink() > 1) else { return Ok(()) };
+        let is_it = |twin: &Path| {
+            std::fs::symlink_metadata(twin).is_ok_and(|twin| {
+                use std::os::unix::fs::MetadataExt as _;
+                (twin.dev(), twin.ino()) == (metadata.dev(), metadata.ino())
+            })
+        };
+        let refused = guard.control.known(&guard.root).into_iter().filter(|twin| is_it(twin));
+        let rule = refused.filter_map(|twin| guard.control.refuses(Touch::Read, &twin)).next();
+        rule.map_or(Ok(()), |rule| Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule }))
     }
 
     /// Reads a whole file of at most `limit` bytes.
     pub(crate) fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, FileError> {
         let relative = relative(path)?;
+        self.may_touch(Touch::Read, path, None)?;
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK, opening a pipe would wait for its writer for ever.
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
@@ -97,6 +151,8 @@ impl Folder {
         if !metadata.is_file() {
             return Err(FileError::NotAFile(path.to_owned()));
         }
+        self.may_touch(Touch::Read, path, real_path(&file).as_deref())?;
+        self.may_be_twin(path, &metadata)?;
         if metadata.len() > limit {
             return Err(FileError::TooLarge { path: path.to_owned(), size: metadata.len(), limit });
         }
@@ -130,6 +186,7 @@ impl Folder {
             Ok(_) | Err(_) => {}
         }
         let failed = |error: std::io::Error| failed(path, &error);
+        self.may_touch(Touch::Write, path, self.real_target(relative).as_deref())?;
         if let Some(parent) = relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             match self.dir.metadata(parent) {
                 Ok(_) => {}
@@ -152,6 +209,22 @@ impl Folder {
         written.map_err(failed)
     }
 
+    /// Where a file would be, links of the folders above it followed, as far as these exist.
+    fn real_target(&self, relative: &Path) -> Option<PathBuf> {
+        let mut existing = relative.parent();
+        loop {
+            let parent = existing.filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            match self.dir.open_dir(parent) {
+                Ok(directory) => {
+                    let below = relative.strip_prefix(parent).unwrap_or(relative);
+                    return Some(real_path(&directory)?.join(below));
+                }
+                Err(_) if parent == Path::new(".") => return None,
+                Err(_) => existing = parent.parent(),
+            }
+        }
+    }
+
     fn write_new(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let mut file = self.dir.open_with(path, OpenOptions::new().write(true).create_new(true))?;
         file.write_all(bytes)
@@ -163,6 +236,10 @@ impl Folder {
         let mut found = Vec::new();
         for entry in self.dir.read_dir(relative(path)?).map_err(failed)? {
             let entry = entry.map_err(failed)?;
+            if found.len() == MAX_ENTRIES {
+                let message = format!("the folder has more than {MAX_ENTRIES} entries");
+                return Err(FileError::Failed { path: path.to_owned(), message });
+            }
             let kind = entry.file_type().map_err(failed)?;
             let kind = match () {
                 () if kind.is_file() => EntryKind::File,
@@ -185,6 +262,11 @@ impl Folder {
             () => EntryKind::Other,
         })
     }
+}
+
+/// Where an open file or folder is, as the kernel knows it; `None` where `/proc` is not there to ask.
+fn real_path(open: &impl AsRawFd) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok().filter(|path| path.is_absolute())
 }
 
 /// Checks the shape of a path before the file system sees it.

@@ -1,7 +1,10 @@
 //! The files of a project that every session sees: `AGENTS.md`, or `CLAUDE.md` where there is none.
 
 use crate::prompt::ContextFile;
-use std::io::Read as _;
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// The most that is read of one file, in bytes.
@@ -19,12 +22,16 @@ const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// When a file that is there cannot be read.
 pub fn project_context(project: &Path) -> std::io::Result<Vec<ContextFile>> {
     let above: Vec<_> = project.ancestors().take(DEPTH).collect();
-    let repository = above.iter().position(|directory| directory.join(".git").exists()).unwrap_or(0);
+    // A folder of another user ends the way up: what lies there is not this project's.
+    let owner = |directory: &Path| directory.metadata().ok().map(|status| status.uid());
+    let ours = above.iter().take_while(|directory| owner(directory) == owner(project)).count();
+    let repository = above.iter().take(ours).position(|directory| directory.join(".git").exists()).unwrap_or(0);
     let mut files = Vec::new();
     for directory in above.iter().take(repository + 1).rev() {
-        if let Some(path) = NAMES.iter().map(|name| directory.join(name)).find(|path| path.is_file()) {
+        for path in NAMES.iter().map(|name| directory.join(name)) {
+            let Some(file) = open_own(&path)? else { continue };
             let mut bytes = Vec::new();
-            std::fs::File::open(&path)?.take(LIMIT + 1).read_to_end(&mut bytes)?;
+            file.take(LIMIT + 1).read_to_end(&mut bytes)?;
             let cut = bytes.len() as u64 > LIMIT;
             bytes.truncate(usize::try_from(LIMIT).unwrap_or(usize::MAX));
             let mut text = String::from_utf8_lossy(&bytes).into_owned();
@@ -32,9 +39,25 @@ pub fn project_context(project: &Path) -> std::io::Result<Vec<ContextFile>> {
                 text.push_str(&format!("\n[truncated after {LIMIT} bytes]"));
             }
             files.push(ContextFile { path: shown(&path, directory, above.get(repository).copied()), text });
+            break;
         }
     }
     Ok(files)
+}
+
+/// Opens a context file, a regular file that is no link: a checkout may link the name to any file of its user, and every prompt
+/// would show it. `None` when there is none, or something else has the name.
+fn open_own(path: &Path) -> std::io::Result<Option<File>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path) {
+        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            tracing::warn!("{} is a link, and not shown to models", path.display());
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The path from the repository's root: a host's folders are not a model's business.
@@ -61,6 +84,16 @@ mod tests {
         let found = project_context(&project).unwrap();
         let found: Vec<_> = found.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
         assert_eq!(found, [("CLAUDE.md", "root"), ("a/b/AGENTS.md", "project")]);
+    }
+
+    #[test]
+    fn a_context_file_that_is_a_link_is_not_shown_and_the_other_name_is() {
+        let project = tempfile::TempDir::new().unwrap();
+        fs::write(project.path().join("secret"), "a key").unwrap();
+        std::os::unix::fs::symlink("secret", project.path().join("AGENTS.md")).unwrap();
+        assert_eq!(project_context(project.path()).unwrap(), []);
+        fs::write(project.path().join("CLAUDE.md"), "ours").unwrap();
+        assert_eq!(project_context(project.path()).unwrap()[0].text, "ours");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct ToolDescription {
     pub provider: Provider,
     /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
     pub extension: Option<String>,
-    /// Whether only sessions that declare it have it: another name of a tool that they all may have.
+    /// Whether only sessions that declare it have it: tools that write, run commands or reach the network, and other names of tools.
     pub by_declaration: bool,
 }
 

@@ -71,10 +71,10 @@ impl World {
 
     async fn run(&self, script: &str, record: Option<&Path>) -> RunOutcome {
         let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(self.folder.path().join("skills"))]));
-        let work = FileRoot { name: "work".to_owned(), path: self.folder.path().join("work"), writable: true };
+        let work = FileRoot::read_write("work", self.folder.path().join("work"));
         let mut builder = HostSessions::builder()
             .models(Models::only(Arc::new(ScriptedModel::parse("script", script).unwrap())))
-            .tools(file_tools(FileRoots::open(&[work]).unwrap(), skills.clone()))
+            .tools(file_tools(FileRoots::open(&[work], &Arc::default()).unwrap(), skills.clone()))
             .skills(skills);
         if let Some(path) = record {
             builder = builder.record_to(path);

@@ -177,6 +177,14 @@ pub enum Remedy {
         /// The folder's name among the file roots.
         name: String,
     },
+    /// The operator extends a grant of files to the files that decide what runs and to secrets.
+    ControlFiles {
+        /// The plugin that has the grant; `None` for a folder of sessions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plugin: Option<Arc<str>>,
+        /// The file root.
+        name: String,
+    },
     /// Nothing allows it.
     Nothing,
 }
@@ -212,6 +220,9 @@ impl fmt::Display for Remedy {
                 write!(f, "add `{name}` to `capabilities.{}` of the step", capability.key())
             }
             Self::DeclareInSession { part, .. } => write!(f, "declare it among the session's {}s", part.word()),
+            Self::ControlFiles { name, .. } => {
+                write!(f, "the operator has to set `control-files = true` for the file root `{name}`")
+            }
             Self::OpenFolder => f.write_str("the operator has to open a folder to sessions"),
             Self::WriteFolder { name } => write!(f, "the operator has to make the file root `{name}` writable"),
             Self::Nothing => f.write_str("nothing can allow it"),

@@ -7,6 +7,7 @@
 //!
 //! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, files, networks.
 
+pub mod control;
 pub mod value;
 
 pub mod names;

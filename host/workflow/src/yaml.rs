@@ -20,6 +20,9 @@ const MAX_ALIASES: usize = 100;
 /// Blanks put in after `a:[`; each costs another pass over the text.
 const MAX_BLANKS: usize = 256;
 
+/// Bytes that are parsed again for such blanks, all times together.
+const MAX_REPAIR_BYTES: usize = 64 << 20;
+
 /// A value and its place.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -139,7 +142,7 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
     let read = loop {
         match read(&spaced) {
             // `{a:[1]}` is an entry for the `yaml` package; the parser wants a blank before the bracket.
-            Err(Refusal::NoBlank(colon)) if blanks.len() < MAX_BLANKS => {
+            Err(Refusal::NoBlank(colon)) if blanks.len() < MAX_BLANKS && text.len().saturating_mul(blanks.len() + 1) <= MAX_REPAIR_BYTES => {
                 let at = blanks.partition_point(|blank| *blank <= colon);
                 blanks.iter_mut().skip(at).for_each(|blank| *blank += 1);
                 blanks.insert(at, colon + 1);

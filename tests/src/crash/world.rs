@@ -3,7 +3,7 @@
 use super::recorder::{Deed, Recorder};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
-use opcell::{Host, config::PluginConfig};
+use opcell::{Host, config::PluginConfig, places::Places};
 use opcell_engine::{
     conversation::{Message, ToolCallRequest, ToolSpec, Usage},
     ports::{
@@ -26,10 +26,18 @@ pub struct World {
 impl World {
     /// Opens the world of a directory; the component's compiled code is kept in `cache`.
     pub async fn open(directory: &Path, cache: &Path, recorder: Arc<Recorder>) -> Result<Self> {
-        let mut config = opcell::Config::empty(directory.to_owned());
-        config.cache = Some(cache.to_owned());
+        let config = opcell::Config::empty(directory.to_owned());
+        let mut places = Places::default();
+        places.cache = Some(cache.join("components"));
+        places.state = Some(cache.join("state"));
         let plugin = PluginConfig::new("test", cache.join("test.wasm"));
-        let host = Host::builder().config(config).plugin(plugin).compile(CompileMode::TrustedInProcess).build().await?;
+        let host = Host::builder()
+            .config(config)
+            .places(places)
+            .plugin(plugin)
+            .compile(CompileMode::TrustedInProcess)
+            .build()
+            .await?;
         let inner = serde_json::from_str(include_str!("inner.json")).context("inner.json")?;
         Ok(Self { recorder, host, inner: Arc::new(inner) })
     }

@@ -56,7 +56,7 @@ const HELP: &str = "type a message, or: /event NAME [CONTEXT] raises an external
 
 pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let given = input::run_input(&args.input)?;
-    let mut config = global.config()?;
+    let mut config = global.trusted()?;
     args.journal.choose(&mut config);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;

@@ -25,7 +25,7 @@ pub struct CheckArgs {
 pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     // Operations are looked up in the project's plugins where there is a project.
     let host = match global.has_project()? {
-        true => Some(global.host(terminal).await?),
+        true => Some(global.looking(terminal).await?),
         false => None,
     };
     let files = document::expand(&args.files);
@@ -51,7 +51,7 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
             verdicts.push(verdict_json(&name, good, document.as_ref(), rejected.as_ref()));
         } else {
             bar.suspend(|| {
-                terminal.line(&verdict_text(&name, good, document.as_ref(), rejected.as_ref(), args.strict, terminal))
+                terminal.rendered(&verdict_text(&name, good, document.as_ref(), rejected.as_ref(), args.strict, terminal))
             })?;
         }
         bar.inc(1);

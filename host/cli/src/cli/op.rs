@@ -24,7 +24,10 @@ pub struct InvokeArgs {
 }
 
 pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = global.host(terminal).await?;
+    let host = match command {
+        OpCommand::List => global.looking(terminal).await?,
+        OpCommand::Invoke(_) => global.host(terminal).await?,
+    };
     match command {
         OpCommand::List => {
             let entries = host.catalog().entries();

@@ -4,10 +4,15 @@ mod diff;
 mod explain;
 mod grant;
 mod inspect;
+mod update;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::{Args, Subcommand};
-use opcell::{config::Config, config::PluginConfig, report::Rejected};
+use opcell::{document, 
+    config::Config,
+    config::{PluginConfig, lock::Locked},
+    report::Rejected,
+};
 use opcell_sandbox::{grants::Policy, inspect::Surface};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::path::{Path, PathBuf};
@@ -24,6 +29,8 @@ pub enum PluginCommand {
     Grant(grant::GrantArgs),
     /// Show what another version of a plugin requests in addition.
     Diff(diff::DiffArgs),
+    /// Accept plugins as they are now: write their digests and requests into `opcell.lock`.
+    Update(update::UpdateArgs),
 }
 
 #[derive(Debug, Args)]
@@ -35,13 +42,17 @@ pub struct Target {
 
 pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
-        PluginCommand::List => inspect::list(&global.config()?, terminal),
+        PluginCommand::List => inspect::list(&global.proposed()?, terminal),
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
         PluginCommand::Grant(args) => grant::grant(global, args, terminal),
+        PluginCommand::Update(args) => update::update(global, args, terminal),
         PluginCommand::Diff(args) => diff::diff(global, args, terminal),
     }
 }
+
+/// As much of a component is read; what the compiler takes.
+const MAX_COMPONENT: u64 = 64 << 20;
 
 /// A component's bytes and what they say.
 struct Component {
@@ -55,10 +66,17 @@ impl Component {
         let wrong = |code: &'static str, message: String| {
             Rejected::plain(Diagnostic::error(code, format!("{}: {message}", path.display())))
         };
-        let bytes = std::fs::read(path).map_err(|error| wrong("unreadable", error.to_string()))?;
+        let bytes = document::read_bounded(path, MAX_COMPONENT).map_err(|error| wrong("unreadable", error))?;
         let surface =
             opcell_sandbox::inspect::inspect(&bytes).map_err(|error| wrong(error.kind(), error.to_string()))?;
         Ok(Self { path: path.to_owned(), bytes, surface })
+    }
+
+    /// As the lock holds it.
+    fn locked(&self, plugin: &PluginConfig) -> Locked {
+        let digest = (!plugin.dev).then(|| blake3::hash(&self.bytes).to_hex().to_string());
+        let bytes = (!plugin.dev).then_some(self.bytes.len() as u64);
+        Locked::new(digest, bytes, self.surface.manifest.requests())
     }
 
     /// A `.wasm` file by its path, else a plugin of the project by its name.
@@ -66,7 +84,7 @@ impl Component {
         if Path::new(target).extension().is_some_and(|ending| ending == "wasm") {
             return Ok(Self::read(Path::new(target))?);
         }
-        Ok(Self::read(&named(&global.config()?, target)?.path)?)
+        Ok(Self::read(&named(&global.proposed()?, target)?.path)?)
     }
 }
 

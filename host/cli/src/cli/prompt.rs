@@ -42,7 +42,7 @@ pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> 
             Mode::Prose => PromptMode::Prose,
         }),
     };
-    let host = global.host(terminal).await?;
+    let host = global.looking(terminal).await?;
     let workflow = host.open(&args.workflow)?;
     let prompts = host.prompts(&workflow, &request)?;
     if terminal.json {

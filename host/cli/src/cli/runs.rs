@@ -54,7 +54,10 @@ enum RunsCommand {
 }
 
 pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = args.store.config(global)?;
+    let config = match &args.command {
+        RunsCommand::Resume(_) | RunsCommand::Fork(_) => args.store.config(global)?,
+        _ => args.store.looking(global)?,
+    };
     match &args.command {
         RunsCommand::List(list) => list::list(&Open::journal(&config).await?, list, terminal).await,
         RunsCommand::Show(show) => show::show(&Open::journal(&config).await?, show, terminal).await,
@@ -70,7 +73,16 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
 impl StoreArgs {
     /// The project and the chosen journal, which must exist.
     pub fn config(&self, global: &Global) -> Result<Config, Failure> {
-        let mut config = global.config()?;
+        self.with(global.trusted()?)
+    }
+
+    /// As [`Self::config`], for looking into a journal and sending messages to its runs. A journal that is named here is the
+    /// user's own word; one that the project names takes consent.
+    fn looking(&self, global: &Global) -> Result<Config, Failure> {
+        self.with(if self.journal.is_some() { global.config()? } else { global.trusted()? })
+    }
+
+    fn with(&self, mut config: Config) -> Result<Config, Failure> {
         let default = config.root.join(JournalSettings::DEFAULT_PATH);
         let settings = match &self.journal {
             Some(path) => JournalSettings::at(path.clone()),
@@ -96,8 +108,12 @@ struct Teller {
 
 impl Teller {
     fn name(&self) -> Option<Arc<str>> {
-        let user = || ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        self.by.clone().or_else(user).filter(|name| !name.is_empty()).map(Into::into)
+        // The user that the kernel knows; a variable or an option may say anything, and is shown beside it.
+        let user = format!("uid {}", rustix::process::getuid().as_raw());
+        Some(match self.by.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => format!("{name} ({user})").into(),
+            None => user.into(),
+        })
     }
 }
 

@@ -39,8 +39,14 @@ impl Terminal {
         let _ = lines.without_time().with_target(false).try_init();
     }
 
-    /// One line of a result.
+    /// One line of a result. A terminal obeys what it is sent, and whoever wrote a name or a result is not its user: there, what could
+    /// steer it or hide text is shown as `?`. A file or a pipe gets every byte.
     pub fn line(&self, text: &str) -> io::Result<()> {
+        if io::stdout().is_terminal() { self.rendered(&printable(text)) } else { self.rendered(text) }
+    }
+
+    /// As [`Self::line`], for a text whose parts are clean already and that may have colors.
+    pub fn rendered(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
@@ -48,6 +54,9 @@ impl Terminal {
 
     /// A result as JSON.
     pub fn json(&self, value: &impl serde::Serialize) -> io::Result<()> {
+        if io::stdout().is_terminal() {
+            return self.rendered(&escaped(&serde_json::to_string_pretty(value)?));
+        }
         let mut out = io::BufWriter::with_capacity(64 << 10, io::stdout().lock());
         serde_json::to_writer_pretty(&mut out, value)?;
         out.write_all(b"\n")?;
@@ -92,4 +101,18 @@ impl Terminal {
             let _ = writeln!(io::stderr(), "error: {}", printable(&format!("{error:#}")));
         }
     }
+}
+
+/// JSON for a terminal: within it, what would be shown as `?` has an escape that means the same.
+fn escaped(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if matches!(printable(c.encode_utf8(&mut [0; 4])), std::borrow::Cow::Owned(_)) {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }

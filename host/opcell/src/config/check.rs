@@ -57,7 +57,13 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
+            dev: false,
         });
+    }
+    if let Some(cache) = text.cache {
+        let message = "a project does not say where compiled plugins are kept: what lies there runs as native code";
+        let help = "remove `cache`; they are kept in the user's cache directory, or where OPCELL_CACHE says";
+        checker.error("cache-in-project", span_of(&cache), message.to_owned(), Some(help.to_owned()));
     }
     let config = Config {
         file: None,
@@ -65,14 +71,15 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         root: root.to_owned(),
         workflows: checker.directories(&text.workflows, "workflow folder"),
         plugins,
+        plugin_folders: text.plugin_folders.iter().map(|folder| root.join(folder.get_ref())).collect(),
         limits: checker.limits(text.limits),
         skills: checker.directories(&text.skill_folders, "skill folder"),
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
-        cache: text.cache.map(|cache| root.join(cache.into_inner())),
         sessions: checker.sessions(text.models, text.sessions),
         journal: text.journal.map(|journal| checker.journal(journal)),
         lock: None,
+        locked: false,
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
@@ -109,18 +116,33 @@ impl Checker<'_> {
     }
 
     /// Every `.wasm` file of the folders by its name without the ending; the last folder wins.
+    /// A plugin's name stands in commands that people copy, in receipts and on terminals.
+    fn plugin_name(&mut self, name: &str, span: Span) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain) {
+            return true;
+        }
+        let message = format!("`{}` is not a name of a plugin", crate::report::printable(name));
+        let help = "a name begins with a letter or digit, and has up to 64 letters, digits, `.`, `_` and `-`; rename the file";
+        self.error("invalid-plugin-name", span, message, Some(help.to_owned()));
+        false
+    }
+
     fn folder_plugins(&mut self, folders: &[Spanned<String>]) -> BTreeMap<String, PathBuf> {
         let mut found = BTreeMap::new();
         for folder in folders {
             let Some(path) = self.directory(folder, "plugin folder") else { continue };
             match std::fs::read_dir(&path) {
-                Ok(entries) => found.extend(
-                    entries
-                        .flatten()
-                        .map(|entry| entry.path())
-                        .filter(|path| path.extension().is_some_and(|ending| ending == "wasm"))
-                        .filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path))),
-                ),
+                Ok(entries) => {
+                    let files = entries.flatten().map(|entry| entry.path());
+                    let mut named: Vec<(String, PathBuf)> = files
+                        .filter(|path| path.extension().is_some_and(|extension| extension == "wasm"))
+                        .filter_map(|path| Some((path.file_stem()?.to_string_lossy().into_owned(), path)))
+                        .collect();
+                    named.sort();
+                    named.retain(|(name, _)| self.plugin_name(name, span_of(folder)));
+                    found.extend(named);
+                }
                 Err(error) => {
                     let message = format!("cannot read the plugin folder `{}`: {error}", folder.get_ref());
                     self.error("path-not-found", span_of(folder), message, None);
@@ -137,6 +159,7 @@ impl Checker<'_> {
         folder_plugins: &BTreeMap<String, PathBuf>,
         names: &[String],
     ) -> Option<PluginConfig> {
+        self.plugin_name(name.get_ref(), span_of(name));
         let grants = self.grants(name.get_ref(), text.grants);
         let limits = self.limits(text.limits);
         let (path, span) = match (&text.path, folder_plugins.get(name.get_ref())) {
@@ -161,7 +184,7 @@ impl Checker<'_> {
             let help = "build the plugin first, or correct its `path`".to_owned();
             self.error("plugin-not-found", span, message, Some(help));
         }
-        Some(PluginConfig { name: name.get_ref().clone(), path, span: Some(span), grants, limits })
+        Some(PluginConfig { name: name.get_ref().clone(), path, span: Some(span), grants, limits, dev: text.dev })
     }
 
     fn grants(&mut self, plugin: &str, text: GrantsText) -> PluginGrants {
@@ -204,7 +227,13 @@ impl Checker<'_> {
         let path = self.directory(&text.path, "granted directory");
         let quota = self.quota(text.quota.as_ref());
         let patterns = text.globs.into_iter().map(Spanned::into_inner).collect();
-        Some(FilesGrant { path: path?, access: access(text.access), patterns, write_quota: quota? })
+        Some(FilesGrant {
+            access: access(text.access),
+            patterns,
+            write_quota: quota?,
+            control_files: text.control_files,
+            ..FilesGrant::read(path?)
+        })
     }
 
     fn preopen(&mut self, guest: String, preopen: Spanned<PreopenText>) -> Option<DangerousPreopen> {
@@ -221,17 +250,20 @@ impl Checker<'_> {
             );
             return None;
         }
-        Some(DangerousPreopen { host, guest, access: access(text.access) })
+        Some(DangerousPreopen { host, guest, access: access(text.access), control_files: text.control_files })
     }
 
     fn sessions(&mut self, models: ModelsConfig, text: SessionsText) -> SessionSettings {
         let mut files = Vec::new();
         for (name, root) in text.files {
-            if let Some(path) = self.directory(&root.path, "session's directory") {
+            let path = self.directory(&root.path, "session's directory");
+            let quota = self.quantity(root.quota.as_ref(), Unit::Bytes, "quota", FileRoot::DEFAULT_WRITE_QUOTA);
+            if let (Some(path), Some(write_quota)) = (path, quota) {
                 files.push(FileRoot {
-                    name: name.into_inner(),
-                    path,
                     writable: access(root.access) == Access::ReadWrite,
+                    control_files: root.control_files,
+                    write_quota,
+                    ..FileRoot::read(name.into_inner(), path)
                 });
             }
         }

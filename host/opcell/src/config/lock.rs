@@ -1,38 +1,77 @@
-//! The lock beside the project file: what each plugin asked for when it was last loaded.
+//! The lock beside the project file: the digest of each plugin, and what it asked for when somebody looked at it.
 //!
-//! It is how an upgrade is noticed. A version that asks for more than the lock and the grants together is not loaded until the project
-//! file grants it; a plugin that the lock does not know is new, may ask for anything, and gets what is granted. The lock grants nothing.
+//! The lock is the truth. Other bytes under a name that it knows are not loaded until `opcell plugin update` accepts them, so grants
+//! belong to what was reviewed and not to whatever lies at a path; a version that asks for more than the lock and the grants together
+//! is refused as well. A plugin that the lock does not know is new: it may ask for anything, gets what is granted, and is written
+//! down, unless the command runs `--locked`. `dev = true` exempts a plugin under work. The lock grants nothing.
 
 use super::PluginConfig;
-use crate::report::Rejected;
+use crate::{
+    places::{Places, real},
+    report::Rejected,
+};
 use indexmap::IndexMap;
-use opcell_sandbox::grants::Requests;
+use opcell_sandbox::{Access, grants::Requests};
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::Write as _,
     path::{Path, PathBuf},
 };
 
 const HEADER: &str = "\
-# What each plugin requested when it was last loaded. Written by opcell; keep it beside the project file, under version control.
-# A version that requests more is not loaded until the project file grants it.
+# The digest of each plugin, and what it requested when it was accepted. Written by opcell; keep it under version control.
+# `opcell plugin diff NAME` shows what changed since, `opcell plugin update NAME` accepts it.
 ";
 
 /// A lock as it was read, and what it means together with the grants.
 #[derive(Debug, Clone, Default)]
 pub struct Lock {
     file: PathBuf,
-    asked: BTreeMap<String, Requests>,
+    exists: bool,
+    /// Whether this command must not change it.
+    frozen: bool,
+    plugins: BTreeMap<String, Locked>,
     agreed: BTreeMap<String, Requests>,
+}
+
+/// One plugin as it was accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Locked {
+    /// BLAKE3 of the component, in hexadecimal; absent for a plugin under work, and in locks of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Size of the component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    tools: BTreeSet<String>,
+    skills: BTreeSet<String>,
+    files: BTreeMap<String, Access>,
+}
+
+impl Locked {
+    /// A plugin with this digest and size that asks for this.
+    #[must_use]
+    pub fn new(digest: Option<String>, bytes: Option<u64>, requests: Requests) -> Self {
+        let Requests { tools, skills, files } = requests;
+        Self { digest, bytes, tools, skills, files }
+    }
+
+    /// What it asked for.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        Requests { tools: self.tools.clone(), skills: self.skills.clone(), files: self.files.clone() }
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LockText {
     #[serde(default)]
-    plugins: BTreeMap<String, Requests>,
+    plugins: BTreeMap<String, Locked>,
 }
 
 impl Lock {
@@ -55,16 +94,42 @@ impl Lock {
                 finding.help("restore it from version control; without it an upgrade cannot be told from a new plugin"),
             )
         };
-        let asked = match std::fs::read_to_string(&file) {
-            Ok(text) => toml_edit::de::from_str::<LockText>(&text).map_err(|error| broken(error.to_string()))?.plugins,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+        let (exists, locked) = match std::fs::read_to_string(&file) {
+            Ok(text) => {
+                (true, toml_edit::de::from_str::<LockText>(&text).map_err(|error| broken(error.to_string()))?.plugins)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (false, BTreeMap::new()),
             Err(error) => return Err(broken(error.to_string())),
         };
         let agreed = plugins.values().filter_map(|plugin| {
-            let asked = asked.get(&plugin.name)?.clone();
+            let asked = locked.get(&plugin.name)?.requests();
             Some((plugin.name.clone(), asked.and_granted(&plugin.grants.capabilities)))
         });
-        Ok(Self { agreed: agreed.collect(), asked, file })
+        Ok(Self { agreed: agreed.collect(), plugins: locked, file, exists, frozen: false })
+    }
+
+    /// The same lock, which this command does not change: for commands that only look, and for `--locked`.
+    #[must_use]
+    pub fn frozen(self) -> Self {
+        Self { frozen: true, ..self }
+    }
+
+    /// A plugin as it was accepted; `None` when it is new.
+    #[must_use]
+    pub fn plugin(&self, name: &str) -> Option<&Locked> {
+        self.plugins.get(name)
+    }
+
+    /// Whether there was a lock here that is gone: somebody deleted it, and with it everything that was accepted.
+    #[must_use]
+    pub fn was_deleted(&self, places: &Places) -> bool {
+        !self.exists && self.mark(places).is_some_and(|mark| mark.exists())
+    }
+
+    /// Where the user's state says that there was a lock.
+    fn mark(&self, places: &Places) -> Option<PathBuf> {
+        let name = blake3::hash(real(&self.file).as_os_str().as_encoded_bytes()).to_hex();
+        Some(places.state.as_ref()?.join("locks").join(name.as_str()))
     }
 
     /// What a plugin may ask for and still be loaded; `None` when it is new.
@@ -73,35 +138,55 @@ impl Lock {
         self.agreed.get(plugin)
     }
 
-    /// Writes what the project's plugins ask for, when that is not what the lock says already. What it says about `left_out` stays.
+    /// Writes down plugins that were loaded: those that the lock does not know, and what it does not know of the others. What it says
+    /// already stays, also of plugins that are not there today.
     ///
     /// # Errors
     /// When it cannot be written; then the next upgrade is compared with what was written before.
-    pub fn remember<'a>(
-        &self,
-        mut asked: BTreeMap<String, Requests>,
-        left_out: impl IntoIterator<Item = &'a str>,
-    ) -> std::io::Result<()> {
-        for plugin in left_out {
-            if let Some(before) = self.asked.get(plugin) {
-                asked.insert(plugin.to_owned(), before.clone());
-            }
+    pub fn remember(&self, loaded: BTreeMap<String, Locked>, places: &Places) -> std::io::Result<()> {
+        let mut plugins = self.plugins.clone();
+        for (name, new) in loaded {
+            let known = plugins.entry(name).or_insert_with(|| new.clone());
+            // Loading a version that asks for more than before takes a grant, and is the acceptance of it.
+            *known =
+                Locked { digest: known.digest.take().or(new.digest.clone()), bytes: known.bytes.or(new.bytes), ..new };
         }
-        if asked == self.asked {
-            return Ok(());
-        }
-        let text = toml_edit::ser::to_string_pretty(&LockText { plugins: asked }).map_err(std::io::Error::other)?;
-        write_whole(&self.file, &format!("{HEADER}\n{text}"), None)
+        self.write(plugins, places)
     }
 
-    /// Writes what a plugin asks for that is looked at for the first time.
+    /// Accepts a plugin as it is now.
     ///
     /// # Errors
     /// As [`Self::remember`].
-    pub fn remember_new(&self, plugin: &str, asks: Requests) -> std::io::Result<()> {
-        let mut asked = self.asked.clone();
-        asked.entry(plugin.to_owned()).or_insert(asks);
-        self.remember(asked, [])
+    pub fn accept(&self, name: &str, plugin: Locked, places: &Places) -> std::io::Result<()> {
+        let mut plugins = self.plugins.clone();
+        plugins.insert(name.to_owned(), plugin);
+        self.write(plugins, places)
+    }
+
+    /// Writes down a plugin that is looked at for the first time.
+    ///
+    /// # Errors
+    /// As [`Self::remember`].
+    pub fn remember_new(&self, name: &str, plugin: Locked, places: &Places) -> std::io::Result<()> {
+        if self.plugins.contains_key(name) {
+            return Ok(());
+        }
+        self.accept(name, plugin, places)
+    }
+
+    fn write(&self, plugins: BTreeMap<String, Locked>, places: &Places) -> std::io::Result<()> {
+        if self.frozen || plugins == self.plugins {
+            return Ok(());
+        }
+        let text = toml_edit::ser::to_string_pretty(&LockText { plugins }).map_err(std::io::Error::other)?;
+        write_whole(&self.file, &format!("{HEADER}\n{text}"), None)?;
+        if let Some(mark) = self.mark(places) {
+            // Only for noticing a deletion: a home that cannot be written stops nothing.
+            let made = mark.parent().map(std::fs::create_dir_all);
+            let _ = made.and_then(Result::ok).map(|()| std::fs::write(mark, ""));
+        }
+        Ok(())
     }
 }
 
@@ -126,8 +211,11 @@ pub fn write_whole(file: &Path, text: &str, permissions: Option<std::fs::Permiss
 
 #[cfg(test)]
 mod tests {
-    use super::Lock;
-    use crate::config::{PluginConfig, PluginGrants};
+    use super::{Lock, Locked};
+    use crate::{
+        config::{PluginConfig, PluginGrants},
+        places::Places,
+    };
     use indexmap::IndexMap;
     use opcell_sandbox::{
         grants::{FilesGrant, Grants, Requests},
@@ -142,6 +230,7 @@ mod tests {
             span: None,
             grants: PluginGrants { capabilities: grants, http: Vec::new() },
             limits: LimitRequest::default(),
+            dev: false,
         };
         [("repo".to_owned(), plugin)].into()
     }
@@ -149,14 +238,19 @@ mod tests {
     #[test]
     fn what_was_remembered_and_what_is_granted_is_agreed_to() {
         let folder = tempfile::tempdir().unwrap();
+        let mut places = Places::default();
+        places.state = Some(folder.path().join("state"));
         let project = folder.path().join("opcell.toml");
         let new = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(new.agreed("repo"), None);
         let asks = Requests { files: [("work".to_owned(), Access::Read)].into(), ..Requests::default() };
-        new.remember([("repo".to_owned(), asks.clone())].into(), []).unwrap();
+        let locked = Locked::new(Some("d1".to_owned()), Some(7), asks.clone());
+        new.remember([("repo".to_owned(), locked)].into(), &places).unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(folder.path().join("opcell.lock")).unwrap());
         let again = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(again.agreed("repo"), Some(&asks));
+        assert_eq!(again.plugin("repo").unwrap().digest.as_deref(), Some("d1"));
+        assert!(!again.was_deleted(&places));
         let granted = Grants {
             tools: ["http.fetch".to_owned()].into(),
             files: [("work".to_owned(), FilesGrant::read_write("/"))].into(),
@@ -164,6 +258,13 @@ mod tests {
         };
         let agreed = Lock::beside(&project, &plugins(granted)).unwrap().agreed("repo").unwrap().clone();
         assert!(agreed.tools.contains("http.fetch") && agreed.files["work"] == Access::ReadWrite);
+        // What is loaded later changes no digest, and takes out nobody.
+        let other = Locked::new(Some("d2".to_owned()), None, asks.clone());
+        again.remember([("other".to_owned(), other)].into(), &places).unwrap();
+        let both = Lock::beside(&project, &plugins(Grants::default())).unwrap();
+        assert!(both.plugin("repo").is_some() && both.plugin("other").is_some());
+        std::fs::remove_file(folder.path().join("opcell.lock")).unwrap();
+        assert!(Lock::beside(&project, &plugins(Grants::default())).unwrap().was_deleted(&places));
     }
 
     #[test]

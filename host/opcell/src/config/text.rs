@@ -21,7 +21,7 @@ pub struct ProjectText {
     pub plugin_folders: Vec<Spanned<String>>,
     /// Folders of skills.
     pub skill_folders: Vec<Spanned<String>>,
-    /// Folder of compiled components.
+    /// Not for a project to say: compiled components are kept among the user's own files.
     pub cache: Option<Spanned<String>>,
     /// Plugins by name.
     pub plugins: IndexMap<Spanned<String>, PluginText>,
@@ -177,6 +177,11 @@ pub struct RootText {
     /// `read` unless said.
     #[serde(default)]
     pub access: AccessText,
+    /// Bytes that models may write there.
+    pub quota: Option<Spanned<Quantity>>,
+    /// Whether the folder extends to files that decide what runs, and to secrets.
+    #[serde(default)]
+    pub control_files: bool,
 }
 
 /// `[plugins.NAME]`.
@@ -185,6 +190,8 @@ pub struct RootText {
 pub struct PluginText {
     /// The component; absent when a plugin folder has it.
     pub path: Option<Spanned<String>>,
+    /// Whether it is under work: the lock does not hold its digest.
+    pub dev: bool,
     /// What it may reach.
     pub grants: GrantsText,
     /// Its own limits.
@@ -221,6 +228,9 @@ pub struct FileText {
     pub globs: Vec<Spanned<String>>,
     /// Bytes that one call may write.
     pub quota: Option<Spanned<Quantity>>,
+    /// Whether the grant extends to files that decide what runs, and to secrets.
+    #[serde(default)]
+    pub control_files: bool,
 }
 
 /// `[[plugins.NAME.grants.http]]`.
@@ -264,6 +274,9 @@ pub struct PreopenText {
     /// Must be `true`: the reader of the file is told.
     #[serde(default)]
     pub dangerous: bool,
+    /// Whether the directory may hold files that decide what runs.
+    #[serde(default)]
+    pub control_files: bool,
 }
 
 /// A number, or a text with a unit.

@@ -42,6 +42,15 @@ impl ToolTarget {
             Self::Host { .. } | Self::Mcp { .. } => None,
         }
     }
+
+    /// The requests that the host performs for it.
+    #[must_use]
+    pub fn rules(&self) -> &[HttpRule] {
+        match self {
+            Self::Host { http, .. } => http,
+            Self::Operation(_) | Self::Mcp { .. } => &[],
+        }
+    }
 }
 
 impl Checker<'_> {

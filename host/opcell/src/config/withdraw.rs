@@ -64,6 +64,7 @@ mod tests {
             span: None,
             grants: PluginGrants { capabilities, http: Vec::new() },
             limits: LimitRequest::default(),
+            dev: false,
         };
         config.plugins.insert("repo".to_owned(), plugin);
         config

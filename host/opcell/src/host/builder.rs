@@ -3,9 +3,14 @@
 use super::{Host, HostError, PluginError};
 use crate::{
     catalog::{Catalog, Loaded},
-    config::{Config, PluginConfig, lock::Lock},
+    config::{
+        Config, PluginConfig,
+        control::control_files,
+        lock::{Lock, Locked},
+    },
     http::{FetchLimits, HttpClient},
     library::Library,
+    places::Places,
     report::Rejected,
     services::{HostTool, LogSink, PluginServices},
     sessions::{self, ChildRuns, Surroundings},
@@ -23,6 +28,7 @@ use opcell_session::{
     skills::{SkillFolder, SkillLibrary},
     tools::Toolbox,
 };
+use opcell_types::control::ControlFiles;
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, sync::Arc};
 
@@ -54,6 +60,8 @@ pub struct HostBuilder {
     sandbox: SandboxSettings,
     new_permissions: NewPermissions,
     lock: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    places: Option<Places>,
     fetch: FetchLimits,
     journal: Option<Arc<dyn Journal>>,
 }
@@ -75,6 +83,9 @@ struct Ground {
     http: Arc<HttpClient>,
     /// The host's own tools.
     own: Vec<Arc<dyn opcell_session::tools::HostTool>>,
+    places: Places,
+    /// What no grant extends to.
+    control: Arc<ControlFiles>,
 }
 
 impl HostBuilder {
@@ -179,11 +190,11 @@ impl HostBuilder {
         self
     }
 
-    /// A directory for compiled components; it is created, and must belong to this user alone. Default: `opcell/components` in the
-    /// user's cache directory.
+    /// A directory for compiled components; it is created, must belong to this user alone, and is reached by no grant. Default:
+    /// `opcell/components` in the user's cache directory. The key that vouches for it lies among the user's state.
     #[must_use]
     pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.project().cache = Some(directory.into());
+        self.cache = Some(directory.into());
         self
     }
 
@@ -209,6 +220,13 @@ impl HostBuilder {
         self
     }
 
+    /// Where the user's compiled code, keys and consent are, when not where the environment says.
+    #[must_use]
+    pub fn places(mut self, places: Places) -> Self {
+        self.places = Some(places);
+        self
+    }
+
     /// Ceilings of each `http.fetch` call.
     #[must_use]
     pub fn fetch_limits(mut self, limits: FetchLimits) -> Self {
@@ -230,13 +248,16 @@ impl HostBuilder {
         if let Some(file) = self.lock.take() {
             config.lock = Some(Lock::open(file, &config.plugins)?);
         }
-        let (ground, tools) = self.tools(&config)?;
+        let mut places = self.places.take().unwrap_or_else(Places::of_user);
+        places.cache = self.cache.take().or(places.cache);
+        let control = Arc::new(control_files(&config, &places));
+        let (ground, tools) = self.tools(&config, places, control)?;
         let catalog = Arc::new(self.plugins(&config, &ground, tools).await?);
         let library = Arc::new(Library::read(&config.workflows));
         let child_runs = Arc::new(ChildRuns::default());
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
-            (None, Some(settings)) => Some(store::open(settings).await?),
+            (None, Some(settings)) => Some(store::open_and_retain(settings).await?),
             (None, None) => None,
         };
         let sessions = Self::sessions(config, ground, &catalog, &library, child_runs.clone())?;
@@ -254,21 +275,26 @@ impl HostBuilder {
     }
 
     /// The first phase: what documents, plugins and models may call that is not in a cell.
-    fn tools(&mut self, config: &Config) -> Result<(Ground, Tools), HostError> {
+    fn tools(
+        &mut self,
+        config: &Config,
+        places: Places,
+        control: Arc<ControlFiles>,
+    ) -> Result<(Ground, Tools), HostError> {
         let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
         let skills = Arc::new(SkillLibrary::discover(&folders));
         for finding in skills.findings() {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
         let http = Arc::new(HttpClient::new(self.fetch.clone()));
-        let own = sessions::own_tools(&config.sessions, &skills, &http)?;
+        let own = sessions::own_tools(&config.sessions, &skills, &http, &control)?;
         let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
             .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;
         let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http, &Arc::new(called_by_steps));
         for tool in std::mem::take(&mut self.document_tools) {
             tools.add(tool);
         }
-        Ok((Ground { skills, http, own }, tools))
+        Ok((Ground { skills, http, own, places, control }, tools))
     }
 
     /// The second phase: plugins, and what they offer.
@@ -277,17 +303,32 @@ impl HostBuilder {
         if config.plugins.is_empty() {
             return Ok(catalog);
         }
-        let sandbox = std::mem::take(&mut self.sandbox).open(config)?;
+        let sandbox = std::mem::take(&mut self.sandbox).open(config, ground)?;
+        let under_work: Vec<&str> =
+            config.plugins.values().filter(|plugin| plugin.dev).map(|plugin| plugin.name.as_str()).collect();
+        if !under_work.is_empty() && config.lock.is_some() {
+            tracing::warn!("not held by opcell.lock, because of `dev = true`: {}", under_work.join(", "));
+        }
         let offered = Arc::new(std::mem::take(&mut self.tools));
         for plugin in config.plugins.values() {
             let place = || Some((config.source.clone(), plugin.span?));
+            let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
+            if config.locked && !plugin.dev && locked.is_none_or(|locked| locked.digest.is_none()) {
+                let message = format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
+                let help = format!("look at it, accept it with `opcell plugin update {}`, and commit opcell.lock", plugin.name);
+                let finding = Diagnostic::error("plugin-not-locked", message).help(help);
+                return Err(HostError::Rejected(match place() {
+                    Some((source, span)) => Rejected::in_source(source, vec![finding.at(span)]),
+                    None => Rejected::plain(finding),
+                }));
+            }
             let loaded = match sandbox.load(load_request(plugin, config)).await {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     let (name, path) = (plugin.name.clone(), plugin.path.clone());
                     let error = PluginError { plugin: name, path, error, place: place() };
                     match (&error.error, self.new_permissions) {
-                        (LoadError::AsksForMore(_), NewPermissions::LeaveOut) => catalog.leave_out(error),
+                        (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => catalog.leave_out(error),
                         _ => return Err(Box::new(error).into()),
                     }
                     continue;
@@ -306,7 +347,7 @@ impl HostBuilder {
                 None => Rejected::plain(*collision),
             })?;
         }
-        remember(config, &catalog);
+        remember(config, &catalog, &ground.places);
         Ok(catalog)
     }
 
@@ -334,12 +375,13 @@ impl HostBuilder {
 }
 
 impl SandboxSettings {
-    fn open(self, config: &Config) -> Result<Sandbox, HostError> {
+    fn open(self, config: &Config, ground: &Ground) -> Result<Sandbox, HostError> {
         let compile = self.compile.map_or_else(CompileMode::find, Ok)?;
         let defaults = SandboxConfig::new(compile);
         let sandbox = Sandbox::new(SandboxConfig {
             compile_limits: self.compile_limits,
-            cache: config.cache.clone().or_else(user_cache),
+            cache: ground.places.compiled(),
+            control: ground.control.clone(),
             limits: config.limits.clone(),
             cells: self.cells.unwrap_or(defaults.cells),
             keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),
@@ -361,22 +403,29 @@ fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
         grants: plugin.grants.capabilities.clone(),
         limits: plugin.limits.clone(),
         agreed: config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)).cloned(),
+        digest: match config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)) {
+            Some(locked) if !plugin.dev => locked.digest.clone(),
+            _ => None,
+        },
     }
 }
 
-/// Writes down what the plugins ask for, so that an upgrade is noticed. One that was left out keeps what is written of it.
-fn remember(config: &Config, catalog: &Catalog) {
+/// Writes down what was loaded, so that a change is noticed. What the lock says about a plugin that was left out stays.
+fn remember(config: &Config, catalog: &Catalog, places: &Places) {
     let Some(lock) = &config.lock else { return };
-    let asked = catalog.plugins().map(|plugin| (plugin.name().to_owned(), plugin.policy().requests().clone()));
-    let left_out = catalog.left_out().iter().map(|left_out| left_out.plugin.as_str());
-    if let Err(error) = lock.remember(asked.collect(), left_out) {
-        tracing::warn!("cannot write opcell.lock, so upgrades of plugins will not be noticed: {error}");
+    if lock.was_deleted(places) && !config.plugins.is_empty() {
+        tracing::warn!(
+            "opcell.lock is gone: the digests that were accepted are lost, and the plugins count as new; restore it from version \
+             control"
+        );
     }
-}
-
-/// `opcell/components` in `$XDG_CACHE_HOME` or `~/.cache`; none without a home.
-fn user_cache() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    Some(base.join("opcell").join("components"))
+    let loaded = catalog.plugins().map(|plugin| {
+        let of = config.plugins.get(plugin.name()).filter(|of| !of.dev);
+        let digest = of.map(|_| plugin.digest().to_owned());
+        let bytes = of.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
+        (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
+    });
+    if let Err(error) = lock.remember(loaded.collect(), places) {
+        tracing::warn!("cannot write opcell.lock, so changes of plugins will not be noticed: {error}");
+    }
 }

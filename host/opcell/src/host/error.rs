@@ -63,7 +63,14 @@ impl PluginError {
     /// The finding as a person reads it, with its place in the project file.
     #[must_use]
     pub fn to_rejected(&self) -> Rejected {
-        let finding = Diagnostic::error(self.error.kind(), self.to_string());
+        let mut finding = Diagnostic::error(self.error.kind(), self.to_string());
+        if let LoadError::Changed { .. } = self.error {
+            finding = finding.help(format!(
+                "look at it with `opcell plugin diff {0}`, accept it with `opcell plugin update {0}`; for a plugin that you are \
+                 building, set `dev = true` in [plugins.{0}]",
+                self.plugin
+            ));
+        }
         match &self.place {
             Some((source, span)) => Rejected::in_source(source.clone(), vec![finding.at(*span)]),
             None => Rejected::plain(finding),

@@ -31,7 +31,7 @@ impl Fetch {
             effects: Effects::Once,
             provider: Provider::Host,
             extension: None,
-            by_declaration: false,
+            by_declaration: true,
         };
         Self { http, rules, description }
     }

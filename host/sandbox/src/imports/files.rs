@@ -11,9 +11,9 @@ pub(crate) use roots::{Root, Roots};
 
 use super::View;
 use crate::{bindings::opcell::plugin::files as wit, budget::Interface, grants::Policy};
-use opcell_types::{Access, Capability, touched::FileAction};
+use opcell_types::{Access, Capability, control::Touch, touched::FileAction};
 use rustix::io::Errno;
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, path::Path, sync::Arc};
 use wasmtime::component::Resource;
 use wit::{EntryKind, FileError};
 
@@ -118,14 +118,25 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
-        let Located { root, descriptor, .. } = parent;
+        if let Err(error) = self.may_touch(Touch::Read, &parent, &path, None) {
+            return Ok(Err(error));
+        }
+        let (directory, guarded, relative) = (Arc::clone(&parent.descriptor), Arc::clone(&parent.root), path.clone());
+        let opened = blocking(move || {
+            let descriptor = beneath::open_file(&directory, &relative)?;
+            let refused = guarded.refuses(Touch::Read, &relative, beneath::real_path(&descriptor).as_deref());
+            let refused = refused.or_else(|| guarded.refuses_twin(&rustix::fs::fstat(&descriptor).ok()?));
+            Ok((descriptor, refused))
+        });
         let whole = join(&parent.path, &path);
-        match blocking(move || beneath::open_file(&descriptor, &path)).await {
-            Ok(descriptor) => {
+        match opened.await {
+            Ok((descriptor, None)) => {
+                let root = parent.root;
                 let touch = self.touch(&root, &whole, FileAction::Open);
                 self.keep_file(OpenFile { root, descriptor: Arc::new(descriptor), writable: false, path: whole, touch })
             }
-            Err(error) => Ok(Err(self.file_error(error, &root, &whole))),
+            Ok((_, refused)) => Ok(Err(self.control_file(&parent, &path, refused))),
+            Err(error) => Ok(Err(self.file_error(error, &parent.root, &whole))),
         }
     }
 
@@ -134,6 +145,9 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
+        if let Err(error) = self.may_change(&parent, &path).await {
+            return Ok(Err(error));
+        }
         if !parent.root.take_entry() {
             return Ok(Err(used_up(&parent.root)));
         }
@@ -154,6 +168,9 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
+        if let Err(error) = self.may_change(&parent, &path).await {
+            return Ok(Err(error));
+        }
         if !parent.root.take_entry() {
             return Ok(Err(used_up(&parent.root)));
         }
@@ -169,6 +186,9 @@ impl wit::HostDirectory for View<'_> {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
+        if let Err(error) = self.may_change(&parent, &path).await {
+            return Ok(Err(error));
+        }
         let Located { root, descriptor, .. } = parent;
         let whole = join(&parent.path, &path);
         self.touch(&root, &whole, FileAction::Remove);
@@ -343,6 +363,28 @@ impl View<'_> {
             other => return system_error(other),
         };
         let denial = Policy::escape(&root.name, path, rule);
+        FileError::Denied(self.0.denials.note(denial).into())
+    }
+
+    /// Whether the grant extends to the file, by its path and by where it really is.
+    fn may_touch(&mut self, touch: Touch, located: &Located, path: &str, real: Option<&Path>) -> Result<(), FileError> {
+        let whole = join(&located.path, path);
+        match located.root.refuses(touch, &whole, real) {
+            None => Ok(()),
+            refused => Err(self.control_file(located, path, refused)),
+        }
+    }
+
+    /// As [`Self::may_touch`], before something is created, changed or removed: where the directory that holds it is now.
+    async fn may_change(&mut self, located: &Located, path: &str) -> Result<(), FileError> {
+        let (descriptor, relative) = (Arc::clone(&located.descriptor), path.to_owned());
+        let real = blocking(move || Ok(beneath::real_target(&descriptor, &relative))).await.map_err(system_error)?;
+        self.may_touch(Touch::Write, located, path, real.as_deref())
+    }
+
+    fn control_file(&mut self, located: &Located, path: &str, rule: Option<String>) -> FileError {
+        let whole = join(&located.path, path);
+        let denial = self.0.policy.control_file(&located.root.name, &whole, rule.unwrap_or_default());
         FileError::Denied(self.0.denials.note(denial).into())
     }
 

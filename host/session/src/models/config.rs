@@ -104,6 +104,11 @@ impl ProviderConfig {
         }
     }
 
+    /// Every secret that is sent to it.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretSource> {
+        self.api_key.iter().chain(self.headers.values())
+    }
+
     /// The providers that need no configuration, with the variables in which people keep their keys.
     #[must_use]
     pub fn known() -> IndexMap<String, Self> {

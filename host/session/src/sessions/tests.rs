@@ -83,7 +83,7 @@ fn world() -> World {
     fs::create_dir(&work).unwrap();
     fs::write(work.join("a.txt"), "hello").unwrap();
     let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(skills)]));
-    let roots = FileRoots::open(&[FileRoot { name: "work".to_owned(), path: work.clone(), writable: true }]).unwrap();
+    let roots = FileRoots::open(&[FileRoot::read_write("work", work.clone())], &Arc::default()).unwrap();
     let workflow = |name: &str, advertise: bool| {
         let json = json!({"version": "workflow-ir/v1", "name": name, "description": format!("Does {name}."),
             "advertise": advertise, "steps": []});

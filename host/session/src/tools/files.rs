@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
 use opcell_types::{Denial, Remedy, Value, denial::SessionPart, text::one_line};
 use serde_json::json;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -71,10 +72,13 @@ impl HostTool for FileTool {
     }
 
     async fn call(&self, call: &ToolCall) -> Reply<Value> {
+        // A step's timeout drops this future; the search on its thread ends with it.
+        let cancel = call.cancel.child_token();
+        let _ends_with_the_call = cancel.clone().drop_guard();
         let ask = Ask {
             arguments: call.request.arguments.clone(),
             skills: call.session.settings.skills.clone().unwrap_or_default(),
-            cancel: call.cancel.clone(),
+            cancel: cancel.clone(),
         };
         let (files, run) = (self.files.clone(), self.run);
         let result = tokio::task::spawn_blocking(move || run(&files, &ask)).await;
@@ -110,6 +114,11 @@ pub(super) fn file_failure(error: &FileError) -> Failure {
     let reason = match error {
         FileError::Refused { why, .. } => {
             let denial = Denial::new("files", *why, Remedy::Nothing);
+            return failure("file-refused", error.to_string()).with_denial(denial);
+        }
+        FileError::ControlFile { rule, root, .. } => {
+            let remedy = Remedy::ControlFiles { plugin: None, name: root.clone() };
+            let denial = Denial::new("files", rule.clone(), remedy);
             return failure("file-refused", error.to_string()).with_denial(denial);
         }
         FileError::NotFound(_) => "file-not-found",
@@ -201,12 +210,27 @@ pub(super) fn write(files: &Arc<Files>) -> Arc<dyn HostTool> {
             "additionalProperties": false
         }),
     );
+    // Who wants a model to change files says so: in the step, or in the project's defaults.
+    let description = ToolDescription { by_declaration: true, ..description };
     tool(files, description, |files, ask| {
         let place = files.writable(ask.text("path").unwrap_or_default())?;
         let content = ask.text("content").unwrap_or_default();
-        place.root.folder.write(&place.path, content.as_bytes()).map_err(|error| file_failure(&error))?;
+        replace(&place, content.len() as u64, || content.as_bytes().into())?;
         Ok(format!("wrote {} bytes to {}{}", content.len(), place.prefix, place.path))
     })
+}
+
+/// Writes a file whose size is known before its content is made: a few bytes of arguments may stand for gigabytes of text.
+fn replace<'a>(place: &Place<'_>, size: u64, content: impl FnOnce() -> Cow<'a, [u8]>) -> Result<(), Failure> {
+    if size > FILE_LIMIT {
+        let message = format!("{} would have {size} bytes; at most {FILE_LIMIT} are written", place.path);
+        return Err(failure("file-too-large", message));
+    }
+    if !place.root.take_bytes(size) {
+        let message = format!("the write quota of the file root `{}` is used up", place.root.name);
+        return Err(failure("file-quota", message));
+    }
+    place.root.folder.write(&place.path, &content()).map_err(|error| file_failure(&error))
 }
 
 pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
@@ -227,6 +251,8 @@ pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
             "additionalProperties": false
         }),
     );
+    // Who wants a model to change files says so: in the step, or in the project's defaults.
+    let description = ToolDescription { by_declaration: true, ..description };
     tool(files, description, |files, ask| {
         let place = files.writable(ask.text("path").unwrap_or_default())?;
         let folder = &place.root.folder;
@@ -250,7 +276,9 @@ pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
                 return Err(failure("edit-ambiguous", message));
             }
         }
-        folder.write(&place.path, text.replace(old, new).as_bytes()).map_err(|error| file_failure(&error))?;
+        let removed = old.len().saturating_mul(found);
+        let size = (text.len() - removed.min(text.len())).saturating_add(new.len().saturating_mul(found)) as u64;
+        replace(&place, size, || text.replace(old, new).into_bytes().into())?;
         Ok(format!("replaced {found} of {found} in {}{}", place.prefix, place.path))
     })
 }

@@ -1,7 +1,10 @@
 //! The folders that file tools see, by name.
 
-use crate::confined::Folder;
+use crate::confined::{Folder, Guard};
+use opcell_types::control::ControlFiles;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 /// A folder that an operator opens to file tools.
@@ -13,6 +16,29 @@ pub struct FileRoot {
     pub path: PathBuf,
     /// Whether tools may write there.
     pub writable: bool,
+    /// Whether the root extends to the files that decide what runs and what it may reach, and to secrets; see
+    /// [`opcell_types::control`].
+    pub control_files: bool,
+    /// Bytes that tools may write there while the host runs, all sessions together.
+    pub write_quota: u64,
+}
+
+impl FileRoot {
+    /// Bytes that may be written where the operator says nothing.
+    pub const DEFAULT_WRITE_QUOTA: u64 = 256 << 20;
+
+    /// A folder whose files may be read.
+    #[must_use]
+    pub fn read(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let (name, path) = (name.into(), path.into());
+        Self { name, path, writable: false, control_files: false, write_quota: Self::DEFAULT_WRITE_QUOTA }
+    }
+
+    /// A folder whose files may be read and written.
+    #[must_use]
+    pub fn read_write(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self { writable: true, ..Self::read(name, path) }
+    }
 }
 
 /// A root that cannot be used.
@@ -27,6 +53,20 @@ pub enum RootError {
         path: PathBuf,
         /// Why.
         error: std::io::Error,
+    },
+    /// It holds the user's own keys or compiled code, or lies among them.
+    #[error(
+        "the file root `{name}` at {} would reach {}, which holds keys or compiled code and is never reached through a grant; \
+         name a narrower folder",
+        path.display(), place.display()
+    )]
+    Sealed {
+        /// The root.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+        /// The place that it would reach.
+        place: PathBuf,
     },
     /// A name that paths could not use.
     #[error("a file root's name is letters, digits, `-` and `_`, not `skill`, and used once; got `{0}`")]
@@ -44,6 +84,7 @@ pub(super) struct OpenRoot {
     pub(super) name: String,
     pub(super) folder: Folder,
     pub(super) writable: bool,
+    bytes_left: Arc<AtomicU64>,
     host_path: PathBuf,
 }
 
@@ -55,12 +96,19 @@ pub(super) struct Place<'a> {
     pub(super) prefix: String,
 }
 
+impl OpenRoot {
+    /// Takes bytes from the quota that all sessions share; false when there are not that many left.
+    pub(super) fn take_bytes(&self, bytes: u64) -> bool {
+        self.bytes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+}
+
 impl FileRoots {
     /// Opens the folders. Blocks.
     ///
     /// # Errors
-    /// When one cannot be opened, or its name cannot be used.
-    pub fn open(roots: &[FileRoot]) -> Result<Self, RootError> {
+    /// When one cannot be opened, would reach the user's own keys, or its name cannot be used.
+    pub fn open(roots: &[FileRoot], control: &Arc<ControlFiles>) -> Result<Self, RootError> {
         let mut opened: Vec<OpenRoot> = Vec::new();
         for root in roots {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -69,11 +117,22 @@ impl FileRoots {
                 return Err(RootError::Name(root.name.clone()));
             }
             let open = |error| RootError::Open { name: root.name.clone(), path: root.path.clone(), error };
+            let host_path = root.path.canonicalize().map_err(open)?;
+            if let Some(place) = control.sealed_by(&host_path) {
+                let (name, path) = (root.name.clone(), root.path.clone());
+                return Err(RootError::Sealed { name, path, place: place.to_owned() });
+            }
+            let guard = (!root.control_files).then(|| Guard {
+                name: root.name.clone(),
+                root: host_path.clone(),
+                control: control.clone(),
+            });
             opened.push(OpenRoot {
                 name: root.name.clone(),
-                host_path: root.path.canonicalize().map_err(open)?,
-                folder: Folder::open(&root.path).map_err(open)?,
+                host_path,
+                folder: Folder::open(&root.path).map_err(open)?.guarded(guard),
                 writable: root.writable,
+                bytes_left: Arc::new(AtomicU64::new(root.write_quota)),
             });
         }
         Ok(Self { roots: opened })

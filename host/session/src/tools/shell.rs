@@ -9,6 +9,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
@@ -71,6 +72,7 @@ impl ShellTool {
                 "additionalProperties": false
             }),
         );
+        let description = ToolDescription { by_declaration: true, ..description };
         Self { shell, description }
     }
 
@@ -135,24 +137,34 @@ impl Drop for Group {
 
 async fn outcome(child: &mut Child, group: Group) -> std::io::Result<(std::process::ExitStatus, String, String)> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let over = CancellationToken::new();
     let ended = async {
         let status = child.wait().await;
         // What a command leaves in the background would outlive the run, and keep its outputs open.
         drop(group);
+        over.cancel();
         status
     };
-    let (status, stdout, stderr) = tokio::join!(ended, kept(stdout), kept(stderr));
+    let (status, stdout, stderr) = tokio::join!(ended, kept(stdout, &over), kept(stderr, &over));
     Ok((status?, stdout?, stderr?))
 }
 
+/// How long the outputs of a command are read after its end.
+const AFTER_THE_END: Duration = Duration::from_millis(500);
+
 /// Reads to the end, so that the command does not wait, and keeps the beginning.
-async fn kept(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
+async fn kept(pipe: Option<impl AsyncRead + Unpin>, over: &CancellationToken) -> std::io::Result<String> {
     let Some(mut pipe) = pipe else { return Ok(String::new()) };
     let mut kept = Vec::new();
     let mut buffer = vec![0; 16 << 10];
     let mut dropped = 0;
     loop {
-        let read = pipe.read(&mut buffer).await?;
+        // What left the process group keeps the pipe open; what the command itself wrote has arrived a moment after its end.
+        let read = tokio::select! {
+            biased;
+            read = pipe.read(&mut buffer) => read?,
+            () = async { over.cancelled().await; tokio::time::sleep(AFTER_THE_END).await } => 0,
+        };
         if read == 0 {
             break;
         }

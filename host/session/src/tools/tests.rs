@@ -37,8 +37,8 @@ fn world() -> World {
     symlink("../secret.txt", folder.path().join("work/link.txt")).unwrap();
     symlink("..", folder.path().join("work/up")).unwrap();
     symlink("a.txt", folder.path().join("work/inner.txt")).unwrap();
-    let root = |name: &str, writable| FileRoot { name: name.to_owned(), path: folder.path().join(name), writable };
-    let roots = FileRoots::open(&[root("work", true), root("docs", false)]).unwrap();
+    let root = |name: &str, writable| FileRoot { writable, ..FileRoot::read(name, folder.path().join(name)) };
+    let roots = FileRoots::open(&[root("work", true), root("docs", false)], &Arc::default()).unwrap();
     let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(folder.path().join("skills"))]));
     let mut shell = Shell::new(folder.path().join("work"));
     shell.timeout = Duration::from_secs(1);
@@ -401,20 +401,20 @@ async fn an_operation_is_a_tool_that_keeps_its_receipt() {
 #[test]
 fn roots_have_plain_names_once_and_must_exist() {
     let folder = TempDir::new().unwrap();
-    let root = |name: &str| FileRoot { name: name.to_owned(), path: folder.path().to_owned(), writable: false };
+    let root = |name: &str| FileRoot::read(name, folder.path());
     for bad in ["", "a:b", "skill", "../x"] {
-        assert!(matches!(FileRoots::open(&[root(bad)]), Err(RootError::Name(_))), "{bad}");
+        assert!(matches!(FileRoots::open(&[root(bad)], &Arc::default()), Err(RootError::Name(_))), "{bad}");
     }
-    assert!(matches!(FileRoots::open(&[root("a"), root("a")]), Err(RootError::Name(_))));
+    assert!(matches!(FileRoots::open(&[root("a"), root("a")], &Arc::default()), Err(RootError::Name(_))));
     let gone = FileRoot { path: "/nowhere/at/all".into(), ..root("gone") };
-    assert!(FileRoots::open(&[gone]).unwrap_err().to_string().contains("/nowhere/at/all"));
+    assert!(FileRoots::open(&[gone], &Arc::default()).unwrap_err().to_string().contains("/nowhere/at/all"));
 }
 
 #[test]
 fn without_a_writable_root_there_is_no_write_and_no_edit() {
     let folder = TempDir::new().unwrap();
-    let root = FileRoot { name: "docs".to_owned(), path: folder.path().to_owned(), writable: false };
-    let tools = file_tools(FileRoots::open(&[root]).unwrap(), Arc::default());
+    let root = FileRoot::read("docs", folder.path());
+    let tools = file_tools(FileRoots::open(&[root], &Arc::default()).unwrap(), Arc::default());
     let names: Vec<_> = tools.iter().map(|tool| tool.description().spec.name.as_str()).collect();
     assert_eq!(names, ["read", "ls", "glob", "grep"]);
 }

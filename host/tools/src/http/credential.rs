@@ -1,5 +1,7 @@
 //! Secrets that the host adds to requests, and their removal from everything a plugin or a log could see.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use super::rule::{Credential, SecretSource};
 use http::header::{HeaderName, HeaderValue};
 
@@ -70,14 +72,44 @@ impl Secret {
     pub fn scrub_all(secrets: &[Self], text: String) -> String {
         secrets.iter().fold(
             text,
-            |text, secret| if text.contains(&secret.text) { text.replace(&secret.text, REDACTED) } else { text },
+            |text, secret| {
+                secret.forms().into_iter().fold(text, |text, form| {
+                    if text.contains(&form) { text.replace(&form, REDACTED) } else { text }
+                })
+            },
         )
     }
 
     /// Replaces every secret in bytes.
     #[must_use]
     pub fn scrub_bytes_all(secrets: &[Self], bytes: Vec<u8>) -> Vec<u8> {
-        secrets.iter().fold(bytes, |bytes, secret| replace(&bytes, secret.text.as_bytes()))
+        let forms = secrets.iter().flat_map(Self::forms);
+        forms.fold(bytes, |bytes, form| replace(&bytes, form.as_bytes()))
+    }
+
+    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, and in Base64 with what was sent before it.
+    /// Encodings of very short texts would match by chance.
+    fn forms(&self) -> Vec<String> {
+        let mut forms = vec![self.text.clone()];
+        if self.text.len() >= 8 {
+            let percent: String = self
+                .text
+                .bytes()
+                .map(|byte| match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+                    other => format!("%{other:02X}"),
+                })
+                .collect();
+            let json = self.text.replace('\\', "\\\\").replace('"', "\\\"");
+            let whole = self.value.as_bytes();
+            for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+                forms.extend([engine.encode(&self.text), engine.encode(whole)]);
+            }
+            forms.extend([percent, json, self.text.chars().rev().collect()]);
+        }
+        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+        forms.dedup();
+        forms
     }
 }
 
@@ -122,6 +154,17 @@ mod tests {
         let secrets = [secret];
         assert_eq!(Secret::scrub_all(&secrets, "got s3cr3t-token!".to_owned()), "got [redacted]!");
         assert_eq!(Secret::scrub_bytes_all(&secrets, b"\xffs3cr3t-tokens3cr3t".to_vec()), b"\xff[redacted]s3cr3t");
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_scrubbed_in_the_encodings_that_services_repeat_it_in() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "s3cr3t/to\"ken+").unwrap();
+        let secrets = [Secret::read(&credential(&file)).await.unwrap()];
+        for form in ["s3cr3t%2Fto%22ken%2B", "s3cr3t/to\\\"ken+", "czNjcjN0L3RvImtlbis=", "czNjcjN0L3RvImtlbis"] {
+            let scrubbed = Secret::scrub_all(&secrets, format!("you sent {form}, bad"));
+            assert!(!scrubbed.contains(form) && scrubbed.contains("[redacted]"), "{form}: {scrubbed}");
+        }
     }
 
     #[tokio::test]

@@ -79,7 +79,11 @@ impl FetchError {
                 Failure::denied(Denial::new(capability, rule, remedy))
             }
             Self::Invalid(error) => Failure::host("invalid-arguments", error.to_string()),
-            Self::Secret(error) => Failure::host("credential-missing", error.to_string()),
+            Self::Secret(error) => {
+                // Where the host keeps its keys is not the business of whoever asked.
+                tracing::warn!("a request was not sent: {error}");
+                Failure::host("credential-missing", "the host has no credential for this rule; its operator is told why")
+            }
             Self::Failed { reason, message } => Failure::host(reason, message).retriable(),
         }
     }

@@ -113,8 +113,14 @@ fn parse_url(text: &str) -> Result<Url, InvalidRequest> {
     Ok(url)
 }
 
+/// More than any service reads; a header map panics when it has no room left.
+const MAX_HEADERS: usize = 100;
+
 fn parse_headers(value: &Value) -> Result<HeaderMap, InvalidRequest> {
     let entries = value.as_object().ok_or_else(|| InvalidRequest("`headers` is not an object".to_owned()))?;
+    if entries.len() > MAX_HEADERS {
+        return Err(InvalidRequest(format!("{} headers; a request has at most {MAX_HEADERS}", entries.len())));
+    }
     let mut headers = HeaderMap::new();
     for (name, value) in entries {
         let header: HeaderName = name.parse().map_err(|_| InvalidRequest(format!("`{name}` is not a header name")))?;
@@ -125,7 +131,7 @@ fn parse_headers(value: &Value) -> Result<HeaderMap, InvalidRequest> {
             .as_str()
             .and_then(|text| HeaderValue::from_str(text).ok())
             .ok_or_else(|| InvalidRequest(format!("the header `{header}` is not printable text")))?;
-        headers.append(header, value);
+        headers.try_append(header, value).map_err(|_| InvalidRequest("too many headers".to_owned()))?;
     }
     Ok(headers)
 }
@@ -137,6 +143,13 @@ mod tests {
 
     fn refusal(json: &str) -> String {
         FetchRequest::parse(&Value::from_json(json).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn more_headers_than_a_map_holds_are_refused_and_do_not_panic() {
+        let headers: Vec<String> = (0..30_000).map(|number| format!("\"x-{number}\":\"\"")).collect();
+        let request = format!(r#"{{"url":"https://a.com","headers":{{{}}}}}"#, headers.join(","));
+        assert_eq!(refusal(&request), "30000 headers; a request has at most 100");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `opcell plugin diff`: what an upgrade requests in addition.
 
-use super::{Component, Exit, Failure, Global, Terminal};
+use super::{Component, Exit, Failure, Global, Terminal, update};
 use clap::Args;
 use opcell_sandbox::{inspect::Surface, limits::TABLE, manifest::Request};
 use opcell_types::Capability as Kind;
@@ -10,10 +10,10 @@ use std::fmt;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Version in use: name of a plugin of the project, or a `.wasm` file.
+    /// Version in use: name of a plugin of the project, or a `.wasm` file. Alone, it is compared with what the lock holds.
     old: String,
     /// Other version: a `.wasm` file.
-    new: String,
+    new: Option<String>,
 }
 
 /// One difference between two versions.
@@ -48,7 +48,8 @@ impl fmt::Display for Difference {
 }
 
 pub fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let (old, new) = (Component::find(global, &args.old)?, Component::find(global, &args.new)?);
+    let Some(new) = &args.new else { return update::diff_with_lock(global, &args.old, terminal) };
+    let (old, new) = (Component::find(global, &args.old)?, Component::find(global, new)?);
     let differences = differences(&old.surface, &new.surface);
     let more = differences.iter().any(Difference::wants_more);
     if terminal.json {

@@ -36,7 +36,7 @@ struct Capability {
 }
 
 pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.config()?;
+    let config = global.proposed()?;
     let plugin = named(&config, &args.plugin)?;
     let component = Component::read(&plugin.path)?;
     let capabilities = capabilities(plugin, &component);
@@ -46,7 +46,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let operation = match &args.call {
         None => None,
         Some(id) => {
-            let host = global.host(terminal).await?;
+            let host = global.looking(terminal).await?;
             let entry = host.catalog().find(id)?.clone();
             if *entry.plugin != *plugin.name {
                 let message = format!("`{id}` belongs to plugin `{}`, not to `{}`", entry.plugin, plugin.name);

@@ -8,6 +8,7 @@ use opcell::{
         edit::{self, NewGrant},
         lock,
     },
+    places::Places,
     report::Rejected,
 };
 use opcell_workflow::Diagnostic;
@@ -86,7 +87,7 @@ impl GrantArgs {
 }
 
 pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.config()?;
+    let config = global.proposed()?;
     let Some(file) = &config.file else {
         return Err(Diagnostic::error(
             "no-project",
@@ -108,7 +109,7 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or not.
     let component = Component::read(&plugin.path).ok();
     if let (Some(lock), Some(component)) = (&config.lock, &component) {
-        lock.remember_new(&plugin.name, component.surface.manifest.requests())?;
+        lock.remember_new(&plugin.name, component.locked(plugin), &Places::of_user())?;
     }
     if terminal.json {
         terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;

@@ -10,7 +10,11 @@ use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
     io::{Errno, Result},
 };
-use std::{ffi::CStr, os::fd::OwnedFd};
+use std::{
+    ffi::CStr,
+    os::fd::{AsRawFd, OwnedFd},
+    path::PathBuf,
+};
 
 /// Longest path that a guest may name.
 const MAX_PATH: usize = 4_096;
@@ -70,6 +74,17 @@ pub(super) fn open_directory(directory: &OwnedFd, path: &str) -> Result<OwnedFd>
 fn is_link(directory: &OwnedFd, path: &str) -> bool {
     let status = open(directory, path, OFlags::PATH).and_then(rustix::fs::fstat);
     status.is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Symlink)
+}
+
+/// Where an open file or directory is now, as the kernel knows it; `None` where `/proc` is not there to ask.
+pub(super) fn real_path(descriptor: &OwnedFd) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok().filter(|path| path.is_absolute())
+}
+
+/// Where `path` below `directory` would be, whether or not it exists.
+pub(super) fn real_target(directory: &OwnedFd, path: &str) -> Option<PathBuf> {
+    let parent = |directory: &OwnedFd, leaf: &str| Ok(real_path(directory).map(|parent| parent.join(leaf)));
+    at_leaf(directory, path, parent).ok().flatten()
 }
 
 /// Opens a regular file for reading.

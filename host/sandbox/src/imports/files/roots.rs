@@ -5,10 +5,12 @@ use crate::{
     grants::{FilesGrant, Grants},
 };
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use rustix::fs::{Mode, OFlags};
+use opcell_types::control::{ControlFiles, Touch};
+use rustix::fs::{Mode, OFlags, Stat};
 use std::{
     collections::BTreeMap,
     os::fd::OwnedFd,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,23 +22,30 @@ use std::{
 pub(crate) struct Root {
     pub(crate) name: String,
     pub(crate) descriptor: Arc<OwnedFd>,
+    /// Where it is, without links.
+    path: PathBuf,
+    /// What the grant does not extend to; `None` when it extends to everything.
+    control: Option<Arc<ControlFiles>>,
     patterns: Option<GlobSet>,
     bytes_left: AtomicU64,
     entries_left: AtomicU64,
 }
 
 impl Root {
-    fn open(name: &str, grant: &FilesGrant) -> Result<Self, LoadError> {
+    fn open(name: &str, grant: &FilesGrant, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
         // The operator's own path may well go through symbolic links; what lies below it may not.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(&grant.path, flags, Mode::empty()).map_err(|error| LoadError::Grant {
-            name: name.to_owned(),
-            path: grant.path.clone(),
-            source: error.into(),
-        })?;
+        let failed = |source| LoadError::Grant { name: name.to_owned(), path: grant.path.clone(), source };
+        let descriptor = rustix::fs::open(&grant.path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let path = grant.path.canonicalize().map_err(failed)?;
+        if let Some(place) = control.sealed_by(&path) {
+            return Err(LoadError::Sealed { name: name.to_owned(), path: grant.path.clone(), place: place.to_owned() });
+        }
         Ok(Self {
             name: name.to_owned(),
             descriptor: Arc::new(descriptor),
+            path,
+            control: (!grant.control_files).then(|| Arc::clone(control)),
             patterns: patterns(name, &grant.patterns)?,
             bytes_left: AtomicU64::new(grant.write_quota),
             entries_left: AtomicU64::new(grant.created_entries()),
@@ -46,6 +55,23 @@ impl Root {
     /// Whether the grant's patterns cover a path from the root.
     pub(crate) fn covers(&self, path: &str) -> bool {
         self.patterns.as_ref().is_none_or(|patterns| patterns.is_match(path))
+    }
+
+    /// Why the grant does not extend to a file, by its path from the root and by where an open descriptor says that it is: a directory
+    /// may have been renamed since it was opened.
+    pub(crate) fn refuses(&self, touch: Touch, path: &str, real: Option<&Path>) -> Option<String> {
+        let control = self.control.as_ref()?;
+        control.refuses(touch, &self.path.join(path)).or_else(|| control.refuses(touch, real?))
+    }
+
+    /// Whether a file with several names is one of those that the grant does not extend to, under another name.
+    pub(crate) fn refuses_twin(&self, status: &Stat) -> Option<String> {
+        let control = self.control.as_ref().filter(|_| status.st_nlink > 1)?;
+        let is_it = |path: &Path| {
+            rustix::fs::lstat(path).is_ok_and(|it| (it.st_dev, it.st_ino) == (status.st_dev, status.st_ino))
+        };
+        let twin = control.known(&self.path).into_iter().find(|path| is_it(path))?;
+        control.refuses(Touch::Read, &twin)
     }
 
     /// Takes bytes from the quota that all cells share; false when there are not that many left.
@@ -85,8 +111,9 @@ pub(crate) struct Roots(BTreeMap<String, Arc<Root>>);
 
 impl Roots {
     /// Opens every granted directory; a grant to a path that does not exist is an error.
-    pub(crate) fn open(grants: &Grants) -> Result<Self, LoadError> {
-        let open = |(name, grant): (&String, &FilesGrant)| Ok((name.clone(), Arc::new(Root::open(name, grant)?)));
+    pub(crate) fn open(grants: &Grants, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
+        let open =
+            |(name, grant): (&String, &FilesGrant)| Ok((name.clone(), Arc::new(Root::open(name, grant, control)?)));
         grants.files.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
@@ -104,7 +131,7 @@ mod tests {
     use super::*;
 
     fn root(grant: FilesGrant) -> Root {
-        Root::open("r", &grant).unwrap()
+        Root::open("r", &grant, &Arc::default()).unwrap()
     }
 
     #[test]
@@ -117,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_grant_to_a_path_that_does_not_exist_is_an_error() {
-        let error = Root::open("repo", &FilesGrant::read("/does/not/exist")).unwrap_err().to_string();
+        let error = Root::open("repo", &FilesGrant::read("/does/not/exist"), &Arc::default()).unwrap_err().to_string();
         assert!(error.starts_with("cannot open the grant `repo`: `/does/not/exist`"), "{error}");
     }
 

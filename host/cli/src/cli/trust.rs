@@ -1,0 +1,159 @@
+//! `opcell trust`, and the question before a project that reaches outside of its folder runs.
+
+use super::{Exit, Failure, Global, Terminal};
+use clap::Args;
+use opcell::{
+    config::Config,
+    consent::{Policy, Requests, Trusted, shell},
+    places::Places,
+};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Consents only if the list still has this digest, or one that begins so.
+    #[arg(value_name = "DIGEST")]
+    digest: Option<String>,
+    /// Shows what the project asks for, and changes nothing.
+    #[arg(long, conflicts_with = "revoke")]
+    show: bool,
+    /// Takes consent back.
+    #[arg(long, conflicts_with = "digest")]
+    revoke: bool,
+}
+
+/// What a project asks for, and what its user said to that.
+pub(super) struct Asked {
+    project: PathBuf,
+    requests: Requests,
+    trusted: Trusted,
+    /// For this command.
+    given: bool,
+    /// As the user named the project, for commands to copy.
+    named: Option<PathBuf>,
+}
+
+impl Asked {
+    /// Finds out. Fails when the machine's policy forbids something of it.
+    pub(super) fn of(global: &Global, config: &Config) -> Result<Self, Failure> {
+        let places = Places::of_user();
+        let requests = Requests::of(config);
+        let project = config.file.clone().unwrap_or_default();
+        if requests.is_empty() {
+            let (trusted, named) = (Trusted::default(), None);
+            return Ok(Self { project, requests, trusted, given: true, named });
+        }
+        Policy::read(&places)?.check(&requests)?;
+        let variable = std::env::var("OPCELL_TRUST").unwrap_or_default();
+        let given = global.trust.iter().map(String::as_str).chain(variable.split([' ', ',']));
+        let given = given.into_iter().any(|digest| requests.is_named_by(digest));
+        Ok(Self { project, trusted: Trusted::read(&places)?, given, requests, named: global.config.clone() })
+    }
+
+    pub(super) fn is_allowed(&self) -> bool {
+        self.given || self.trusted.has(&self.project, &self.requests)
+    }
+
+    /// Asks where there is somebody to ask, and remembers a yes.
+    pub(super) fn require(mut self) -> Result<(), Failure> {
+        if self.is_allowed() {
+            return Ok(());
+        }
+        if io::stdin().is_terminal() && io::stderr().is_terminal() && self.ask()? {
+            return Ok(self.trusted.allow(&self.project, &self.requests)?);
+        }
+        let message = format!("{}\n{}", self.headline(), self.list());
+        let mut finding = Diagnostic::error("consent-needed", message.trim_end());
+        finding.help = Some(format!(
+            "to allow this: `{}`; for one command only: `--trust {}`",
+            self.command(&[self.requests.short_digest()]),
+            self.requests.short_digest()
+        ));
+        Err(finding.into())
+    }
+
+    fn ask(&self) -> io::Result<bool> {
+        let mut err = io::stderr().lock();
+        write!(err, "{}\n{}Allow this? [y/N] ", self.headline(), self.list())?;
+        err.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
+    fn headline(&self) -> String {
+        let project = opcell::report::printable(&self.project.display().to_string()).into_owned();
+        match self.trusted.knows(&self.project) {
+            true => format!("{project} asks for something else than you allowed (new lines are marked `+`):"),
+            false => format!("{project} asks for what reaches outside of its folder:"),
+        }
+    }
+
+    fn list(&self) -> String {
+        let mut text = String::new();
+        let changed = self.trusted.knows(&self.project);
+        for request in self.requests.iter() {
+            let line = request.to_string();
+            let mark = if changed && !self.trusted.knew(&self.project, &line) { '+' } else { '-' };
+            let _ = writeln!(text, "  {mark} {line}");
+        }
+        text
+    }
+
+    /// `opcell trust` for this project.
+    fn command(&self, words: &[&str]) -> String {
+        let config = self.named.iter().map(|file| format!("--config {}", shell(file)));
+        let words = words.iter().map(|word| (*word).to_owned());
+        std::iter::once("opcell trust".to_owned()).chain(config).chain(words).collect::<Vec<_>>().join(" ")
+    }
+}
+
+pub fn trust(global: &Global, args: &TrustArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Some(config) = global.written()? else {
+        return Err(Diagnostic::error("no-project", "there is no opcell.toml here or above").into());
+    };
+    if args.revoke {
+        return revoke(config.file.as_deref().unwrap_or(Path::new("")), terminal);
+    }
+    let mut asked = Asked::of(global, &config)?;
+    if let Some(digest) = args.digest.as_deref().filter(|digest| !asked.requests.is_named_by(digest)) {
+        let message = format!("the list has the digest {}, not {digest}", asked.requests.digest());
+        let help = format!("look at it with `{}`", asked.command(&["--show"]));
+        return Err(Diagnostic::error("trust-changed", message).help(help).into());
+    }
+    let allow = !args.show && !asked.requests.is_empty();
+    if allow {
+        asked.trusted.allow(&asked.project, &asked.requests)?;
+    }
+    let allowed = asked.requests.is_empty() || asked.trusted.has(&asked.project, &asked.requests);
+    if terminal.json {
+        let requests: Vec<_> = asked.requests.iter().collect();
+        terminal.json(&json!({
+            "project": asked.project, "digest": asked.requests.digest(), "allowed": allowed, "requests": requests,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    if asked.requests.is_empty() {
+        terminal.line("the project asks for nothing that reaches outside of its folder, and needs no consent")?;
+        return Ok(Exit::Done);
+    }
+    let verdict = if allowed { "allowed" } else { "not allowed" };
+    terminal.line(&format!("{}\n{}{verdict}, digest {}", asked.headline(), asked.list(), asked.requests.digest()))?;
+    Ok(Exit::Done)
+}
+
+fn revoke(project: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+    let revoked = Trusted::read(&Places::of_user())?.revoke(project)?;
+    if terminal.json {
+        terminal.json(&json!({"project": project, "revoked": revoked}))?;
+    } else {
+        terminal.line(if revoked { "consent is taken back" } else { "there was no consent to take back" })?;
+    }
+    Ok(Exit::Done)
+}

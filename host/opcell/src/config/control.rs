@@ -1,0 +1,67 @@
+//! Which files of a project decide what runs and what it may reach, for [`opcell_types::control`].
+
+use super::{Config, tools::ToolTarget};
+use crate::{
+    http::{HttpRule, SecretSource},
+    places::{Places, real},
+};
+use opcell_session::models::{self, ProviderConfig};
+use opcell_types::control::ControlFiles;
+use std::path::{Path, PathBuf};
+
+/// The files that grants of this project do not extend to.
+pub(crate) fn control_files(config: &Config, places: &Places) -> ControlFiles {
+    let mut control = ControlFiles::default();
+    control.project = Some(real(&config.root));
+    control.sealed = places.sealed();
+    control.secrets = secrets(config);
+    control.fixed = fixed(config, places);
+    control
+}
+
+/// The journal with the files beside it, and the files that keys are read from.
+fn secrets(config: &Config) -> Vec<PathBuf> {
+    let mut secrets = Vec::new();
+    if let Some(journal) = &config.journal {
+        let path = real(&journal.path);
+        secrets.extend(["-wal", "-shm", "-journal"].map(|ending| {
+            let mut name = path.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        }));
+        secrets.push(path);
+    }
+    let rules = config.plugins.values().flat_map(|plugin| &plugin.grants.http).chain(&config.sessions.http);
+    let bound = config.tools.values().flat_map(ToolTarget::rules);
+    secrets.extend(rules.chain(bound).filter_map(key_file).map(|file| real(file)));
+    for secret in config.sessions.models.providers.values().flat_map(ProviderConfig::secrets) {
+        if let models::SecretSource::File(file) = secret {
+            secrets.push(real(&config.root.join(file)));
+        }
+    }
+    secrets
+}
+
+fn key_file(rule: &HttpRule) -> Option<&Path> {
+    match &rule.credential.as_ref()?.source {
+        SecretSource::File(file) => Some(file),
+        SecretSource::Env(_) => None,
+    }
+}
+
+/// What is loaded, read as instructions, or started.
+fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
+    let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
+    fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));
+    fixed.extend(config.plugins.values().map(|plugin| real(&plugin.path)));
+    let folders = config.workflows.iter().chain(&config.skills).chain(&config.plugin_folders);
+    fixed.extend(folders.map(|folder| real(folder)));
+    fixed.extend(config.sessions.script.iter().map(|script| real(script)));
+    for server in config.servers.values() {
+        let words = std::iter::once(&server.program).chain(&server.arguments);
+        let files = words.map(|word| server.directory.join(word)).filter(|file| file.is_file());
+        fixed.extend(files.map(|file| real(&file)));
+    }
+    fixed.extend(places.config.iter().map(|folder| real(folder)));
+    fixed
+}

@@ -1,0 +1,43 @@
+//! Whose a project is. A file in `/tmp` or in a shared folder above may be anybody's, and a project file is obeyed.
+
+use crate::report::Rejected;
+use opcell_workflow::Diagnostic;
+use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
+
+/// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there must be this
+/// user's, or the system's. `--config` is how a user names such a file on purpose.
+///
+/// # Errors
+/// Naming what belongs to whom.
+pub fn check_owner(file: &Path) -> Result<(), Rejected> {
+    let user = rustix::process::geteuid().as_raw();
+    let real = crate::places::real(file);
+    let folders = [file.parent(), real.parent()];
+    for path in [Some(file), Some(&*real)].into_iter().chain(folders).flatten() {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let Ok(status) = path.symlink_metadata() else { continue };
+        if !is_trusted(&status, user) {
+            let message = format!(
+                "{} belongs to user {}, and this is user {user}: its project file is not obeyed",
+                path.display(),
+                status.uid()
+            );
+            let help = format!("name it on purpose, `--config {}`, or work in a folder of your own", shell(file));
+            return Err(Rejected::plain(Diagnostic::error("project-of-another-user", message).help(help)));
+        }
+    }
+    Ok(())
+}
+
+/// Root can change everything anyway. Root itself, however, must not run what a user left somewhere.
+fn is_trusted(status: &Metadata, user: u32) -> bool {
+    status.uid() == user || status.uid() == 0
+}
+
+/// A path as one word of a shell command.
+#[must_use]
+pub fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,416 @@
+//! What a project asks for that reaches outside of its folder.
+
+use crate::{
+    config::{Config, tools::ToolTarget},
+    http::{HttpRule, SecretSource},
+    places::real,
+    report::printable,
+};
+use opcell_sandbox::Access;
+use opcell_session::models::{self, ProviderConfig};
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+/// How a request reaches outside; the words of a policy's `forbid`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reach {
+    /// Ordinary processes, outside of every cell.
+    Programs,
+    /// Commands that models write.
+    Shell,
+    /// Variables of the user's environment.
+    Environment,
+    /// Files that hold a key.
+    KeyFiles,
+    /// Other machines, and services on this one.
+    Hosts,
+    /// Folders and files outside of the project.
+    FilesOutside,
+    /// Folders that are handed to a plugin without quota or receipt.
+    Preopens,
+    /// Files that decide what runs, or hold secrets.
+    ControlFiles,
+    /// A file that is replaced with what models say.
+    Record,
+    /// A journal that is not in the project.
+    JournalOutside,
+}
+
+impl Reach {
+    /// The word in a policy.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Programs => "programs",
+            Self::Shell => "shell",
+            Self::Environment => "environment",
+            Self::KeyFiles => "key-files",
+            Self::Hosts => "hosts",
+            Self::FilesOutside => "files-outside",
+            Self::Preopens => "preopens",
+            Self::ControlFiles => "control-files",
+            Self::Record => "record",
+            Self::JournalOutside => "journal-outside",
+        }
+    }
+}
+
+/// One thing that a project asks for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct Request {
+    /// How it reaches outside.
+    pub reach: Reach,
+    /// What exactly, in a line for people.
+    pub what: String,
+    /// What the line leaves out and consent covers: digests of programs that lie in the project.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<String>,
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Everything that a project asks for, sorted, with the digest that consent is given to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requests {
+    list: Vec<Request>,
+    digest: String,
+}
+
+impl Requests {
+    /// Reads what a checked project file asks for. Starts nothing, and reads no variable and no key; programs that lie in the project
+    /// are read for their digest.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let mut collector = Collector { root: real(&config.root), list: Vec::new() };
+        collector.programs(config);
+        collector.models(config);
+        collector.plugins(config);
+        collector.tools(config);
+        collector.files(config);
+        let mut list = collector.list;
+        list.sort();
+        list.dedup();
+        let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 requests of a project");
+        for request in &list {
+            for part in
+                [request.reach.word(), &request.what].into_iter().chain(request.covers.iter().map(String::as_str))
+            {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+            }
+            hasher.update(b"\n");
+        }
+        Self { list, digest: hasher.finalize().to_hex().to_string() }
+    }
+
+    /// Whether the project asks for nothing that reaches outside, and so needs no consent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The requests.
+    pub fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.list.iter()
+    }
+
+    /// Of the whole list, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// As much of the digest as a person has to copy.
+    #[must_use]
+    pub fn short_digest(&self) -> &str {
+        self.digest.get(..16).unwrap_or_default()
+    }
+
+    /// Whether a person means this list: its digest, or at least sixteen digits from its beginning.
+    #[must_use]
+    pub fn is_named_by(&self, digest: &str) -> bool {
+        digest.len() >= 16 && self.digest.starts_with(&digest.to_ascii_lowercase())
+    }
+}
+
+/// As much of a program is read for its digest; longer than any script.
+const PROGRAM_BYTES: u64 = 256 << 20;
+
+struct Collector {
+    root: PathBuf,
+    list: Vec<Request>,
+}
+
+impl Collector {
+    fn add(&mut self, reach: Reach, what: impl AsRef<str>) {
+        self.cover(reach, what, Vec::new());
+    }
+
+    fn cover(&mut self, reach: Reach, what: impl AsRef<str>, mut covers: Vec<String>) {
+        let raw = what.as_ref();
+        let what = printable(raw).replace(['\n', '\t'], " ");
+        // What is shown cleaned is consented to as it is.
+        if what != raw {
+            covers.push(raw.to_owned());
+        }
+        self.list.push(Request { reach, what, covers });
+    }
+
+    fn is_outside(&self, path: &Path) -> bool {
+        !real(path).starts_with(&self.root)
+    }
+
+    /// A path as consent names it: from the project's folder where it lies in there, so that consent to a project does not depend on
+    /// where it is checked out.
+    fn shown(&self, path: &Path) -> String {
+        let real = real(path);
+        match real.strip_prefix(&self.root) {
+            Ok(below) if below.as_os_str().is_empty() => "the project's folder".to_owned(),
+            Ok(below) => below.display().to_string(),
+            Err(_) => real.display().to_string(),
+        }
+    }
+
+    fn outside(&mut self, who: &str, does: &str, path: &Path) {
+        if self.is_outside(path) {
+            self.add(Reach::FilesOutside, format!("{who} {does} {}", real(path).display()));
+        }
+    }
+
+    fn programs(&mut self, config: &Config) {
+        for (name, server) in &config.servers {
+            let words: Vec<&str> =
+                std::iter::once(&server.program).chain(&server.arguments).map(String::as_str).collect();
+            let covers = words.iter().filter_map(|word| self.program_digest(&server.directory.join(word)));
+            let covers = covers.collect();
+            let line = words.iter().map(|word| super::owner::shell(Path::new(word))).collect::<Vec<_>>().join(" ");
+            self.cover(
+                Reach::Programs,
+                format!("starts `{line}` in {} (MCP server {name})", self.shown(&server.directory)),
+                covers,
+            );
+            for variable in &server.env {
+                self.add(Reach::Environment, format!("gives ${variable} to the MCP server {name}"));
+            }
+        }
+        if let Some(shell) = &config.sessions.bash {
+            self.add(
+                Reach::Shell,
+                format!("lets models run commands with your rights in {}", self.shown(&shell.folder)),
+            );
+            for variable in &shell.environment {
+                self.add(Reach::Environment, format!("gives ${variable} to commands of models"));
+            }
+        }
+    }
+
+    /// A program of the project is as much its word as the project file: when it changes, consent is asked again.
+    fn program_digest(&self, path: &Path) -> Option<String> {
+        if self.is_outside(path) || !path.is_file() {
+            return None;
+        }
+        let mut hasher = blake3::Hasher::new();
+        let digest =
+            std::fs::File::open(path).and_then(|file| hasher.update_reader(file.take(PROGRAM_BYTES)).map(|_| ()));
+        digest.ok().map(|()| hasher.finalize().to_hex().to_string())
+    }
+
+    fn models(&mut self, config: &Config) {
+        let known = ProviderConfig::known();
+        for (name, provider) in &config.sessions.models.providers {
+            let is_usual = known.get(name).is_some_and(|usual| {
+                provider.api == usual.api && provider.base_url.is_none() && provider.secrets().eq(usual.secrets())
+            });
+            if is_usual {
+                continue;
+            }
+            let url = provider.base_url.as_deref().unwrap_or(provider.api.default_base_url());
+            self.add(Reach::Hosts, format!("sends prompts to {url} (model provider {name})"));
+            for secret in provider.secrets() {
+                match secret {
+                    models::SecretSource::Environment(variable) => {
+                        self.add(Reach::Environment, format!("sends ${variable} to {url} (model provider {name})"));
+                    }
+                    models::SecretSource::File(file) => {
+                        let file = self.shown(&config.root.join(file));
+                        self.add(Reach::KeyFiles, format!("sends {file} to {url} (model provider {name})"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn plugins(&mut self, config: &Config) {
+        for plugin in config.plugins.values() {
+            let who = format!("plugin {}", plugin.name);
+            for (name, grant) in &plugin.grants.capabilities.files {
+                self.outside(&who, if grant.access == Access::ReadWrite { "writes" } else { "reads" }, &grant.path);
+                if grant.control_files {
+                    let path = self.shown(&grant.path);
+                    self.add(Reach::ControlFiles, format!("{who} uses control files below {path} (files {name})"));
+                }
+            }
+            for preopen in &plugin.grants.capabilities.dangerous_preopens {
+                let does = if preopen.access == Access::ReadWrite { "writes" } else { "reads" };
+                let path = self.shown(&preopen.host);
+                self.add(Reach::Preopens, format!("{who} {does} {path} without quota or receipt"));
+                if preopen.control_files {
+                    self.add(Reach::ControlFiles, format!("{who} uses control files below {path}"));
+                }
+            }
+            self.rules(&who, &plugin.grants.http);
+        }
+    }
+
+    fn tools(&mut self, config: &Config) {
+        for (name, target) in &config.tools {
+            self.rules(&format!("tool {name}"), ToolTarget::rules(target));
+        }
+        self.rules("the models' http.fetch", &config.sessions.http);
+    }
+
+    fn rules(&mut self, who: &str, rules: &[HttpRule]) {
+        for rule in rules {
+            let origins = rule.origins.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let methods = rule.methods.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            let private = if rule.private { ", private networks too" } else { "" };
+            self.add(Reach::Hosts, format!("{who} requests {origins} ({methods}{private})"));
+            let Some(credential) = &rule.credential else { continue };
+            match &credential.source {
+                SecretSource::Env(variable) => {
+                    let line = format!("{who} sends ${variable} to {origins} (header {})", credential.header);
+                    self.add(Reach::Environment, line);
+                }
+                SecretSource::File(file) => {
+                    let file = self.shown(file);
+                    let line = format!("{who} sends {file} to {origins} (header {})", credential.header);
+                    self.add(Reach::KeyFiles, line);
+                }
+            }
+        }
+    }
+
+    fn files(&mut self, config: &Config) {
+        for folder in &config.workflows {
+            self.outside("the project", "reads workflows from", folder);
+        }
+        for folder in &config.skills {
+            self.outside("the project", "reads skills from", folder);
+        }
+        for root in &config.sessions.files {
+            self.outside("models", if root.writable { "write" } else { "read" }, &root.path);
+            if root.control_files {
+                let line = format!("models use control files below {} (files {})", self.shown(&root.path), root.name);
+                self.add(Reach::ControlFiles, line);
+            }
+        }
+        if let Some(script) = &config.sessions.script {
+            self.outside("the project", "reads answers of models from", script);
+        }
+        if let Some(record) = &config.sessions.record {
+            self.add(Reach::Record, format!("replaces {} with what models say", self.shown(record)));
+        }
+        if let Some(journal) = config.journal.as_ref().filter(|journal| self.is_outside(&journal.path)) {
+            let kept = match (journal.keep, journal.max_age) {
+                (None, None) => "keeping every run".to_owned(),
+                (Some(keep), None) => format!("deleting all but {keep} ended runs"),
+                (None, Some(age)) => format!("deleting runs that ended {} s ago", age.as_secs()),
+                (Some(keep), Some(age)) => {
+                    format!("deleting all but {keep} ended runs, and runs that ended {} s ago", age.as_secs())
+                }
+            };
+            let line = format!("keeps runs in {}, {kept}", real(&journal.path).display());
+            self.add(Reach::JournalOutside, line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(text: &str, root: &Path) -> Vec<(Reach, String)> {
+        let config = Config::parse("opcell.toml", text.to_owned(), root).unwrap();
+        Requests::of(&config).iter().map(|request| (request.reach, request.what.clone())).collect()
+    }
+
+    fn reaches(text: &str, root: &Path) -> Vec<Reach> {
+        let mut reaches: Vec<Reach> = requests(text, root).into_iter().map(|(reach, _)| reach).collect();
+        reaches.dedup();
+        reaches
+    }
+
+    #[test]
+    fn what_stays_in_the_folder_needs_no_consent() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "workflows = [\".\"]\n[journal]\nkeep = 3\n[sessions]\nscript = \"s.yaml\"\n\
+                    [sessions.files.here]\npath = \".\"\naccess = \"read-write\"\n[models]\ndefault = \"anthropic/x\"";
+        std::fs::write(folder.path().join("s.yaml"), "").unwrap();
+        assert_eq!(requests(text, folder.path()), []);
+    }
+
+    #[test]
+    fn everything_that_reaches_outside_is_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (text, expected) in [
+            ("[mcp.m]\ncommand = [\"sh\"]\nenv = [\"TOKEN\"]", vec![Reach::Programs, Reach::Environment]),
+            ("[sessions.bash]\ndangerous = true", vec![Reach::Shell]),
+            ("[sessions]\nrecord = \"in/here.yaml\"", vec![Reach::Record]),
+            ("[journal]\npath = \"../runs.db\"", vec![Reach::JournalOutside]),
+            ("[sessions.files.x]\npath = \"..\"", vec![Reach::FilesOutside]),
+            ("[sessions.files.x]\npath = \".\"\ncontrol-files = true", vec![Reach::ControlFiles]),
+            (
+                "[[sessions.http]]\nhosts = [\"evil.test\"]\ncredential = { env = \"KEY\" }",
+                vec![Reach::Environment, Reach::Hosts],
+            ),
+            ("skill-folders = [\"/\"]", vec![Reach::FilesOutside]),
+            (
+                "[models.providers.openai]\napi = \"openai-completions\"\nbase-url = \"https://evil.test/\"\napi-key = \"env:OPENAI_API_KEY\"",
+                vec![Reach::Environment, Reach::Hosts],
+            ),
+            (
+                "[models.providers.x]\napi = \"gemini\"\napi-key = \"file:/etc/passwd\"",
+                vec![Reach::KeyFiles, Reach::Hosts],
+            ),
+        ] {
+            assert_eq!(reaches(text, root), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_out_of_the_folder_is_outside() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("project");
+        std::fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink(folder.path(), root.join("link")).unwrap();
+        assert_eq!(reaches("[sessions.files.x]\npath = \"link\"", &root), [Reach::FilesOutside]);
+        assert_eq!(reaches("[journal]\npath = \"link/runs.db\"", &root), [Reach::JournalOutside]);
+    }
+
+    #[test]
+    fn the_digest_follows_requests_and_programs_but_not_comments() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = |text: &str| {
+            let config = Config::parse("opcell.toml", text.to_owned(), folder.path()).unwrap();
+            Requests::of(&config).digest().to_owned()
+        };
+        std::fs::write(folder.path().join("server.sh"), "one").unwrap();
+        let server = "[mcp.m]\ncommand = [\"sh\", \"server.sh\"]";
+        let first = digest(server);
+        assert_eq!(digest(&format!("# a comment\n{server}\ncall-time = \"1 s\"")), first);
+        assert_ne!(digest(&format!("{server}\nenv = [\"X\"]")), first);
+        std::fs::write(folder.path().join("server.sh"), "two").unwrap();
+        assert_ne!(digest(server), first);
+    }
+}

@@ -1,0 +1,164 @@
+//! What the user consented to, kept among the user's own state.
+
+use super::Requests;
+use crate::{
+    config::lock::write_whole,
+    places::{Places, real},
+    report::Rejected,
+};
+use opcell_workflow::Diagnostic;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+const HEADER: &str = "# What `opcell trust` was told. `opcell trust --revoke` takes an entry out.\n";
+
+/// The consent of one user to all projects.
+#[derive(Debug, Clone, Default)]
+pub struct Trusted {
+    file: Option<PathBuf>,
+    text: TrustedText,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrustedText {
+    /// By the canonical path of the project file.
+    #[serde(default)]
+    projects: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    digest: String,
+    requests: Vec<String>,
+}
+
+impl Trusted {
+    /// Reads the file of this user; there may be none yet.
+    ///
+    /// # Errors
+    /// When it cannot be read, or somebody else could have written it.
+    pub fn read(places: &Places) -> Result<Self, Rejected> {
+        let Some(file) = places.state.as_ref().map(|state| state.join("trusted")) else { return Ok(Self::default()) };
+        let wrong = |what: String| {
+            let message = format!("{} {what}", file.display());
+            Rejected::plain(Diagnostic::error("trust-unreadable", message).help("remove it; projects then ask again"))
+        };
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { file: Some(file), text: TrustedText::default() });
+            }
+            Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
+        };
+        let status = file.symlink_metadata().map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        if !status.is_file() || status.uid() != rustix::process::geteuid().as_raw() || status.mode() & 0o022 != 0 {
+            return Err(wrong("could have been written by another user".to_owned()));
+        }
+        let text = toml_edit::de::from_str(&text).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        Ok(Self { file: Some(file), text })
+    }
+
+    /// Whether the user consented to exactly this.
+    #[must_use]
+    pub fn has(&self, project: &Path, requests: &Requests) -> bool {
+        self.text.projects.get(&key(project)).is_some_and(|entry| entry.digest == requests.digest())
+    }
+
+    /// Whether a request was consented to before, in whatever else the project then asked for.
+    #[must_use]
+    pub fn knew(&self, project: &Path, request: &str) -> bool {
+        self.text.projects.get(&key(project)).is_some_and(|entry| entry.requests.iter().any(|known| known == request))
+    }
+
+    /// Whether the user consented to anything of this project.
+    #[must_use]
+    pub fn knows(&self, project: &Path) -> bool {
+        self.text.projects.contains_key(&key(project))
+    }
+
+    /// Remembers consent.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn allow(&mut self, project: &Path, requests: &Requests) -> io::Result<()> {
+        let lines = requests.iter().map(ToString::to_string).collect();
+        self.text.projects.insert(key(project), Entry { digest: requests.digest().to_owned(), requests: lines });
+        self.write()
+    }
+
+    /// Forgets consent; false when there was none.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn revoke(&mut self, project: &Path) -> io::Result<bool> {
+        if self.text.projects.remove(&key(project)).is_none() {
+            return Ok(false);
+        }
+        self.write().map(|()| true)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let no_home = || io::Error::other("there is no home directory to keep it in; set HOME or XDG_STATE_HOME");
+        let file = self.file.as_ref().ok_or_else(no_home)?;
+        if let Some(folder) = file.parent() {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let text = toml_edit::ser::to_string_pretty(&self.text).map_err(io::Error::other)?;
+        write_whole(file, &format!("{HEADER}\n{text}"), Some(std::fs::Permissions::from_mode(0o600)))
+    }
+}
+
+fn key(project: &Path) -> String {
+    real(project).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn places(folder: &Path) -> Places {
+        let mut places = Places::default();
+        places.state = Some(folder.join("state"));
+        places
+    }
+
+    fn requests(text: &str, root: &Path) -> Requests {
+        Requests::of(&Config::parse("opcell.toml", text.to_owned(), root).unwrap())
+    }
+
+    #[test]
+    fn consent_is_to_one_list_at_one_path_and_can_be_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("opcell.toml");
+        let asks = requests("[sessions]\nrecord = \"r.yaml\"", folder.path());
+        Trusted::read(&places(folder.path())).unwrap().allow(&project, &asks).unwrap();
+        let mut trusted = Trusted::read(&places(folder.path())).unwrap();
+        assert!(trusted.has(&project, &asks));
+        assert!(!trusted.has(&folder.path().join("copy/opcell.toml"), &asks));
+        let more = requests("[sessions]\nrecord = \"r.yaml\"\n[sessions.bash]\ndangerous = true", folder.path());
+        assert!(!trusted.has(&project, &more) && trusted.knows(&project));
+        let mode = std::fs::metadata(folder.path().join("state/trusted")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(trusted.revoke(&project).unwrap());
+        assert!(!Trusted::read(&places(folder.path())).unwrap().has(&project, &asks));
+    }
+
+    #[test]
+    fn consent_that_others_may_write_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("opcell.toml");
+        let asks = requests("[sessions]\nrecord = \"r.yaml\"", folder.path());
+        Trusted::read(&places(folder.path())).unwrap().allow(&project, &asks).unwrap();
+        let file = folder.path().join("state/trusted");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(Trusted::read(&places(folder.path())).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! Where the user keeps what no project and no grant reaches: keys, compiled code, consent, policy.
+
+use opcell_sandbox::cache::CachePlace;
+use std::path::{Path, PathBuf};
+
+/// The policy that the machine's owner wrote for all its users.
+pub const MACHINE_POLICY: &str = "/etc/opcell/policy.toml";
+
+/// The user's own directories of Opcell; absent where the environment names no home.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Places {
+    /// Compiled components: `$OPCELL_CACHE`, or `opcell/components` in `$XDG_CACHE_HOME` or `~/.cache`.
+    pub cache: Option<PathBuf>,
+    /// Keys and consent: `opcell` in `$XDG_STATE_HOME` or `~/.local/state`.
+    pub state: Option<PathBuf>,
+    /// The user's policy: `opcell` in `$XDG_CONFIG_HOME` or `~/.config`.
+    pub config: Option<PathBuf>,
+}
+
+impl Places {
+    /// As the environment of this process says. Relative paths count as absent: they would lie in whatever project is open.
+    #[must_use]
+    pub fn of_user() -> Self {
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = |name: &str, below_home: &str| {
+            Some(absolute(name).or_else(|| absolute("HOME").map(|home| home.join(below_home)))?.join("opcell"))
+        };
+        Self {
+            cache: absolute("OPCELL_CACHE").or_else(|| Some(base("XDG_CACHE_HOME", ".cache")?.join("components"))),
+            state: base("XDG_STATE_HOME", ".local/state"),
+            config: base("XDG_CONFIG_HOME", ".config"),
+        }
+    }
+
+    /// Where compiled components and the key that vouches for them lie; none where either has no place.
+    #[must_use]
+    pub fn compiled(&self) -> Option<CachePlace> {
+        Some(CachePlace { directory: self.cache.clone()?, keys: self.state.as_ref()?.join("keys") })
+    }
+
+    /// The directories that no grant reaches.
+    #[must_use]
+    pub fn sealed(&self) -> Vec<PathBuf> {
+        self.cache.iter().chain(&self.state).map(|path| real(path)).collect()
+    }
+}
+
+/// A path without links, as far as it exists.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match existing {
+        Some((above, real)) => match path.strip_prefix(above) {
+            Ok(below) if below.as_os_str().is_empty() => real,
+            Ok(below) => real.join(below),
+            Err(_) => path.clone(),
+        },
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_does_not_exist_yet_is_real_as_far_as_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(folder.join("there")).unwrap();
+        std::os::unix::fs::symlink(folder.join("there"), folder.join("link")).unwrap();
+        assert_eq!(real(&folder.join("link/not/yet")), folder.join("there/not/yet"));
+        assert_eq!(real(&folder.join("link")), folder.join("there"));
+    }
+}
