@@ -105,6 +105,7 @@ impl Sessions for Restless {
             tools: request.engine_tools,
             settings: request.session,
             at_once: Vec::new(),
+            narrowing: None,
         })
     }
 
@@ -120,7 +121,7 @@ impl Sessions for Restless {
                 arguments: Value::object([("event", Value::from(event)), ("context", Value::from("as before"))]),
             });
         }
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -16,6 +16,7 @@ mod progress;
 mod prompt;
 mod run;
 mod runs;
+mod schema;
 mod selftest;
 mod skill;
 mod stop;
@@ -90,6 +91,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Compile a document and print its execution model (`workflow-ir/v1`).
     Compile(compile::CompileArgs),
+    /// Print the JSON Schema of a format.
+    Schema(schema::SchemaArgs),
     /// Draw the steps, judges and routes of a workflow as Mermaid, DOT or SVG.
     Graph(graph::GraphArgs),
     /// Show the prompt that each session step and LLM judge would send, section by section.
@@ -281,6 +284,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::New(command) => new::new(command, terminal),
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),
+        Command::Schema(args) => schema::schema(args, terminal),
         Command::Graph(args) => graph::graph(&cli.global, args, terminal).await,
         Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
         Command::Trust(args) => trust::trust(&cli.global, args, terminal),

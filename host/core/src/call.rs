@@ -91,6 +91,10 @@ pub struct OpenedSession {
     /// are made one after the other, so that each sees what the ones before it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_once: Vec<String>,
+    /// What sessions of workflows that this session's model calls may have at most: `tools`, `skills`, `extensions` and
+    /// `workflows` only. Absent: nothing is narrowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrowing: Option<Box<ir::Session>>,
 }
 
 /// One question to a model.
@@ -119,6 +123,10 @@ pub struct ModelReply {
     pub usage: Usage,
     /// Which model answered.
     pub model: String,
+    /// How likely the model's tokens were, where the session asks for it and the provider says it: an array of
+    /// `{token, logprob, top-logprobs: [{token, logprob}]}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Value>,
 }
 
 /// A tool call by a model, already checked against the session's tool list.

@@ -126,6 +126,14 @@ impl Messages {
         self.range(from..self.len())
     }
 
+    /// Says the newest one in other words; what only its provider understands goes with the old ones.
+    pub fn rewrite_last(&mut self, content: &str) {
+        if let Some(last) = self.said.last().cloned() {
+            self.said.drop_last_mut();
+            self.said.push_back_mut(Message { content: content.to_owned(), continuation: None, ..last });
+        }
+    }
+
     /// Adds one.
     pub fn push(&mut self, message: Message) {
         if message.role == Role::User {

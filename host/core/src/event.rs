@@ -184,6 +184,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         retry: bool,
     },
+    /// Rules of the session rewrote what its model had just said.
+    Guarded {
+        /// The step.
+        frame: FrameId,
+        /// Which rules, in order.
+        guards: Vec<Arc<str>>,
+        /// What stands in the conversation from now on.
+        text: Arc<str>,
+    },
     /// A turn ended.
     TurnFinished {
         /// The step, or the step that is judged.
@@ -244,6 +253,9 @@ pub enum Event {
         /// Why not where the route says: `max-iterations` or `max-visits`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         redirected: Option<Arc<str>>,
+        /// The step that the route names, where the run goes elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        original_target: Option<Arc<str>>,
         /// Whether a limit of the workflow's own bounds how often the run can go this way.
         bounded: bool,
     },
@@ -574,6 +586,7 @@ impl Event {
             Self::Retrying { .. } => "retrying",
             Self::TurnStarted { .. } => "turn-started",
             Self::Interjected { .. } => "interjected",
+            Self::Guarded { .. } => "guarded",
             Self::TurnFinished { .. } => "turn-finished",
             Self::InstanceStarted { .. } => "instance-started",
             Self::InstanceFinished { .. } => "instance-finished",

@@ -134,7 +134,7 @@ impl LimitKind {
 pub struct Used {
     /// Entries into steps.
     pub visits: u64,
-    /// Tool calls by models.
+    /// Calls of tools and operations, by models and by steps.
     pub tool_calls: u64,
     /// Model rounds.
     pub rounds: u64,

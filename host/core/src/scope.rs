@@ -1,6 +1,6 @@
 //! What a step can refer to, as the workflow crate's pure functions ask for it.
 
-use crate::state::{Accepted, Instance};
+use crate::state::{Accepted, Instance, Raw};
 use opcell_types::{
     Value,
     value::{Map, Object},
@@ -8,7 +8,7 @@ use opcell_types::{
 use opcell_workflow::{
     expr::{Context, ExprError, Expression},
     interpolate::{self, Interpolation},
-    ir::{Printing, References, ValueSpec},
+    ir::{Printing, References, Step, ValueSpec, Yields},
     print, reference,
     resolve::{self, ResolveError, Scope},
 };
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         resolve::value(spec, self)
     }
 
-    fn accepted(&self, step: &str) -> Option<(&'a opcell_workflow::ir::Step, &'a Accepted)> {
+    fn accepted(&self, step: &str) -> Option<(&'a Step, &'a Accepted)> {
         let index = self.instance.program.index(step)?;
         let accepted = self.instance.memory.get(index as usize)?.accepted.as_ref()?;
         Some((self.instance.program.step(index)?, accepted))
@@ -88,11 +88,22 @@ impl Scope for View<'_> {
     }
 
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value> {
-        self.accepted(step).map(|(step, accepted)| accepted.output(step, prompt, key))
+        let accepted = self.accepted(step).filter(|(_, accepted)| !matches!(accepted.raw, Raw::Nothing));
+        accepted.map(|(step, accepted)| accepted.output(step, prompt, key))
     }
 
     fn yielded(&self, step: &str, field: &str) -> Option<Value> {
-        self.accepted(step).map(|(step, accepted)| accepted.yielded(step, field))
+        let accepted = self.accepted(step).filter(|(_, accepted)| !matches!(accepted.raw, Raw::Nothing));
+        accepted.map(|(step, accepted)| accepted.yielded(step, field))
+    }
+
+    fn yields(&self, step: &str) -> Option<&'static str> {
+        match self.accepted(step)? {
+            (Step { yields: Some(Yields::Delegated) | None, .. }, Accepted { raw: Raw::Delegate(end), .. }) => {
+                Some(if end.is_text { "text" } else { "data" })
+            }
+            _ => None,
+        }
     }
 
     fn artifact(&self, name: &str) -> Option<Value> {

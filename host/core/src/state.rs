@@ -334,6 +334,14 @@ impl State {
         &self.limits
     }
 
+    /// How often each step of the run's own workflow was entered, in authored order; steps that were not are left out.
+    #[must_use]
+    pub fn visits(&self) -> IndexMap<Arc<str>, u32> {
+        let Some(instance) = self.instances.get(&InstanceId(0)) else { return IndexMap::new() };
+        let steps = instance.program.ir().steps.iter().zip(&instance.memory);
+        steps.filter(|(_, memory)| memory.visits > 0).map(|(step, memory)| (step.name.clone(), memory.visits)).collect()
+    }
+
     /// The steps that are at work, outermost first, with how often each has been entered.
     #[must_use]
     pub fn current_steps(&self) -> Vec<(Arc<str>, u32)> {

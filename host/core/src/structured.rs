@@ -22,12 +22,12 @@ pub(crate) enum Invalid {
 /// The value in an answer: the whole text, or the one fenced block in it.
 pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Invalid> {
     let Some(schema) = &spec.json_schema else {
-        return Err(Invalid::Schema("A structured output needs a :json-schema".to_owned()));
+        return Err(Invalid::Schema("A structured output needs a JSON Schema to check answers against".to_owned()));
     };
     let json: serde_json::Value = serde_json::from_str(unfenced(answer))
         .map_err(|error| Invalid::Answer(format!("The answer is not JSON: {error}")))?;
     let compiled = Schema::shared(&serde_json::Value::from(schema))
-        .map_err(|error| Invalid::Schema(format!("The :json-schema is not a schema: {error}")))?;
+        .map_err(|error| Invalid::Schema(format!("The schema of the answer is not a JSON Schema: {error}")))?;
     match violations(&compiled, &json) {
         None => Ok(Value::from(json)),
         Some(found) => Err(Invalid::Answer(format!("The answer does not match its schema: {found}"))),

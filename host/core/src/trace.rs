@@ -52,6 +52,8 @@ pub struct Trace {
     pub told: Vec<Told>,
     /// What the run used.
     pub used: Used,
+    /// How often each step of the workflow itself was entered, in authored order; steps that were not are left out.
+    pub visits: IndexMap<Arc<str>, u32>,
     /// Named values.
     pub artifacts: Value,
     /// What the run waits for.
@@ -238,6 +240,9 @@ pub struct Transition {
     /// Why not where the route says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirected: Option<Arc<str>>,
+    /// Where the route says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_target: Option<Arc<str>>,
 }
 
 /// Something that the run was told.
@@ -296,6 +301,7 @@ impl Trace {
             limits: *state.limits(),
             pins: state.pins().clone(),
             used: state.used(),
+            visits: state.visits(),
             artifacts: Value::from(state.artifacts().clone()),
             questions: state.questions(),
             steps: reader.steps,
@@ -419,6 +425,11 @@ impl Reader {
             }
             Event::TurnStarted { frame, messages, .. } => self.say(*frame, at, messages),
             Event::Interjected { frame, message, .. } => self.say(*frame, at, std::slice::from_ref(message)),
+            Event::Guarded { frame, text, .. } => {
+                if let Some(said) = self.step(*frame, at).and_then(|step| step.talk().messages.last_mut()) {
+                    text.as_ref().clone_into(&mut said.content);
+                }
+            }
             Event::TurnFinished { frame, text, structured } => {
                 if let Some(step) = self.step(*frame, at).filter(|step| !step.done) {
                     step.result = Some(structured.clone().unwrap_or_else(|| Value::from(text.clone())));
@@ -455,7 +466,7 @@ impl Reader {
                     }
                 }
             }
-            Event::Routed { frame, outcome, to, redirected, .. } => {
+            Event::Routed { frame, outcome, to, redirected, original_target, .. } => {
                 self.went_on(*frame);
                 let workflow = self.step(*frame, at).map(|step| step.workflow.clone()).unwrap_or_default();
                 let to = match to {
@@ -463,8 +474,13 @@ impl Reader {
                     Destination::Step(step) => self.step_named(&workflow, *step).map_or_else(|| "?".into(), |s| s.0),
                 };
                 if let Some(step) = self.step(*frame, at) {
-                    step.transition =
-                        Some(Transition { seq, outcome: outcome.clone(), to, redirected: redirected.clone() });
+                    step.transition = Some(Transition {
+                        seq,
+                        outcome: outcome.clone(),
+                        to,
+                        redirected: redirected.clone(),
+                        original_target: original_target.clone(),
+                    });
                 }
             }
             Event::WaitStarted { frame, question } => {
@@ -484,7 +500,8 @@ impl Reader {
                     told.taken_by = Some(step.clone());
                     if let What::Signal { data, .. } = &told.what {
                         let data = data.clone();
-                        if let Some(step) = self.step(*frame, at) {
+                        // What a user says to a state is no result of it.
+                        if let Some(step) = self.step(*frame, at).filter(|step| step.form == "wait") {
                             step.result = Some(data);
                         }
                     }

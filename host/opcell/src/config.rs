@@ -104,6 +104,10 @@ pub struct SessionSettings {
     pub defaults: Session,
     /// Named sets of settings.
     pub profiles: IndexMap<String, Session>,
+    /// Workflows whose sessions have what they declare, also when the session that calls them does not.
+    pub unnarrowed_workflows: Vec<String>,
+    /// What is added to prompts, by name: priority and text. An empty text takes a plugin's away.
+    pub contributions: IndexMap<String, (i32, String)>,
     /// What happens when a session declares a tool that is not there.
     pub missing_tools: MissingTools,
     /// Which files every prompt shows.
@@ -138,6 +142,8 @@ pub struct PluginGrants {
     pub capabilities: Grants,
     /// Requests that the tool `http.fetch` performs.
     pub http: Vec<HttpRule>,
+    /// Whether what its manifest adds to prompts is added.
+    pub prompt: bool,
 }
 
 /// Something that a plugin may reach.

@@ -10,6 +10,7 @@ pub use invocation::Invocation;
 
 use crate::{
     catalog::Catalog,
+    given,
     library::Library,
     pins,
     report::Rejected,
@@ -88,6 +89,9 @@ impl Host {
         let errors: Vec<_> = unknown.map(|finding| Diagnostic { severity: Severity::Error, ..finding }).collect();
         if !errors.is_empty() {
             return Err(StartError::Rejected(workflow.reject(errors)));
+        }
+        if let Some(missing) = given::missing(workflow, &input) {
+            return Err(StartError::Rejected(workflow.reject(vec![missing])));
         }
         let program = Program::new(workflow.ir().clone())
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;

@@ -62,6 +62,7 @@ pub mod services;
 mod sessions;
 mod tools;
 
+mod given;
 pub mod host;
 mod names;
 mod pins;

@@ -2,7 +2,13 @@
 
 use crate::{catalog::Offer, host::Host};
 use opcell_engine::ports::Workflows as _;
-use opcell_workflow::{checks::Catalog, ir::Invoke, names::Outcome};
+use opcell_workflow::{
+    WorkflowIr,
+    checks::{Catalog, SessionProblem},
+    ir::{Invoke, Session},
+    names::Outcome,
+};
+use std::sync::Arc;
 
 impl Catalog for Host {
     fn operations(&self) -> Option<Vec<String>> {
@@ -19,6 +25,18 @@ impl Catalog for Host {
 
     fn tools(&self) -> Option<Vec<String>> {
         Some(self.sessions().tools().descriptions().map(|tool| tool.spec.name.clone()).collect())
+    }
+
+    fn workflow(&self, name: &str) -> Option<Arc<WorkflowIr>> {
+        self.library().find(name)
+    }
+
+    fn is_judge(&self, id: &str) -> bool {
+        self.catalog().resolve(id).is_some_and(|(entry, _)| matches!(entry.offer, Offer::Judge { .. }))
+    }
+
+    fn session_problems(&self, session: &Session) -> Vec<SessionProblem> {
+        self.sessions().problems(session)
     }
 
     fn outcomes(&self, call: &Invoke) -> Option<Vec<Outcome>> {

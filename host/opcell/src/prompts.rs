@@ -157,7 +157,7 @@ impl<'a> Before<'a> {
     fn conversation(&self, prompt: Option<&Arc<str>>, contributions: &[Contribution]) -> Vec<Said> {
         let parts = contributions.iter().map(|contribution| self.known_part(contribution)).flat_map(|contribution| {
             resolve::conversation(std::slice::from_ref(&contribution), self)
-                .unwrap_or_else(|_| vec![resolve::ConversationPart::user("⟨value⟩")])
+                .unwrap_or_else(|error| vec![resolve::ConversationPart::user(format!("⟨{error}⟩"))])
         });
         parts
             .map(|part| {

@@ -28,7 +28,7 @@ use opcell_session::{
 use opcell_types::{Value, control::ControlFiles};
 use opcell_workflow::Diagnostic;
 use remote::RemoteTool;
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 /// What sessions of a project share with the rest of its host.
 pub(crate) struct Surroundings<'a> {
@@ -36,6 +36,8 @@ pub(crate) struct Surroundings<'a> {
     /// Operations and tools by the names that documents call them by.
     pub bindings: &'a IndexMap<String, String>,
     pub catalog: &'a Arc<Catalog>,
+    /// Plugins that may add to prompts.
+    pub grants: &'a HashSet<String>,
     pub library: &'a Arc<Library>,
     pub skills: &'a Arc<SkillLibrary>,
     pub child_runs: Arc<ChildRuns>,
@@ -91,17 +93,50 @@ pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Resu
         .profiles(settings.profiles)
         .defaults(settings.defaults)
         .missing_tools(settings.missing_tools);
-    for plugin in around.catalog.plugins() {
-        builder = builder.extension(Extension {
-            name: plugin.name().to_owned(),
-            description: format!("Operations of the plugin {}", plugin.name()),
-            ..Extension::default()
-        });
+    for extension in extensions(around.catalog, around.grants, settings.contributions) {
+        builder = builder.extension(extension);
     }
     if let Some(record) = settings.record {
         builder = builder.record_to(record);
     }
     builder.build().map_err(|error| wrong(error.to_string()))
+}
+
+/// The plugins that sessions can use, and what the project and granted plugins add to prompts. What the project says under a plugin's
+/// name takes the place of what the plugin says; under any other name it is an extension of its own.
+fn extensions(
+    catalog: &Catalog,
+    granted: &HashSet<String>,
+    mut contributions: IndexMap<String, (i32, String)>,
+) -> Vec<Extension> {
+    let mut extensions = Vec::new();
+    for plugin in catalog.plugins() {
+        let (name, manifest) = (plugin.name().to_owned(), plugin.manifest());
+        let own = manifest.prompt.as_ref().filter(|_| granted.contains(&name));
+        let contribution = contributions
+            .shift_remove(&name)
+            .or_else(|| own.map(|prompt| (prompt.priority, prompt.text.clone())))
+            .filter(|(_, text)| !text.trim().is_empty());
+        // A plugin that only judges has nothing for a session.
+        if plugin.operations().is_empty() && contribution.is_none() {
+            continue;
+        }
+        let description = manifest.description.clone();
+        extensions.push(Extension {
+            description: description.unwrap_or_else(|| format!("Operations of the plugin {name}")),
+            name,
+            contribution,
+            ..Extension::default()
+        });
+    }
+    let own = contributions.into_iter().filter(|(_, (_, text))| !text.trim().is_empty());
+    extensions.extend(own.map(|(name, contribution)| Extension {
+        name,
+        description: "Added by the project".to_owned(),
+        contribution: Some(contribution),
+        ..Extension::default()
+    }));
+    extensions
 }
 
 /// The tools that documents call by other names. A name that is bound to nothing is no tool: what declares it is told so.

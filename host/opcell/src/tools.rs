@@ -208,6 +208,7 @@ impl OutsideTool for Own {
             tools: vec![spec],
             settings: ir::Session::default(),
             at_once: Vec::new(),
+            narrowing: None,
         };
         let asked = call::ToolCall { context: call.context.clone(), session: Arc::new(session), request };
         let asked = ToolCall { touched: call.touched.clone(), ..ToolCall::new(asked, call.cancel.clone()) };

@@ -41,6 +41,18 @@ pub struct Request {
     pub reason: String,
 }
 
+/// Text that a plugin would add to prompts. It reaches models only where the operator grants it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PromptRequest {
+    /// Lower comes first; 1000 unless said.
+    pub priority: i32,
+    /// Plain text of several lines.
+    pub text: String,
+}
+
+/// Longest text that a plugin may add to prompts: models read it in every session.
+const MAX_PROMPT: usize = 8 << 10;
+
 /// What a plugin says about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Manifest {
@@ -50,6 +62,12 @@ pub struct Manifest {
     /// As its author counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// One sentence for people and models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What it would add to the prompts of sessions that have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptRequest>,
     /// Host tools.
     pub tools: Vec<Request>,
     /// Skills.
@@ -71,7 +89,11 @@ impl Manifest {
         }
         let value: Value =
             serde_json::from_slice(text).map_err(|error| wrong("manifest", format!("not JSON: {error}")))?;
-        let root = object(&value, "manifest", &["schema", "name", "version", "capabilities", "limits"])?;
+        let root = object(
+            &value,
+            "manifest",
+            &["schema", "name", "version", "description", "prompt", "capabilities", "limits"],
+        )?;
         match root.get("schema") {
             Some(Value::Number(number)) if number.as_u64() == Some(SCHEMA) => {}
             Some(other) => return Err(wrong("schema", format!("{other} is not served, expected {SCHEMA}"))),
@@ -86,6 +108,26 @@ impl Manifest {
             version: Some(one_line(text_at(root, "version", "version")?, 100)),
             ..Self::default()
         };
+        if root.contains_key("description") {
+            manifest.description = Some(one_line(text_at(root, "description", "description")?, 300));
+        }
+        if let Some(prompt) = root.get("prompt") {
+            let prompt = object(prompt, "prompt", &["priority", "text"])?;
+            let text = text_at(prompt, "text", "prompt.text")?;
+            if text.len() > MAX_PROMPT {
+                return Err(wrong("prompt.text", format!("it has {} bytes, more than {MAX_PROMPT}", text.len())));
+            }
+            let priority = match prompt.get("priority") {
+                None => 1000,
+                Some(value) => value
+                    .as_i64()
+                    .and_then(|priority| i32::try_from(priority).ok())
+                    .ok_or_else(|| wrong("prompt.priority", format!("{value} is not a whole number of 32 bits")))?,
+            };
+            // What cannot be seen must not be said to a model.
+            let text = text.lines().map(|line| one_line(line, MAX_PROMPT)).collect::<Vec<_>>().join("\n");
+            manifest.prompt = Some(PromptRequest { priority, text });
+        }
         if let Some(capabilities) = root.get("capabilities") {
             let capabilities = object(capabilities, "capabilities", &["tools", "skills", "files"])?;
             manifest.tools = requests(capabilities, "tools", false)?;
@@ -199,6 +241,22 @@ mod tests {
         assert_eq!(manifest.limits.wall_time, Some(5_000));
         let requests = manifest.requests();
         assert!(requests.tools.contains("http.fetch") && requests.files.get("repo") == Some(&Access::Read));
+    }
+
+    #[test]
+    fn a_plugin_says_what_it_would_add_to_prompts_and_hides_nothing_in_it() {
+        let manifest = Manifest::parse(
+            r#"{"schema":1,"name":"a","version":"1","description":"Keeps accounts.","prompt":{"text":"Book it.\nTwice\u202e."}}"#.as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(manifest.description.as_deref(), Some("Keeps accounts."));
+        let prompt = manifest.prompt.unwrap();
+        assert_eq!(prompt.priority, 1000);
+        assert!(prompt.text.starts_with("Book it.\nTwice") && !prompt.text.contains('\u{202e}'), "{:?}", prompt.text);
+        assert!(error(r#"{"schema":1,"name":"a","version":"1","prompt":{"text":""}}"#).starts_with("prompt.text"));
+        let long =
+            format!(r#"{{"schema":1,"name":"a","version":"1","prompt":{{"text":"{}"}}}}"#, "x".repeat(MAX_PROMPT + 1));
+        assert!(error(&long).contains("more than 8192"));
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod catalogue;
 #[cfg_attr(not(feature = "providers"), expect(dead_code, reason = "secrets are read by providers alone"))]
 mod config;
 #[cfg(feature = "providers")]
+mod logprobs;
+#[cfg(feature = "providers")]
 mod provider;
 mod query;
 mod recorder;
@@ -27,6 +29,11 @@ use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 pub trait Model: Send + Sync {
     /// Answers. Retries what is worth retrying, ends soon after the round is cancelled, and never puts a secret into a failure.
     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure>;
+
+    /// The wire format, where it has no token log probabilities.
+    fn lacks_logprobs(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// A failure of a round: a kebab-case reason and one sentence.

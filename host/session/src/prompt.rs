@@ -165,6 +165,12 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
     let facts = &parts.runtime_metadata;
     add(Component::RuntimeMetadata, (!facts.is_empty()).then(|| forms::runtime_metadata(mode, facts)));
     add(Component::Instructions, (!layers.is_empty()).then(|| forms::instructions(mode, &layers)));
+    // Alone, the workflow's text needs no heading to set it off.
+    if let ([only], false) = (prompt.sections.as_mut_slice(), layers.is_empty())
+        && only.component == Component::Instructions
+    {
+        *only = Section::new(Component::Instructions, layers.join("\n\n"));
+    }
     if skills_hidden {
         prompt.notes.push("skills are not shown: the session has no `read` tool to read them with".to_owned());
     }

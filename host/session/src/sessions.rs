@@ -2,6 +2,7 @@
 
 mod builder;
 mod open;
+mod problems;
 mod settings;
 
 use open::Current;
@@ -83,6 +84,8 @@ impl Sessions for HostSessions {
     }
 
     async fn complete(&self, round: ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        // What rules may still rewrite is not shown while it comes.
+        let sink = sink.filter(|_| round.session.settings.guards.is_empty());
         self.answers.complete(&round, sink).await
     }
 

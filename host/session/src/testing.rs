@@ -20,6 +20,7 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         tools: Vec::new(),
         settings: ir::Session::default(),
         at_once: Vec::new(),
+        narrowing: None,
     }
 }
 

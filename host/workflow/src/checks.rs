@@ -2,16 +2,20 @@
 //!
 //! What a reference runtime accepts is a warning here; a caller that wants to be strict takes warnings for errors.
 
+mod callees;
 mod graph;
 
 use crate::{
     diagnostic::{Diagnostic, did_you_mean},
-    ir::{DelegateTarget, Form, Goto, Invoke, Judge, Session, SourceRef, WorkflowIr},
+    ir::{Contribution, DelegateTarget, Form, Goto, Invoke, Judge, Session, SourceRef, SourceSpec, WorkflowIr},
     names::Outcome,
     validate::references,
 };
 use graph::Graph;
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// The code of a finding about an operation that the host does not have.
 pub const UNKNOWN_OPERATION: &str = "unknown-operation";
@@ -34,10 +38,33 @@ pub trait Catalog {
     fn tools(&self) -> Option<Vec<String>> {
         None
     }
+    /// A workflow by name.
+    fn workflow(&self, _name: &str) -> Option<Arc<WorkflowIr>> {
+        None
+    }
+    /// Whether an id is a judge's, which steps cannot invoke.
+    fn is_judge(&self, _id: &str) -> bool {
+        false
+    }
+    /// What keeps a session from opening here, names of tools, skills and workflows aside.
+    fn session_problems(&self, _session: &Session) -> Vec<SessionProblem> {
+        Vec::new()
+    }
     /// Every outcome that a judge's call can give.
     fn outcomes(&self, _call: &Invoke) -> Option<Vec<Outcome>> {
         None
     }
+}
+
+/// What keeps a session from opening.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionProblem {
+    /// The session's key, `model`.
+    pub key: &'static str,
+    /// Stable, kebab-case.
+    pub code: &'static str,
+    /// One sentence.
+    pub message: String,
 }
 
 /// Checks the ways through a workflow: duplicate names, transitions to steps that do not exist, steps that nothing reaches,
@@ -55,6 +82,7 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
         }
     }
     found.extend(unset_references(ir, &graph, &reached));
+    found.extend(nothing_asked(ir));
     if ir.limits.total_visits.is_none() {
         found.extend(graph.unbounded_loops(&reached).into_iter().map(|members| {
             let names: Vec<String> =
@@ -65,6 +93,42 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
                 .path(format!("steps[{first}]"))
                 .help("set :max-iterations on a transition of the loop or on one of its steps")
         }));
+    }
+    found
+}
+
+/// Conversations that end with what a model said: the model that is given them goes on from its own words, and nobody asks it anything.
+fn nothing_asked(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let is_transcript = |contribution: &Contribution| {
+        let Contribution::Source(SourceSpec { from: SourceRef::Output { step, output, .. }, .. }) = contribution else {
+            return false;
+        };
+        let spec = ir.step(step).and_then(|step| step.outputs.get(output));
+        spec.and_then(|spec| spec.source.as_deref()).is_some_and(|source| source.ends_with("/transcript"))
+    };
+    let mut found = Vec::new();
+    for (i, step) in ir.steps.iter().enumerate() {
+        let mut asked: Vec<(String, &[Contribution])> = Vec::new();
+        if let Form::Session { session } = &step.form {
+            asked.push((format!("steps[{i}].session.contributions"), &session.contributions));
+            for (j, group) in session.prompts.iter().enumerate() {
+                asked.push((format!("steps[{i}].session.prompts[{j}].contributions"), &group.contributions));
+            }
+        }
+        if let Some(Judge::Llm { session, .. }) = &step.judge {
+            asked.push((format!("steps[{i}].judge.session.contributions"), &session.contributions));
+        }
+        for (path, contributions) in asked {
+            let Some(last) =
+                contributions.len().checked_sub(1).filter(|at| contributions.get(*at).is_some_and(is_transcript))
+            else {
+                continue;
+            };
+            let message =
+                format!("Step '{}': the conversation ends with a transcript, and asks nothing after it", step.name);
+            let warning = Diagnostic::warning("nothing-asked", message).path(format!("{path}[{last}]"));
+            found.push(warning.help("add a {:type :template :text \"…\"} that says what is asked"));
+        }
     }
     found
 }
@@ -167,6 +231,7 @@ pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
         workflows.extend(ir.workflows.iter().map(|own| own.name.to_string()));
     }
     steps(ir, "", catalog, &mut check);
+    check.found.extend(callees::check(ir, "", catalog));
     for (at, own) in ir.workflows.iter().enumerate() {
         steps(own, &format!("workflows[{at}]."), catalog, &mut check);
     }
@@ -177,9 +242,16 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names)
     for (i, step) in ir.steps.iter().enumerate() {
         let at = |path: &str| format!("{place}steps[{i}].{path}");
         match &step.form {
+            Form::Invoke { invoke } if catalog.is_judge(&invoke.operation) => {
+                let message =
+                    format!("Step '{}': `{}` is a judge, and a step invokes operations", step.name, invoke.operation);
+                let warning = Diagnostic::warning("judge-as-operation", message).path(at("invoke.operation"));
+                check.found.push(warning.help("give it to a step as its :judge {:type :invoke :operation …}"));
+            }
             Form::Invoke { invoke } => check.operation(&invoke.operation, at("invoke.operation")),
-            Form::Session { session } => check.session(session, &at("session")),
+            Form::Session { session } => check.session(session, &at("session"), catalog),
             Form::Delegate { delegate } => {
+                check.session(&delegate.session, &at("delegate.session"), catalog);
                 if let DelegateTarget::Name(name) = &delegate.target {
                     check.workflow(name, at("delegate.target"));
                 }
@@ -192,7 +264,7 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names)
                 catalog.outcomes(invoke)
             }
             Some(Judge::Llm { session, .. }) => {
-                check.session(session, &at("judge.session"));
+                check.session(session, &at("judge.session"), catalog);
                 None
             }
             _ => None,
@@ -223,7 +295,10 @@ struct Names {
 }
 
 impl Names {
-    fn session(&mut self, session: &Session, path: &str) {
+    fn session(&mut self, session: &Session, path: &str, catalog: &dyn Catalog) {
+        for SessionProblem { key, code, message } in catalog.session_problems(session) {
+            self.found.push(Diagnostic::warning(code, message).path(format!("{path}.{key}")));
+        }
         for (i, name) in session.tools.iter().flatten().enumerate() {
             let before = self.found.len();
             unknown("tool", name, self.tools.as_deref(), format!("{path}.tools[{i}]"), &mut self.found);

@@ -129,7 +129,8 @@ fn pointer(path: &str) -> String {
 /// Keys of steps that mean nothing. The types refuse unknown keys everywhere else; a step's form is flattened into it, which
 /// turns that check off.
 fn unknown_step_keys(document: &Document) -> Vec<Diagnostic> {
-    const KEYS: [&str; 20] = [
+    const KEYS: [&str; 21] = [
+        "persistence",
         "name",
         "type",
         "description",

@@ -5,6 +5,7 @@
 //! [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for a language.
 
 mod form;
+pub mod guard;
 mod routing;
 mod session;
 mod values;
@@ -13,10 +14,11 @@ pub use form::{
     Branch, Condition, Delegate, DelegateTarget, Exit, ExitStatus, Form, Invoke, Parallel, Predicate, PromptString,
     Reduce, Transform, TransformOperation, Wait,
 };
+pub use guard::{Guard, GuardRule};
 pub use routing::{Control, Goto, Judge, Orchestration, Route};
 pub use session::{
-    AgentTool, Generation, ModelQuery, ModelSelection, OwnSkill, PromptGroup, PromptMode, ResponseMode, Session,
-    ThinkingLevel, ToolShape,
+    AgentTool, Generation, ModelOverride, ModelQuery, ModelSelection, OwnSkill, PromptGroup, PromptMode, ResponseMode,
+    Session, ThinkingLevel, ToolShape,
 };
 pub use values::{
     Contribution, OutputSpec, PathSegment, Projection, SourceRef, SourceSpec, StructuredOutput, Template, ValueSpec,
@@ -28,6 +30,9 @@ use indexmap::IndexMap;
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The JSON Schema of [`WorkflowIr`], version 1, as text.
+pub const SCHEMA: &str = include_str!("ir/schema.json");
 
 /// A step's name; any non-empty text, unique within its workflow.
 pub type StepName = Arc<str>;
@@ -146,6 +151,19 @@ pub enum Declarations {
     Explicit,
     /// What it leaves out follows from its form.
     Implied,
+}
+
+impl Dialect {
+    /// What a document calls a limit of its run.
+    #[must_use]
+    pub fn limit_key(self, limit: &str) -> std::borrow::Cow<'_, str> {
+        match (self.printing, limit) {
+            (Printing::Go, "total-visits") => "max_total_visits".into(),
+            (Printing::Go, "tool-calls") => "max_tool_calls".into(),
+            (Printing::Go, "wall-time-seconds") => "max_wall_time_sec".into(),
+            (_, limit) => limit.to_owned().into(),
+        }
+    }
 }
 
 /// How a value that is not a string prints inside a text.
@@ -369,6 +387,19 @@ pub struct Step {
     /// Entering the step ends the run once it has run, whatever `on` says.
     #[serde(default, skip_serializing_if = "is_false")]
     pub terminal: bool,
+    /// What the document says about keeping the state (PromptPack RFC 0005): a hint, since every step is journaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<Persistence>,
+}
+
+/// What a document says about keeping a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Persistence {
+    /// It need not be kept.
+    Transient,
+    /// It must be kept.
+    Persistent,
 }
 
 /// Runs a step once per element.
@@ -455,6 +486,7 @@ impl Step {
             max_visits: None,
             on_max_visits: None,
             terminal: false,
+            persistence: None,
         }
     }
 }

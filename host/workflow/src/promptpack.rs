@@ -47,6 +47,7 @@ pub mod composition;
 pub mod context;
 pub mod contracts;
 pub mod decode;
+mod governed;
 pub mod machine;
 pub mod pack;
 pub mod schema;

@@ -51,7 +51,16 @@ fn finish(ir: Option<WorkflowIr>, report: Report) -> Compiled {
     let has_errors = |found: &[crate::Diagnostic]| found.iter().any(|found| found.severity == Severity::Error);
     let ir = ir.filter(|_| !has_errors(&diagnostics));
     if let Some(ir) = &ir {
-        diagnostics.extend(validate::validate(ir).into_iter().map(|diagnostic| spans.locate(diagnostic)));
+        let found = validate::validate(ir).into_iter().map(|diagnostic| spans.locate(diagnostic));
+        // What the compiler said of a place, with better help, is not said again.
+        let told: Vec<_> =
+            diagnostics.iter().map(|told| (told.code, told.path.clone(), told.message.clone())).collect();
+        let is_new = |found: &crate::Diagnostic| {
+            !told
+                .iter()
+                .any(|(code, path, message)| (*code, path, message) == (found.code, &found.path, &found.message))
+        };
+        diagnostics.extend(found.filter(is_new));
     }
     let ir = ir.filter(|_| !has_errors(&diagnostics)).map(Arc::new);
     Compiled { ir, spans, diagnostics }

@@ -35,6 +35,10 @@ pub trait Scope {
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value>;
     /// A field of a step's yielded value; `None` when the step has not run.
     fn yielded(&self, step: &str, field: &str) -> Option<Value>;
+    /// Which of `data` and `text` the yielded value of a step is, where only the run can tell: a delegate yields what its callee does.
+    fn yields(&self, _step: &str) -> Option<&'static str> {
+        None
+    }
     /// A run-scoped named value; `None` when it is not set.
     fn artifact(&self, name: &str) -> Option<Value>;
     /// Whether an output is declared as structured: a path that it lacks is then an error, not null.
@@ -90,6 +94,28 @@ pub enum ResolveError {
         /// The path.
         path: String,
     },
+    /// A field that the value of a delegate does not have.
+    #[error(
+        "step '{step}' yielded {kind}, so its `:yield :{field}` is not available; read {{:step \"{step}\" :yield :{kind}}}"
+    )]
+    OtherYield {
+        /// The step.
+        step: Arc<str>,
+        /// What was asked for.
+        field: Arc<str>,
+        /// What there is.
+        kind: &'static str,
+    },
+    /// A template variable whose path leads nowhere.
+    #[error("Template variable {{{{{name}}}}} is not resolved: {what} has nothing at {path}")]
+    Unresolved {
+        /// The variable.
+        name: Arc<str>,
+        /// What the path starts from.
+        what: String,
+        /// The path.
+        path: String,
+    },
     /// A dynamic target that is not `{:type :workflow-ref :name "…"}`.
     #[error("Dynamic delegate target must resolve to a workflow reference; got {found}")]
     NotAWorkflowRef {
@@ -134,6 +160,8 @@ impl ResolveError {
         match self {
             Self::NotStructured { .. } => "source-not-structured",
             Self::StructuredPathMissing { .. } => "structured-path-missing",
+            Self::OtherYield { .. } => "missing-yield-field",
+            Self::Unresolved { .. } => "unresolved-variable",
             Self::NotAWorkflowRef { .. } => "not-a-workflow-ref",
             Self::UnboundToken { .. } => "unbound-token",
             Self::TooLarge { .. } => "value-too-large",
@@ -147,28 +175,48 @@ impl ResolveError {
 /// The value of a source: what it refers to, then its path or projection. What is not there is null.
 ///
 /// # Errors
-/// [`ResolveError::NotStructured`], [`ResolveError::StructuredPathMissing`], [`ResolveError::NotATranscript`].
+/// [`ResolveError::NotStructured`], [`ResolveError::StructuredPathMissing`], [`ResolveError::NotATranscript`],
+/// [`ResolveError::OtherYield`].
 pub fn source(spec: &SourceSpec, scope: &impl Scope) -> Result<Value, ResolveError> {
+    lookup(spec, scope).map(Option::unwrap_or_default)
+}
+
+/// The same; `None` when a path leads nowhere in something that exists. What a step that has not run would give is null.
+fn lookup(spec: &SourceSpec, scope: &impl Scope) -> Result<Option<Value>, ResolveError> {
     let whole = match &spec.from {
-        SourceRef::WorkflowInput => scope.input().clone(),
-        SourceRef::WorkflowOriginal => scope.original().clone(),
-        SourceRef::Handover => scope.handover(),
-        SourceRef::Output { step, prompt, output } => {
-            scope.output(step, prompt.as_deref(), output).unwrap_or(Value::Null)
-        }
-        SourceRef::Yield { step, field } => scope.yielded(step, field).unwrap_or(Value::Null),
-        SourceRef::Artifact { artifact } => scope.artifact(artifact).unwrap_or(Value::Null),
+        SourceRef::WorkflowInput => Some(scope.input().clone()),
+        SourceRef::WorkflowOriginal => Some(scope.original().clone()),
+        SourceRef::Handover => Some(scope.handover()),
+        SourceRef::Output { step, prompt, output } => scope.output(step, prompt.as_deref(), output),
+        SourceRef::Yield { step, field } => match scope.yields(step) {
+            Some(kind) if kind != field.as_ref() => {
+                return Err(ResolveError::OtherYield { step: step.clone(), field: field.clone(), kind });
+            }
+            _ => scope.yielded(step, field),
+        },
+        SourceRef::Artifact { artifact } => scope.artifact(artifact),
+    };
+    let Some(whole) = whole else {
+        return Ok(Some(match &spec.projection {
+            Some(projection) if spec.path.is_none() => project(&Value::Null, projection)?,
+            _ => Value::Null,
+        }));
     };
     match (&spec.path, &spec.projection) {
         (Some(path), _) => part(&whole, path, &spec.from, scope),
-        (None, Some(projection)) => project(&whole, projection),
-        (None, None) => Ok(whole),
+        (None, Some(projection)) => project(&whole, projection).map(Some),
+        (None, None) => Ok(Some(whole)),
     }
 }
 
-fn part(whole: &Value, path: &[PathSegment], from: &SourceRef, scope: &impl Scope) -> Result<Value, ResolveError> {
+fn part(
+    whole: &Value,
+    path: &[PathSegment],
+    from: &SourceRef,
+    scope: &impl Scope,
+) -> Result<Option<Value>, ResolveError> {
     if path.is_empty() {
-        return Ok(whole.clone());
+        return Ok(Some(whole.clone()));
     }
     let own_name = match from {
         SourceRef::WorkflowInput => Some("input"),
@@ -179,7 +227,7 @@ fn part(whole: &Value, path: &[PathSegment], from: &SourceRef, scope: &impl Scop
         && key.as_ref() == name
         && !matches!(whole, Value::Object(_))
     {
-        return Ok(whole.clone());
+        return Ok(Some(whole.clone()));
     }
     if let SourceRef::Output { step, output, .. } = from {
         if !matches!(whole, Value::Object(_) | Value::Array(_) | Value::Null | Value::Undefined) {
@@ -190,7 +238,18 @@ fn part(whole: &Value, path: &[PathSegment], from: &SourceRef, scope: &impl Scop
             return Err(ResolveError::StructuredPathMissing { step: step.clone(), output: output.clone(), path });
         }
     }
-    Ok(walk(whole, path).cloned().unwrap_or(Value::Null))
+    Ok(walk(whole, path).cloned())
+}
+
+/// What a reference starts from, for messages.
+fn what(from: &SourceRef) -> String {
+    match from {
+        SourceRef::WorkflowInput | SourceRef::Handover => "the workflow input".to_owned(),
+        SourceRef::WorkflowOriginal => "the workflow original".to_owned(),
+        SourceRef::Output { step, output, .. } => format!("output `{output}` of step '{step}'"),
+        SourceRef::Yield { step, field } => format!("yielded {field} of step '{step}'"),
+        SourceRef::Artifact { artifact } => format!("artifact `{artifact}`"),
+    }
 }
 
 /// The part of a value that a path leads to: keys of objects, indexes of arrays.
@@ -378,7 +437,7 @@ pub fn split(mut parts: Vec<ConversationPart>) -> (Vec<ConversationPart>, String
 /// The text of a template.
 ///
 /// # Errors
-/// [`ResolveError::UnboundToken`], or what [`source`] says about a variable.
+/// [`ResolveError::UnboundToken`], [`ResolveError::Unresolved`], or what [`source`] says about a variable.
 pub fn render(template: &Template, scope: &impl Scope) -> Result<String, ResolveError> {
     let mut texts: IndexMap<&str, String> = IndexMap::with_capacity(template.vars.len());
     let mut bytes = template.text.len() as u64;
@@ -387,7 +446,11 @@ pub fn render(template: &Template, scope: &impl Scope) -> Result<String, Resolve
         if bytes > MAX_BYTES { Err(ResolveError::TooLarge { bytes }) } else { Ok(()) }
     };
     for (name, spec) in &template.vars {
-        let value = source(spec, scope)?;
+        let value = lookup(spec, scope)?.ok_or_else(|| ResolveError::Unresolved {
+            name: name.clone(),
+            what: what(&spec.from),
+            path: path_text(spec.path.as_deref().unwrap_or_default()),
+        })?;
         bounded(value.measure().bytes())?;
         texts.insert(name, scope.print(&value));
     }

@@ -34,6 +34,26 @@ pub fn tokens<'a>(text: &'a str, is_bound: impl Fn(&str) -> bool) -> Vec<Token<'
     found
 }
 
+/// What would be a token but for blanks around its name, `{{ name }}`, each once, in order.
+pub fn spaced_tokens(text: &str, is_bound: impl Fn(&str) -> bool) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(close) = text.get(at..).and_then(|rest| rest.find("}}")).map(|offset| at + offset) {
+        let open = text.get(at..close).and_then(|part| part.rfind("{{")).map(|offset| at + offset);
+        if let Some((open, name)) = open.and_then(|open| Some((open, text.get(open + 2..close)?)))
+            && name.trim() != name
+            && looks_like_a_name(name.trim())
+            && !is_bound(name)
+            && let Some(token) = text.get(open..close + 2)
+            && !found.contains(&token)
+        {
+            found.push(token);
+        }
+        at = close + 2;
+    }
+    found
+}
+
 fn looks_like_a_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')

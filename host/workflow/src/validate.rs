@@ -9,7 +9,7 @@ pub mod references;
 mod structure;
 
 use crate::{
-    diagnostic::{Diagnostic, did_you_mean},
+    diagnostic::{Diagnostic, Severity, did_you_mean},
     ir::{Declarations, Form, Judge, OutputSpec, SourceRef, Step, StructuredOutput, WorkflowIr, Yields},
     print::quoted,
 };
@@ -20,8 +20,11 @@ use std::{collections::HashMap, sync::Arc};
 /// Everything that is wrong with a workflow: its shape, or, when that is right, its meaning.
 #[must_use]
 pub fn validate(ir: &WorkflowIr) -> Vec<Diagnostic> {
-    let shape = structure::check(ir);
-    if shape.is_empty() { meaning(ir) } else { shape }
+    let mut found = structure::check(ir);
+    if found.iter().all(|finding| finding.severity == Severity::Warning) {
+        found.extend(meaning(ir));
+    }
+    found
 }
 
 fn meaning(ir: &WorkflowIr) -> Vec<Diagnostic> {
@@ -36,7 +39,9 @@ fn meaning(ir: &WorkflowIr) -> Vec<Diagnostic> {
         check.yields();
         check.skills();
         check.structured_outputs();
+        check.output_sources();
         check.prompts();
+        check.judge_asks();
         for reference in references::of(step) {
             check.reference(&reference);
         }
@@ -133,8 +138,9 @@ impl StepCheck<'_> {
 
     fn skills(&mut self) {
         let Form::Session { session } = &self.step.form else { return };
-        let has_read = session.tools.iter().flatten().any(|tool| tool == "read");
-        if self.explicit && session.skills.as_ref().is_some_and(|skills| !skills.is_empty()) && !has_read {
+        // A session that declares no tools has the host's, `read` among them.
+        let lacks_read = session.tools.as_ref().is_some_and(|tools| !tools.iter().any(|tool| tool == "read"));
+        if self.explicit && session.skills.as_ref().is_some_and(|skills| !skills.is_empty()) && lacks_read {
             let message = "skills require the 'read' tool to be present in :tools";
             let help = "a model reads a skill's text through the `read` tool: add \"read\" to :tools".to_owned();
             self.error("skills-without-read-tool", "session.skills", message, Some(help));
@@ -159,6 +165,50 @@ impl StepCheck<'_> {
                 );
                 self.error("multiple-structured-outputs", path, &message, None);
             }
+        }
+    }
+
+    /// psi takes any source; one that nothing produces gives null for ever.
+    fn output_sources(&mut self) {
+        let (form, parts): (&str, &[&str]) = match &self.step.form {
+            Form::Invoke { .. } => ("invoke", &["data", "summary", "details", "result"]),
+            Form::Session { .. } => (
+                "session",
+                &["final-llm-reply", "text", "json-or-text", "transcript", "structured-output", "logprobs", "result"],
+            ),
+            Form::Delegate { .. } => ("delegate", &["handoff", "data", "text", "final-llm-reply", "result"]),
+            Form::Transform { .. } => ("transform", &["data", "result"]),
+            Form::Wait { .. } => ("wait", &["data", "result"]),
+            Form::Parallel { .. } => ("parallel", &["data", "result"]),
+            Form::Branch { .. } | Form::Exit { .. } => return,
+        };
+        let known: Vec<String> = parts.iter().map(|part| format!("{form}/{part}")).collect();
+        for (key, spec) in &self.step.outputs {
+            let Some(source) = spec.source.as_deref().filter(|source| !known.iter().any(|known| known == source))
+            else {
+                continue;
+            };
+            let message = format!(
+                "Step '{}': output :{key} has the source :{source}, which this step never gives",
+                self.step.name
+            );
+            let help = match did_you_mean(source, known.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean :{near}?"),
+                None => format!("it gives {}", keywords(&known)),
+            };
+            let path = format!("steps[{}].outputs.{key}.source", self.position);
+            self.found.push(Diagnostic::warning("unknown-output-source", message).path(path).help(help));
+        }
+    }
+
+    /// A judge that is asked nothing cannot decide.
+    fn judge_asks(&mut self) {
+        if let Some(Judge::Llm { session, .. }) = &self.step.judge
+            && session.contributions.is_empty()
+        {
+            let message = "an LLM judge requires :contributions; without them its model is asked nothing";
+            let help = ":contributions [{:type :template :text \"Is this done? Answer YES or NO.\"}]".to_owned();
+            self.error("judge-without-contributions", "judge", message, Some(help));
         }
     }
 
@@ -299,7 +349,9 @@ impl StepCheck<'_> {
 fn yield_fields(step: &Step) -> &'static [&'static str] {
     match step.yields {
         Some(Yields::Data { .. }) => &["data"],
-        Some(Yields::Text { .. } | Yields::Delegated) => &["text"],
+        Some(Yields::Text { .. }) => &["text"],
+        // What the callee yields; which of the two is known where the callee is (`checks::callees`).
+        Some(Yields::Delegated) => &["data", "text"],
         Some(Yields::Error { .. }) => &["reason", "message", "details"],
         None => &[],
     }

@@ -125,6 +125,10 @@ pub fn parse_workflow_from_md(text: &str) -> Result<Skill, ParseError> {
 /// # Errors
 /// When the front matter is missing or wrong, or there is no workflow.
 pub fn parse_skill_md(text: &str) -> Result<Skill, ParseError> {
+    // The reference looks for the workflow first.
+    if extract::block(text).is_none() {
+        return Err(ParseError::at(NO_BLOCK, "no-workflow-block", Span::new(0, 0)));
+    }
     let range = extract::front_matter(text)
         .ok_or_else(|| ParseError::at(NO_FRONT_MATTER, "no-front-matter", Span::new(0, 0)))?;
     let front_matter = front_matter(text, range)?;
@@ -149,7 +153,7 @@ pub fn parse_content(text: &str) -> Result<Skill, ParseError> {
 /// # Errors
 /// When there is no workflow in it.
 pub fn parse_document(text: &str) -> Result<Skill, ParseError> {
-    read(text).map(|(skill, _)| skill)
+    read(text, false).map(|(skill, _)| skill)
 }
 
 fn front_matter(text: &str, range: Range<usize>) -> Result<Value, ParseError> {
@@ -251,7 +255,10 @@ pub fn has_workflow_block(text: &str) -> bool {
 #[must_use]
 pub fn compile(file: &SourceFile) -> Compiled {
     let fallback = Path::new(file.name()).file_stem().and_then(|stem| stem.to_str()).unwrap_or("inline");
-    let (skill, mut diagnostics) = match read(file.text()) {
+    let is_yaml = Path::new(file.name())
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("yaml") || extension.eq_ignore_ascii_case("yml"));
+    let (skill, mut diagnostics) = match read(file.text(), is_yaml) {
         Ok(read) => read,
         Err(error) => return Compiled { ir: None, spans: SourceMap::default(), diagnostics: error.diagnostics },
     };
@@ -260,7 +267,7 @@ pub fn compile(file: &SourceFile) -> Compiled {
     diagnostics.extend(issues.iter().map(|issue| {
         Diagnostic::error("workflow-validation", issue.message.clone())
             .path(issue.path.clone())
-            .at(check::place_of(&skill.definition, &issue.path))
+            .at(check::place_of(&skill.definition, issue))
     }));
     diagnostics.extend(check::check(&skill.definition, file.text()));
     let (ir, spans) = compile::compile(&skill.definition, &skill.info(fallback));
@@ -270,16 +277,21 @@ pub fn compile(file: &SourceFile) -> Compiled {
 }
 
 /// Reads a document kindly: bare YAML counts, and broken front matter is told.
-fn read(text: &str) -> Result<(Skill, Vec<Diagnostic>), ParseError> {
+fn read(text: &str, is_yaml: bool) -> Result<(Skill, Vec<Diagnostic>), ParseError> {
     if extract::is_blank(text) {
         return parse_content(text).map(|skill| (skill, Vec::new()));
     }
     let Some(block) = extract::block(text) else {
-        let bare = tree(text, 0..text.len()).is_ok_and(|root| root.get("steps").is_some());
+        // A YAML file is a workflow or a broken one; nobody looks for a fence in it.
+        let bare = is_yaml || tree(text, 0..text.len()).is_ok_and(|root| root.get("steps").is_some());
         let skill = if bare { parse_workflow_yaml(text) } else { parse_workflow_from_md(text) };
         return skill.map(|skill| (skill, Vec::new()));
     };
-    let skill = parse_yaml_at(text, block, None)?;
+    let mut skill = parse_yaml_at(text, block.clone(), None)?;
+    if let Some(second) = extract::block_after(text, block.end) {
+        let message = "only the first ```workflow block of a document counts, and this one is ignored";
+        skill.warnings.push(Diagnostic::warning("second-workflow", message).at(Span::new(second.start, second.end)));
+    }
     match extract::front_matter(text).map(|range| front_matter(text, range)) {
         None => Ok((skill, Vec::new())),
         Some(Ok(front_matter)) => Ok((Skill { front_matter: Some(front_matter), ..skill }, Vec::new())),

@@ -687,10 +687,28 @@ mod checks {
     }
 
     #[test]
-    fn validators_are_told_to_be_kept_and_a_field_that_means_nothing_any_more_to_be_left_out() {
+    fn validators_become_rules_of_the_session_and_one_that_would_guard_nothing_is_refused() {
         let mut pack = with_states(json!({"a": {"prompt_task": "p", "terminal": true}}));
-        pack["prompts"]["p"]["validators"] = json!([{"type": "max_length"}, {"type": "x", "fail_on_violation": false}]);
-        assert_eq!(codes(&pack, Severity::Warning), ["deprecated-field", "no-effect"]);
+        pack["prompts"]["p"]["validators"] = json!([
+            {"type": "max_length", "params": {"max_characters": 9}},
+            {"type": "banned_words", "fail_on_violation": false, "params": {"words": ["x"]}, "message": "No."},
+            {"type": "sentiment", "enabled": false}
+        ]);
+        assert_eq!(codes(&pack, Severity::Warning), ["deprecated-field"]);
+        let ir = compile(&pack).ir.unwrap();
+        let Form::Session { session } = &ir.steps[0].form else { panic!() };
+        let names: Vec<&str> = session.guards.iter().map(|guard| guard.name.as_str()).collect();
+        assert_eq!(names, ["max_length", "banned_words"]);
+        for wrong in [
+            json!({"type": "sentiment"}),
+            json!({"type": "max_length"}),
+            json!({"type": "max_length", "params": {"max_charaters": 9}}),
+            json!({"type": "regex_match", "params": {"pattern": "("}}),
+        ] {
+            let mut pack = pack.clone();
+            pack["prompts"]["p"]["validators"] = json!([wrong]);
+            assert_eq!(codes(&pack, Severity::Error), ["unenforced-validator"], "{wrong}");
+        }
         let found = compile(&pack).diagnostics;
         let deprecated = found.iter().find(|found| found.code == "deprecated-field").unwrap();
         assert_eq!(deprecated.path.as_deref(), Some("/prompts/p/validators/1/fail_on_violation"));
@@ -784,9 +802,12 @@ mod surface {
         );
         assert_eq!(
             (artifact_tool(&spec).name, artifact_tool(&spec).mode),
-            (ARTIFACT_TOOL.into(), ARTIFACT_MODE.into())
+            (ARTIFACT_TOOL.into(), String::new()),
+            "the reference sets its mode when the tool is registered"
         );
         let mut tools = ToolSet::default();
+        tools.register_artifact(&spec);
+        assert_eq!(tools.get(ARTIFACT_TOOL).unwrap().mode, ARTIFACT_MODE);
         tools.register_transition(&spec.states["review"]);
         tools.register_artifact(&spec);
         assert!(tools.get(TRANSITION_TOOL).is_some() && tools.get(ARTIFACT_TOOL).is_some());

@@ -112,6 +112,7 @@ impl Sessions for World {
             tools: request.session.tools.clone().unwrap_or_default().into_iter().map(tool).collect(),
             settings: request.session,
             at_once: Vec::new(),
+            narrowing: None,
         })
     }
 
@@ -130,7 +131,7 @@ impl Sessions for World {
             _ => Message::assistant("done"),
         };
         let usage = Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.25) };
-        Ok(ModelReply { message, usage, model: round.of.model })
+        Ok(ModelReply { message, usage, model: round.of.model, logprobs: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

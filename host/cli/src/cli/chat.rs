@@ -24,7 +24,7 @@ use opcell_types::Value;
 use opcell_workflow::{
     Diagnostic,
     diagnostic::did_you_mean,
-    ir::{Form, Judge, Orchestration, Step},
+    ir::{Form, Judge, Orchestration, PromptString, SourceRef, Step},
     names::Outcome,
     promptpack::Pack,
 };
@@ -77,7 +77,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
         return Ok(Exit::Waiting);
     }
     if outcome.status != Status::Suspended || terminal.json {
-        return follow::show_without_result(&outcome, terminal);
+        return follow::show_without_result(&outcome, journaled, terminal);
     }
     terminal.note(&match journaled {
         true => {
@@ -104,6 +104,23 @@ pub fn require_states(workflow: &Workflow) -> Result<(), Failure> {
         workflow.ir().name
     );
     Err(Diagnostic::error("not-conversational", message).help("`opcell run` runs every workflow").into())
+}
+
+/// A workflow whose first state is a composition starts at once, and with what is said first: under `text`, as what is said later is.
+pub fn first_said(workflow: &Workflow, given: Value, mut say: Vec<String>) -> (Value, Vec<String>) {
+    let entry = workflow.ir().entry.as_ref().and_then(|entry| workflow.ir().step(entry));
+    let takes_words = matches!(
+        entry.map(|step| &step.form),
+        Some(Form::Delegate { delegate }) if matches!(&delegate.prompt_string, PromptString::Source(spec) if spec.from == SourceRef::Handover)
+    );
+    let has_text = given.get("text").is_some() || given.as_object().is_none();
+    if !takes_words || has_text || say.first().is_none_or(|first| first.starts_with('/')) {
+        return (given, say);
+    }
+    let first = say.remove(0);
+    let entries = given.as_object().into_iter().flat_map(|entries| entries.iter());
+    let entries = entries.map(|(name, value)| (name.to_string(), value.clone()));
+    (Value::object(entries.chain([("text".to_owned(), Value::from(first))])), say)
 }
 
 /// The workflow as an agent of its pack opens it: entered at the agent's state.
@@ -198,7 +215,7 @@ fn listens(outcome: &RunOutcome) -> bool {
 }
 
 /// Why a state does not take an event from outside.
-fn refuses(step: Option<&Step>, event: &str) -> Option<String> {
+pub fn refuses(step: Option<&Step>, event: &str) -> Option<String> {
     let step = step?;
     let events = events(step);
     if !events.contains(&event) {
@@ -291,11 +308,13 @@ struct Transcript<'t> {
     names: Vec<Arc<str>>,
     at: HashMap<FrameId, Arc<str>>,
     frames: HashMap<opcell_engine::event::EffectId, FrameId>,
+    /// What a model has said, until it is known whether a rule rewrites it.
+    unsaid: Option<(FrameId, Message)>,
 }
 
 impl<'t> Transcript<'t> {
     fn new(workflow: &Workflow, terminal: &'t Terminal) -> Self {
-        Self { terminal, names: workflow.step_names(), at: HashMap::new(), frames: HashMap::new() }
+        Self { terminal, names: workflow.step_names(), at: HashMap::new(), frames: HashMap::new(), unsaid: None }
     }
 
     fn note(&self, text: &str) {
@@ -315,20 +334,35 @@ impl<'t> Transcript<'t> {
 
 impl Leg for Transcript<'_> {
     fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
+        // Rules of a session rewrite an answer before anything else happens.
+        if let Some((frame, said)) = self.unsaid.take() {
+            match &recorded.event {
+                Event::Guarded { text, .. } => self.says(frame, &Message::assistant(text.as_ref()))?,
+                _ => self.says(frame, &said)?,
+            }
+        }
         match &recorded.event {
             Event::StepEntered { frame, name, .. } => drop(self.at.insert(*frame, name.clone())),
             Event::Requested { effect, frame, .. } => drop(self.frames.insert(*effect, *frame)),
             _ if !is_new => {}
             Event::Replied { effect, reply: EffectReply::Round(Ok(reply)) } => {
                 if let Some(frame) = self.frames.get(effect) {
-                    self.says(*frame, &reply.message)?;
+                    self.unsaid = Some((*frame, reply.message.clone()));
                 }
             }
             Event::ArtifactSet { name, value, .. } => self.note(&format!("  {name} = {}", value.to_json())),
-            Event::Routed { frame, outcome: Some(outcome), to: Destination::Step(step), redirected, .. } => {
+            Event::Routed {
+                frame,
+                outcome: Some(outcome),
+                to: Destination::Step(step),
+                redirected,
+                original_target,
+                ..
+            } => {
                 let (from, to) = (self.at.get(frame), self.names.get(*step as usize));
                 if let (Some(from), Some(to)) = (from, to) {
-                    let why = redirected.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let instead = original_target.as_ref().map(|to| format!(" instead of {to}")).unwrap_or_default();
+                    let why = redirected.as_ref().map(|why| format!("{instead} ({why})")).unwrap_or_default();
                     let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
                     self.note(&format!("  {from} -{event}-> {to}{why}"));
                 }

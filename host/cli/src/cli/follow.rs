@@ -4,7 +4,7 @@ use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, s
 use futures_util::StreamExt as _;
 use opcell::{Host, remedy, run::Run};
 use opcell_engine::{
-    Recorded,
+    MESSAGE_SIGNAL, Recorded,
     outcome::{Question, RunOutcome, Status},
     receipt::Receipt,
 };
@@ -37,13 +37,13 @@ impl Steps {
         Self { progress: StepProgress::new(terminal, steps, text.is_some()), text, log }
     }
 
-    /// Shows how the run ended.
-    pub fn end(mut self, outcome: &RunOutcome, terminal: &Terminal) -> Result<Exit, Failure> {
+    /// Shows how the run ended. `kept`: a journal has it, so that what it waits for can still be sent.
+    pub fn end(mut self, outcome: &RunOutcome, kept: bool, terminal: &Terminal) -> Result<Exit, Failure> {
         self.progress.finish();
         if self.log.takes_the_results_place() {
             self.log.write(terminal)?;
         } else {
-            show(outcome, &self.progress.receipts, self.log.records()?, terminal)?;
+            show(outcome, &self.progress.receipts, self.log.records()?, kept, terminal)?;
         }
         Ok(exit(outcome))
     }
@@ -85,7 +85,7 @@ pub async fn follow(
 ) -> Result<Exit, Failure> {
     let mut steps = Steps::new(terminal, steps, None, LogWriter::default());
     let (outcome, _) = leg(host, run, past, &mut steps, stop).await?;
-    let exit = steps.end(&outcome, terminal)?;
+    let exit = steps.end(&outcome, true, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
     }
@@ -131,7 +131,7 @@ fn exit(outcome: &RunOutcome) -> Exit {
 }
 
 /// What is left to say when everything that was said has been shown.
-pub fn show_without_result(outcome: &RunOutcome, terminal: &Terminal) -> Result<Exit, Failure> {
+pub fn show_without_result(outcome: &RunOutcome, kept: bool, terminal: &Terminal) -> Result<Exit, Failure> {
     if outcome.status == Status::Completed && !terminal.json {
         let step = outcome.step.as_deref().unwrap_or_default();
         let used = &outcome.used;
@@ -140,7 +140,7 @@ pub fn show_without_result(outcome: &RunOutcome, terminal: &Terminal) -> Result<
             terminal.note(&format!("artifacts: {}", outcome.artifacts.to_json()));
         }
     } else {
-        show(outcome, &[], None, terminal)?;
+        show(outcome, &[], None, kept, terminal)?;
     }
     Ok(exit(outcome))
 }
@@ -150,6 +150,7 @@ fn show(
     outcome: &RunOutcome,
     receipts: &[Receipt],
     steps: Option<serde_json::Value>,
+    kept: bool,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     if terminal.json {
@@ -157,7 +158,7 @@ fn show(
             "run": outcome.run, "status": outcome.status, "source": outcome.source, "reason": outcome.reason, "message": outcome.message,
             "denial": outcome.denial,
             "step": outcome.step, "result": outcome.result, "details": outcome.details, "used": outcome.used,
-            "artifacts": outcome.artifacts, "questions": outcome.questions, "receipts": receipts,
+            "artifacts": outcome.artifacts, "questions": outcome.questions, "kept": kept, "receipts": receipts,
         });
         if let (Some(steps), Some(result)) = (steps, result.as_object_mut()) {
             result.insert("steps".to_owned(), steps);
@@ -181,10 +182,34 @@ fn show(
             terminal.failed(&format!("artifacts: {}", outcome.artifacts.to_json()));
         }
         for question in &outcome.questions {
-            terminal.failed(&ask(&outcome.run, question));
+            terminal.failed(&match kept {
+                true => ask(&outcome.run, question),
+                false => ask_again(question),
+            });
         }
     }
     Ok(())
+}
+
+/// What a run waited for that is not kept anywhere: nothing can be sent to it any more.
+fn ask_again(question: &Question) -> String {
+    match question {
+        Question::Signal { name, step, question, .. } if name.as_ref() == MESSAGE_SIGNAL => format!(
+            "{}state `{step}` waits for what the user says, and the run is not kept: start it with `--say TEXT`, talk to it with \
+             `opcell chat`, or keep it with `--journal`",
+            question.as_deref().map(|text| format!("{text}\n")).unwrap_or_default()
+        ),
+        Question::Signal { name, step, question, approval } => {
+            let question = question.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
+            let what = if *approval { "an approval" } else { "a signal" };
+            let command = if *approval { "approve" } else { "signal" };
+            format!(
+                "{question}step `{step}` waits for {what} `{name}`, and the run is not kept: start it with `--journal`, then \
+                 `opcell runs {command} RUN {name}` goes on with it"
+            )
+        }
+        doubt @ Question::Doubt { .. } => ask("RUN", doubt),
+    }
 }
 
 /// What a run waits for, and the command that gives it that.

@@ -83,6 +83,9 @@ impl StepProgress {
                 let why = redirected.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                 self.line(&format!("    {outcome} -> {to}{why}"));
             }
+            Event::Guarded { guards, .. } => {
+                self.line(&format!("    note: {} rewrote the answer", guards.join(", ")));
+            }
             Event::Retrying { failure, delay_ms, .. } => {
                 self.line(&format!("    again in {delay_ms:.0} ms after {}: {}", failure.reason, failure.message));
             }

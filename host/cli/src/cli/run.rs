@@ -15,7 +15,7 @@ use opcell::{
     report,
     run::Workflow,
 };
-use opcell_engine::{RunOptions, ports::RunText};
+use opcell_engine::{RunOptions, Status, ports::RunText};
 use opcell_workflow::{Diagnostic, document::Language};
 use std::{path::PathBuf, sync::Arc};
 
@@ -95,28 +95,32 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     if !args.say.is_empty() {
         chat::require_states(&workflow)?;
     }
+    let (given, say) = chat::first_said(&workflow, given, args.say.clone());
     show_warnings(&workflow, terminal);
     if let Some(missing) = skill::missing_inputs(&workflow, &given) {
         terminal.note(&missing);
     }
 
-    // What waits for somebody can be taken up again, if it is kept anywhere.
-    let detach = journaled || args.workflow || !args.say.is_empty();
     let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
-    let options = RunOptions { run: args.journal.name(), detach, sink: sink.clone(), ..RunOptions::default() };
+    // A run that waits for somebody ends this command, which says for what and how to go on.
+    let options = RunOptions { run: args.journal.name(), detach: true, sink: sink.clone(), ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await.map_err(|error| refused(error.into()))?;
     if journaled && !terminal.json {
         terminal.note(&format!("run {}", run.id()));
     }
     let log = skill::LogWriter::new(&workflow, args.output_json, terminal);
     let mut steps = Steps::new(terminal, workflow.step_names(), text, log);
-    let mut said = Lines::Scripted(args.say.clone().into_iter());
+    let mut said = Lines::Scripted(say.into_iter());
     let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop).await?;
-    let exit = steps.end(&outcome, terminal)?;
+    let exit = steps.end(&outcome, journaled, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
+    }
+    let is_bound = workflow.ir().terminal_contract.is_some();
+    if is_bound && outcome.status == Status::Completed && outcome.handoff.is_none() {
+        terminal.note("the terminal contract is not kept: the text has no `## Handoff Data` section with items, and `handoff` is null");
     }
     if let (Some(file), Some(format)) = (&args.graph, format) {
         let history = host.engine().history(&outcome.run).await?;

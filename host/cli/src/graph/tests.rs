@@ -110,6 +110,7 @@ fn the_way_of_a_run_is_counted_and_a_callee_is_not_part_of_it() {
         outcome: Some(Outcome::Text(outcome.into())),
         to,
         redirected: None,
+        original_target: None,
         bounded: true,
     };
     let end = serde_json::from_str(r#"{"status": "completed", "result": null}"#).unwrap();
@@ -128,6 +129,7 @@ fn the_way_of_a_run_is_counted_and_a_callee_is_not_part_of_it() {
             outcome: Some(Outcome::Keyword("fine".into())),
             to: Destination::Step(1),
             redirected: None,
+            original_target: None,
             bounded: true,
         },
         entered(6, 0, 1),

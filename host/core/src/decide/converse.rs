@@ -114,11 +114,14 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
 }
 
 fn text_of(arguments: &Value, key: &str) -> Result<Arc<str>, Failure> {
-    arguments
-        .get(key)
-        .and_then(Value::as_str)
-        .map(Arc::from)
-        .ok_or_else(|| super::failure("invalid-arguments", format!("`{key}` must be a text")))
+    let given = arguments.get(key).filter(|value| !value.is_nullish());
+    given.and_then(Value::as_str).map(Arc::from).ok_or_else(|| {
+        let message = match given {
+            None => format!("`{key}` is missing: it is a required text"),
+            Some(other) => format!("`{key}` must be a text, got {}", other.to_json()),
+        };
+        super::failure("invalid-arguments", message)
+    })
 }
 
 fn one_of(key: &str, word: &str, words: &[&str]) -> Result<(), Failure> {

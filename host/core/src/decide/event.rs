@@ -12,7 +12,7 @@ use opcell_types::Value;
 use opcell_workflow::{
     ir::{Control, Judge, Step},
     names::Outcome,
-    routing::{Refusal, Usage, route_event},
+    routing::{EventTable as _, Refusal, Usage, route_event},
 };
 use std::sync::Arc;
 
@@ -72,6 +72,7 @@ fn decided(at: &At<'_>, entry: &StepFrame, step: &Step, event: Arc<str>) -> Vec<
 /// Follows an event that leads to another state.
 pub(super) fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outcome) -> Vec<Event> {
     let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
+    let named = at.instance.program.target(&step.name, event.trim()).map(Arc::from);
     let routed = route_event(
         at.instance.program.as_ref(),
         &step.name,
@@ -88,7 +89,15 @@ pub(super) fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outco
     match routed {
         Ok((to, redirected)) => {
             let bounded = redirected.is_some() || is_bounded(at, &to);
-            vec![Event::Routed { frame: at.id, outcome: Some(outcome.clone()), to, redirected, bounded }]
+            let original_target = named.filter(|_| redirected.is_some());
+            vec![Event::Routed {
+                frame: at.id,
+                outcome: Some(outcome.clone()),
+                to,
+                redirected,
+                original_target,
+                bounded,
+            }]
         }
         Err(failure) => fail_line(at, entry.step, failure),
     }

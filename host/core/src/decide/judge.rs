@@ -115,7 +115,18 @@ fn route(at: &At<'_>, entry: &StepFrame, step: &Step, outcome: &Outcome) -> Vec<
     }
     match follow(at, entry, route) {
         Ok((to, redirected, bounded)) => {
-            vec![Event::Routed { frame: at.id, outcome: Some(outcome.clone()), to, redirected, bounded }]
+            let original_target = redirected.as_ref().and_then(|_| match &route.goto {
+                Goto::Step(name) => Some(name.clone()),
+                _ => None,
+            });
+            vec![Event::Routed {
+                frame: at.id,
+                outcome: Some(outcome.clone()),
+                to,
+                redirected,
+                original_target,
+                bounded,
+            }]
         }
         Err(failure) => fail_line(at, entry.step, failure),
     }

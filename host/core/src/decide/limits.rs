@@ -72,7 +72,12 @@ pub(super) fn exhausted(state: &State, limit: LimitKind, used: f64, max: f64) ->
         LimitKind::VisitBound => format!(
             "The run went back to a step {used} times on routes without a limit; set `max-iterations`, or a limit of the run, to allow more"
         ),
-        _ => format!("The run used {used} of {max} {}", limit.as_str()),
+        _ => {
+            let key = state
+                .program()
+                .map_or_else(|| limit.as_str().into(), |program| program.ir().dialect.limit_key(limit.as_str()));
+            format!("The run used {used} of {max} {key}")
+        }
     };
     RunEnd {
         step: current_step(state),
@@ -169,7 +174,10 @@ fn reached(limits: &RunLimits, used: &Used, seconds: u64, before: Before<'_>) ->
         Before::Effect(Request::Tool { .. }) => {
             time().or_else(|| count(LimitKind::ToolCalls, used.tool_calls, limits.tool_calls)).or_else(host_calls)
         }
-        Before::Effect(Request::Invoke { .. } | Request::Judge { .. }) => time().or_else(host_calls),
+        Before::Effect(Request::Invoke { .. }) => {
+            time().or_else(|| count(LimitKind::ToolCalls, used.tool_calls, limits.tool_calls)).or_else(host_calls)
+        }
+        Before::Effect(Request::Judge { .. }) => time().or_else(host_calls),
         Before::Effect(Request::Round { .. }) => {
             let cost = || limits.cost.filter(|max| used.cost >= *max).map(|max| (LimitKind::Cost, used.cost, max));
             time().or_else(|| count(LimitKind::Tokens, used.tokens, limits.tokens)).or_else(cost)

@@ -267,7 +267,14 @@ fn routed_exit(at: &At<'_>) -> Event {
 /// The end of a sequential workflow: outputs are built whatever happened.
 fn sequential_end(at: &At<'_>, failed: Option<(u32, &Failure)>) -> Event {
     let exit = exited(at);
-    let outputs = match sequential_outputs(at, exit.map(|(_, _, accepted)| accepted.raw.plain())) {
+    // An exit whose output is undefined leaves the outputs to the steps before it.
+    let is_undefined = |exit: &Exit| {
+        let output = exit.output.as_ref().map(|output| at.view(None).value(output));
+        matches!(output, Some(Ok(Value::Undefined)))
+    };
+    let ended_with = exit.filter(|(exit, _, _)| !is_undefined(exit)).map(|(_, _, accepted)| accepted.raw.plain());
+    let gave = if failed.is_some() || exit.is_some() { last_output(at) } else { None };
+    let outputs = match sequential_outputs(at, ended_with, gave) {
         Ok(outputs) => outputs,
         Err(message) => return abort(at, None, message),
     };
@@ -297,8 +304,20 @@ fn sequential_end(at: &At<'_>, failed: Option<(u32, &Failure)>) -> Event {
     at.end(RunEnd { result: outputs, ..base })
 }
 
+/// The output of the step that has one and ended last; steps that were skipped have none.
+fn last_output(at: &At<'_>) -> Option<Value> {
+    let outputs = at.instance.outputs.as_object()?;
+    outputs.iter().rev().find_map(|(name, entry)| {
+        let index = at.instance.program.index(name)?;
+        let accepted = at.instance.memory.get(index as usize)?.accepted.as_ref()?;
+        let is_exit = matches!(at.instance.program.step(index)?.form, Form::Exit { .. });
+        let output = entry.get("output").filter(|output| !matches!(output, Value::Undefined))?;
+        (!is_exit && !matches!(accepted.raw, Raw::Nothing)).then(|| output.clone())
+    })
+}
+
 /// WorkflowSkill's outputs (0.5.0): an exit's output by key; else computed values; else the last main step's output by key.
-fn sequential_outputs(at: &At<'_>, exit: Option<Value>) -> Result<Value, String> {
+fn sequential_outputs(at: &At<'_>, exit: Option<Value>, gave: Option<Value>) -> Result<Value, String> {
     let declared = &at.instance.program.ir().outputs;
     let Some((first, _)) = declared.first() else { return Ok(Value::Object(Object::default())) };
     let by_key = |from: &Value, name: &Arc<str>| match from.get(name) {
@@ -311,7 +330,7 @@ fn sequential_outputs(at: &At<'_>, exit: Option<Value>) -> Result<Value, String>
     }
     let last = at.instance.last.and_then(|last| at.instance.program.step(last));
     let last = last.and_then(|step| at.instance.outputs.get(&step.name)).and_then(|entry| entry.get("output"));
-    let last = last.cloned().unwrap_or(Value::Null);
+    let last = gave.or_else(|| last.cloned()).unwrap_or(Value::Null);
     if declared.values().all(|spec: &OutputSpec| spec.value.is_none()) {
         return Ok(if last.as_object().is_some() { all_by_key(&last) } else { Value::object([(first.clone(), last)]) });
     }

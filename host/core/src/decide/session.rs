@@ -87,7 +87,27 @@ enum Turn<'a> {
     Failed(Failure),
 }
 
+/// What the model has just said, rewritten by the session's rules; `None` when it keeps to them.
+fn guarded(at: &At<'_>, session: &Session, talk: &Conversation) -> Option<Event> {
+    if session.guards.is_empty() || talk.guarded || talk.rounds == 0 {
+        return None;
+    }
+    let said = talk.record.messages.last().filter(|message| message.role == Role::Assistant)?;
+    let mut text: Option<String> = None;
+    let mut guards = Vec::new();
+    for guard in &session.guards {
+        if let Some(rewritten) = guard.rewrite(text.as_deref().unwrap_or(&said.content)) {
+            text = Some(rewritten);
+            guards.push(guard.name.as_str().into());
+        }
+    }
+    text.map(|text| Event::Guarded { frame: at.id, guards, text: text.into() })
+}
+
 fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a Conversation) -> Turn<'a> {
+    if let Some(rewritten) = guarded(at, session, talk) {
+        return Turn::Goes(vec![rewritten]);
+    }
     if let Some(call) = talk.next_call() {
         return Turn::Goes(converse::call(at, talk, call).unwrap_or_else(|| vec![tool(at, session, talk, call)]));
     }

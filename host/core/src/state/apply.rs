@@ -134,6 +134,7 @@ impl State {
                 }
                 self.refresh(*frame);
             }
+            Event::Guarded { frame, text, .. } => return self.guard(*frame, text),
             Event::TurnFinished { frame, text, structured } => {
                 return self.finish_turn(*frame, text, structured.as_ref());
             }

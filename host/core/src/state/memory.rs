@@ -83,11 +83,18 @@ pub(crate) struct TurnRecord {
     /// The turn's messages: a range of the session's.
     pub from: usize,
     pub to: usize,
+    /// How likely the answer's tokens were, where it was asked for and said.
+    #[serde(default)]
+    pub logprobs: Option<Value>,
 }
 
 impl SessionRecord {
     fn text(&self) -> Value {
         self.turns.last().map_or(Value::Null, |turn| Value::from(turn.text.clone()))
+    }
+
+    fn logprobs(&self) -> Value {
+        self.turns.last().and_then(|turn| turn.logprobs.clone()).unwrap_or_default()
     }
 
     fn turn(&self, name: &str) -> Option<&TurnRecord> {
@@ -129,6 +136,7 @@ impl Accepted {
             (Some(prompt), Raw::Session(record)) => record.turn(prompt).map_or(Value::Null, |turn| match part {
                 "final-llm-reply" | "text" => Value::from(turn.text.clone()),
                 "transcript" => transcript(record.messages.range(turn.from..turn.to)),
+                "logprobs" => turn.logprobs.clone().unwrap_or_default(),
                 _ => Value::Null,
             }),
             _ => self.part(step, part),
@@ -145,6 +153,7 @@ impl Accepted {
             (Raw::Session(record), "final-llm-reply" | "text") => record.text(),
             (Raw::Session(record), "json-or-text") => json_or_text(record.text()),
             (Raw::Session(record), "transcript") => transcript(record.messages.iter()),
+            (Raw::Session(record), "logprobs") => record.logprobs(),
             (Raw::Session(record), "structured-output") => record.structured.clone().unwrap_or(Value::Null),
             (Raw::Delegate(end), "handoff") => end.handoff.clone().unwrap_or(Value::Null),
             (Raw::Delegate(end), "data") => end.result.clone(),

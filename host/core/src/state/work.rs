@@ -187,6 +187,12 @@ pub(crate) struct Conversation {
     /// Answers that came before those of earlier calls.
     #[serde(default)]
     pub answers: Vec<Message>,
+    /// How likely the tokens of the last answer were, where it was asked for and said.
+    #[serde(default)]
+    pub logprobs: Option<Value>,
+    /// Rules of the session have rewritten the last answer.
+    #[serde(default)]
+    pub guarded: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -221,6 +227,8 @@ impl Default for Conversation {
             calls: VecDeque::new(),
             asked: 0,
             answers: Vec::new(),
+            logprobs: None,
+            guarded: false,
         }
     }
 }
@@ -283,12 +291,12 @@ impl Conversation {
         results.into_iter().find(|result| result.tool_call_id.as_deref() == Some(&call.id) && !result.is_error)
     }
 
-    /// The model's last words, when it has just spoken and asks for nothing.
+    /// The model's last words, when it has just spoken and asks for nothing. What it is only given to read is no answer of its own.
     pub(crate) fn answer(&self) -> Option<&Message> {
         self.record
             .messages
             .since(self.turn_from)
             .next_back()
-            .filter(|message| message.role == Role::Assistant && self.calls.is_empty())
+            .filter(|message| message.role == Role::Assistant && self.calls.is_empty() && self.rounds > 0)
     }
 }

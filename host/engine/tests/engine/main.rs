@@ -12,6 +12,7 @@ mod lasting;
 mod psi;
 mod receipts;
 mod routing;
+mod seeds;
 mod shell;
 mod skill;
 mod step_budgets;

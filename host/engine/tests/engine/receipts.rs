@@ -110,7 +110,11 @@ async fn a_call_that_a_steps_budget_stops_says_so_and_the_run_goes_on() {
     let happened = kinds(&history);
     let at = happened.iter().position(|kind| *kind == "abandoned").unwrap();
     assert_eq!(happened[at + 1], "step-finished", "{happened:?}");
-    assert_eq!((outcome.used.cells, outcome.used.tool_calls), (1, 3), "what was stopped counts as before");
+    assert_eq!(
+        (outcome.used.cells, outcome.used.tool_calls),
+        (1, 4),
+        "what was stopped counts, and so does the step's own call"
+    );
 }
 
 #[tokio::test]
@@ -139,11 +143,12 @@ async fn a_tool_that_a_step_calls_is_no_cell() {
         let script = Script::new().operation("t", |_| Ok(json("1"))).leaves(receipt);
         run(&script, step, "{}", RunLimits::default()).await.0.used
     };
-    assert_eq!(count(r#"{"host-calls":3}"#).await, Used { visits: 1, cells: 1, host_calls: 3, ..Used::default() });
+    let of_cell = Used { visits: 1, cells: 1, host_calls: 3, tool_calls: 1, ..Used::default() };
+    assert_eq!(count(r#"{"host-calls":3}"#).await, of_cell);
     let tool = r#"{"tool":"t","provider":"host","status":"completed"}"#;
-    assert_eq!(count(tool).await, Used { visits: 1, ..Used::default() });
+    assert_eq!(count(tool).await, Used { visits: 1, tool_calls: 1, ..Used::default() });
     let of_plugin = r#"{"tool":"t","provider":"plugin:p","status":"completed","receipt":{"host-calls":3}}"#;
-    assert_eq!(count(of_plugin).await, Used { visits: 1, cells: 1, host_calls: 3, ..Used::default() });
+    assert_eq!(count(of_plugin).await, of_cell);
 }
 
 #[test]

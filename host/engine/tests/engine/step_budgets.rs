@@ -107,7 +107,7 @@ async fn a_delegated_workflow_keeps_its_own_limits() {
         let outcome = script.run(&routed(&delegate("")), "{}").await;
         assert_eq!(script.called().len(), calls, "{limits}");
         if calls == 1 {
-            assert_eq!(outcome.reason.as_deref(), Some("delegate-failed"), "{limits}");
+            assert_eq!(outcome.reason.as_deref(), Some("budget-exhausted"), "{limits}");
             assert!(details(&outcome).contains(r#""reason":"budget-exhausted""#), "{}", details(&outcome));
         } else {
             assert_eq!(outcome.status, Status::Completed);

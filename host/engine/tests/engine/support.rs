@@ -282,6 +282,7 @@ impl Sessions for Script {
                 .collect(),
             settings: request.session.clone(),
             at_once: self.world().at_once.clone(),
+            narrowing: None,
         };
         self.world().opened.push(request);
         Ok(opened)
@@ -293,13 +294,18 @@ impl Sessions for Script {
         let answer = world.answer.map(|answer| answer(&round));
         world.rounds.push(round);
         if let Some(message) = answer {
-            return Ok(ModelReply { message, usage: Usage::default(), model });
+            return Ok(ModelReply { message, usage: Usage::default(), model, logprobs: None });
         }
         let message = world
             .answers
             .pop_front()
             .unwrap_or_else(|| Err(failure("script", "the model was asked once too often")))?;
-        Ok(ModelReply { message, usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5) }, model })
+        Ok(ModelReply {
+            message,
+            usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5) },
+            model,
+            logprobs: None,
+        })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -227,7 +227,7 @@ async fn a_handoff_is_given_under_the_name_that_the_step_gives_it() {
 async fn a_failed_callee_fails_the_step_and_says_why() {
     let script = Script::new().workflow(&inner(SEES, "")).gives("t", [Err(failure("no-issue", "none"))]);
     let outcome = script.run(&routed(&delegate(r#""go""#, "")), "{}").await;
-    assert_eq!(outcome.reason.as_deref(), Some("delegate-failed"));
+    assert_eq!(outcome.reason.as_deref(), Some("no-issue"));
     assert_eq!(outcome.message.as_deref(), Some("Delegated workflow failed: `inner`: none"));
     assert_eq!(outcome.details, Some(json(r#"{"target":"inner","reason":"no-issue","step":"i","source":"host"}"#)));
 }

@@ -3,8 +3,8 @@
 use super::{
     Config, JournalSettings, PluginConfig, PluginGrants, SessionSettings,
     text::{
-        AccessText, BashText, CredentialText, FileText, GrantsText, HttpText, JournalText, PluginText, PreopenText,
-        ProjectText, Quantity, SessionsText,
+        AccessText, BashText, ContributionText, CredentialText, FileText, GrantsText, HttpText, JournalText,
+        PluginText, PreopenText, ProjectText, Quantity, SessionsText,
     },
 };
 use crate::{
@@ -220,7 +220,7 @@ impl Checker<'_> {
             grants.dangerous_preopens.extend(self.preopen(guest.into_inner(), preopen));
         }
         let http = text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect();
-        PluginGrants { capabilities: grants, http }
+        PluginGrants { capabilities: grants, http, prompt: text.prompt }
     }
 
     fn file(&mut self, text: FileText) -> Option<FilesGrant> {
@@ -279,8 +279,15 @@ impl Checker<'_> {
             }
             path
         });
+        let contributions = text
+            .contributions
+            .into_iter()
+            .filter_map(|(name, text)| self.contribution(name.into_inner(), text))
+            .collect();
         SessionSettings {
             models,
+            contributions,
+            unnarrowed_workflows: text.unnarrowed_workflows,
             script,
             record: text.record.map(|record| self.root.join(record.into_inner())),
             files,
@@ -291,6 +298,34 @@ impl Checker<'_> {
             http: text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect(),
             bash: text.bash.and_then(|bash| self.bash(bash)),
         }
+    }
+
+    fn contribution(&mut self, name: String, text: Spanned<ContributionText>) -> Option<(String, (i32, String))> {
+        let span = span_of(&text);
+        let ContributionText { text, file, priority } = text.into_inner();
+        let said = match (text, file) {
+            (Some(text), None) => text,
+            (None, Some(file)) => match std::fs::read_to_string(self.root.join(file.get_ref())) {
+                Ok(text) => text,
+                Err(error) => {
+                    let message = format!("the prompt contribution `{}` cannot be read: {error}", file.get_ref());
+                    self.error("path-not-found", span_of(&file), message, None);
+                    return None;
+                }
+            },
+            _ => {
+                let message = format!("the prompt contribution `{name}` needs `text` or `file`, and not both");
+                self.error("project-file-invalid", span, message, None);
+                return None;
+            }
+        };
+        if said.len() > MAX_CONTRIBUTION {
+            let message =
+                format!("the prompt contribution `{name}` has {} bytes, more than {MAX_CONTRIBUTION}", said.len());
+            self.error("project-file-invalid", span, message, Some("models read it in every session".to_owned()));
+            return None;
+        }
+        Some((name, (priority.unwrap_or(DEFAULT_PRIORITY), said)))
     }
 
     fn bash(&mut self, text: Spanned<BashText>) -> Option<Shell> {
@@ -449,3 +484,8 @@ fn access(text: AccessText) -> Access {
         AccessText::ReadWrite => Access::ReadWrite,
     }
 }
+/// The most bytes of one prompt contribution.
+const MAX_CONTRIBUTION: usize = 64 << 10;
+
+/// Where a contribution stands that does not say (psi's default).
+const DEFAULT_PRIORITY: i32 = 1000;

@@ -228,7 +228,7 @@ mod tests {
             name: "repo".to_owned(),
             path: "/repo.wasm".into(),
             span: None,
-            grants: PluginGrants { capabilities: grants, http: Vec::new() },
+            grants: PluginGrants { capabilities: grants, ..PluginGrants::default() },
             limits: LimitRequest::default(),
             dev: false,
         };

@@ -131,6 +131,10 @@ pub struct SessionsText {
     pub defaults: Session,
     /// Named sets of settings.
     pub profiles: IndexMap<String, Session>,
+    /// Workflows whose sessions have what they declare, whoever calls them.
+    pub unnarrowed_workflows: Vec<String>,
+    /// What is added to every prompt, by name.
+    pub contributions: IndexMap<Spanned<String>, Spanned<ContributionText>>,
     /// `withhold` unless said.
     pub missing_tools: MissingTools,
     /// Files that every prompt shows.
@@ -139,6 +143,18 @@ pub struct SessionsText {
     pub http: Vec<Spanned<HttpText>>,
     /// Commands; absent: there are none.
     pub bash: Option<Spanned<BashText>>,
+}
+
+/// `[sessions.contributions.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ContributionText {
+    /// What is added; empty: nothing, also where a plugin would add something under this name.
+    pub text: Option<String>,
+    /// A file that holds it.
+    pub file: Option<Spanned<String>>,
+    /// Lower comes first; 1000 unless said.
+    pub priority: Option<i32>,
 }
 
 /// Which files every prompt shows.
@@ -212,6 +228,8 @@ pub struct GrantsText {
     pub http: Vec<Spanned<HttpText>>,
     /// WASI directories.
     pub preopens: IndexMap<Spanned<String>, Spanned<PreopenText>>,
+    /// Whether what its manifest adds to prompts is added.
+    pub prompt: bool,
 }
 
 /// `[plugins.NAME.grants.files.ROOT]`.

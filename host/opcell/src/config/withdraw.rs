@@ -23,21 +23,24 @@ impl Config {
                 meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default()
             ));
         };
-        let PluginGrants { capabilities, http } = &mut found.grants;
+        let PluginGrants { capabilities, http, prompt } = &mut found.grants;
         let all = name.is_none();
         let keep = |existing: &str| !all && Some(existing) != name;
-        let before = (capabilities.clone(), http.len());
+        let before = (capabilities.clone(), http.len(), *prompt);
         match kind {
             "tool" => capabilities.tools.retain(|tool| keep(tool)),
             "skill" => capabilities.skills.retain(|skill| keep(skill)),
             "files" => capabilities.files.retain(|root, _| keep(root)),
             "preopen" => capabilities.dangerous_preopens.retain(|preopen| keep(&preopen.guest)),
             "http" => http.retain(|rule| rule.origins.iter().all(|origin| keep(&origin.to_string()))),
+            "prompt" => *prompt = false,
             _ => {
-                return Err(format!("`{kind}` is not a kind of grant: expected tool, skill, files, http or preopen"));
+                return Err(format!(
+                    "`{kind}` is not a kind of grant: expected tool, skill, files, http, preopen or prompt"
+                ));
             }
         }
-        if before == (capabilities.clone(), http.len()) {
+        if before == (capabilities.clone(), http.len(), *prompt) {
             Err(format!("plugin `{plugin}` has no such grant: `{grant}`"))
         } else {
             Ok(())
@@ -62,7 +65,7 @@ mod tests {
             name: "repo".to_owned(),
             path: "/repo.wasm".into(),
             span: None,
-            grants: PluginGrants { capabilities, http: Vec::new() },
+            grants: PluginGrants { capabilities, ..PluginGrants::default() },
             limits: LimitRequest::default(),
             dev: false,
         };

@@ -254,7 +254,7 @@ impl HostBuilder {
         let (ground, tools) = self.tools(&config, places, control)?;
         let catalog = Arc::new(self.plugins(&config, &ground, tools).await?);
         let library = Arc::new(Library::read(&config.workflows));
-        let child_runs = Arc::new(ChildRuns::default());
+        let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
             (None, Some(settings)) => Some(store::open_and_retain(settings).await?),
@@ -365,6 +365,12 @@ impl HostBuilder {
             root: &config.root,
             bindings: &bindings.collect(),
             catalog,
+            grants: &config
+                .plugins
+                .values()
+                .filter(|plugin| plugin.grants.prompt)
+                .map(|plugin| plugin.name.clone())
+                .collect(),
             library,
             skills: &ground.skills,
             child_runs,

@@ -12,7 +12,10 @@ use opcell_engine::{
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
 use opcell_types::Value;
-use opcell_workflow::{WorkflowIr, agent, ir::AgentTool};
+use opcell_workflow::{
+    WorkflowIr, agent,
+    ir::{AgentTool, Session},
+};
 use std::{
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -33,9 +36,31 @@ pub(crate) struct ChildRuns {
     engine: OnceLock<Weak<Engine>>,
     library: OnceLock<Weak<Library>>,
     catalog: OnceLock<Arc<Catalog>>,
+    /// Workflows whose sessions have what they declare, whoever calls them.
+    unnarrowed: Vec<String>,
 }
 
 impl ChildRuns {
+    /// Sessions of these workflows have what they declare, also when the session that calls them does not.
+    pub(crate) fn new(unnarrowed: Vec<String>) -> Self {
+        Self { unnarrowed, ..Self::default() }
+    }
+
+    /// What sessions of the run that a call starts may have at most. An agent has what its own prompt says, within what the run
+    /// that it is called in was given; a workflow has no more than the session that calls it.
+    async fn narrowing(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Result<Option<Session>, Failure> {
+        if !wanted.is_agent() {
+            let narrowing = call.session.narrowing.as_deref().cloned();
+            return Ok(narrowing.filter(|_| !self.unnarrowed.iter().any(|name| name == wanted.workflow)));
+        }
+        let past =
+            self.engine()?.history_up_to(&call.context.run, Some(1)).await.map_err(|error| not_started(&error))?;
+        Ok(past.first().and_then(|first| match &first.event {
+            Event::RunStarted(caller) => caller.session.clone(),
+            _ => None,
+        }))
+    }
+
     /// Says who drives the runs, once.
     pub(crate) fn connect(&self, engine: &Arc<Engine>, library: &Arc<Library>, catalog: &Arc<Catalog>) {
         let _ = self.engine.set(Arc::downgrade(engine));
@@ -87,8 +112,9 @@ impl ChildRuns {
                 let program =
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
                 let pins = pins::of(catalog, &library, program.ir());
-                let options =
-                    RunOptions { run: Some(run.clone()), pins, detach: wanted.is_agent(), ..RunOptions::default() };
+                let session = self.narrowing(wanted, call).await?;
+                let detach = wanted.is_agent();
+                let options = RunOptions { run: Some(run.clone()), pins, detach, session, ..RunOptions::default() };
                 let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
             }
@@ -273,6 +299,7 @@ mod tests {
             tools: Vec::new(),
             settings: opcell_workflow::ir::Session::default(),
             at_once: Vec::new(),
+            narrowing: None,
         };
         let request =
             ToolCallRequest { id: "c".to_owned(), name: "delegate".to_owned(), arguments: Value::object::<&str>([]) };

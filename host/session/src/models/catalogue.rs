@@ -193,6 +193,40 @@ impl Models {
         Err(SelectError::Depth)
     }
 
+    /// Whether a selection names what is here: a model of a known provider, or criteria that a listed model meets. Keys are not
+    /// looked for: a document is right or wrong wherever it is checked.
+    ///
+    /// # Errors
+    /// As [`Models::select`].
+    pub fn check(&self, selection: &ModelSelection) -> Result<(), SelectError> {
+        let mut selection = Some(selection);
+        for _ in 0..FALLBACKS {
+            match selection {
+                _ if self.only.is_some() => return Ok(()),
+                None => return Ok(()),
+                Some(ModelSelection::Id(id)) => return self.find(id).map(drop),
+                Some(ModelSelection::Query(query)) => {
+                    if query::rank(query, &self.listed)?.is_empty() && query.fallback.is_none() {
+                        let query = serde_json::to_string(query).unwrap_or_default();
+                        return Err(SelectError::NonePasses { query, listed: self.describe_listed() });
+                    }
+                    selection = query.fallback.as_deref();
+                }
+            }
+        }
+        Err(SelectError::Depth)
+    }
+
+    /// Why a model's answers come without the probabilities of their tokens, where its provider has none.
+    #[must_use]
+    pub fn lacks_logprobs(&self, model: &str) -> Option<String> {
+        let name = model.split_once('/')?.0;
+        let api = self.providers.get(name).filter(|_| self.only.is_none())?.lacks_logprobs()?;
+        Some(format!(
+            "token log probabilities are asked for, and the provider `{name}` ({api}) has none: `logprobs` is null"
+        ))
+    }
+
     /// A bare id is the first listed model that has it; `provider/model` needs only the provider.
     fn find(&self, id: &str) -> Result<String, SelectError> {
         if let Some(listed) = self.listed.iter().find(|model| model.config.id == id) {

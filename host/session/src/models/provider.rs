@@ -2,7 +2,7 @@
 
 use super::config::{Api, ModelConfig, ProviderConfig, Secret};
 use super::wire::{self, WireNames};
-use super::{Model, failure};
+use super::{Model, failure, logprobs};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use genai::adapter::AdapterKind;
@@ -39,6 +39,8 @@ struct Answer {
     content: MessageContent,
     usage: Usage,
     stop: Option<StopReason>,
+    /// The whole answer as it came, where its probabilities are asked for.
+    body: Option<serde_json::Value>,
 }
 
 /// Why a request failed, and what may be done about it.
@@ -128,7 +130,8 @@ impl Provider {
     ) -> Result<Answer, genai::Error> {
         let Some(sink) = sink else {
             let response = self.client().await?.exec_chat(target, request, Some(options)).await?;
-            return Ok(Answer { content: response.content, usage: response.usage, stop: response.stop_reason });
+            let body = response.captured_raw_body;
+            return Ok(Answer { content: response.content, usage: response.usage, stop: response.stop_reason, body });
         };
         let mut stream = self.client().await?.exec_chat_stream(target, request, Some(options)).await?.stream;
         let mut ended = None;
@@ -148,6 +151,7 @@ impl Provider {
             content: end.captured_content.unwrap_or_default(),
             usage: end.captured_usage.unwrap_or_default(),
             stop: end.captured_stop_reason,
+            body: None,
         })
     }
 
@@ -190,7 +194,10 @@ impl Provider {
             options.extra_headers = Some(Headers::from(headers));
         }
         let secrets: Vec<&Secret> = key.iter().chain(headers.iter().map(|(_, secret)| secret)).collect();
-        let streamed = shown.filter(|_| round.session.settings.response_mode != Some(ResponseMode::NonStreaming));
+        let settings = &round.session.settings;
+        // A whole answer says how likely its tokens were; what genai makes of a stream does not.
+        let asks_logprobs = logprobs::asked(settings) && logprobs::has(self.config.api);
+        let streamed = shown.filter(|_| settings.response_mode != Some(ResponseMode::NonStreaming) && !asks_logprobs);
         let limit = Duration::from_secs(self.config.timeout_seconds);
 
         let mut attempt = 1;
@@ -200,7 +207,13 @@ impl Provider {
             let asked = self.ask(target, request.clone(), &options, streamed).with_subscriber(NoSubscriber::new());
             let asked = tokio::time::timeout(limit, asked).await;
             let trouble = match asked {
-                Ok(Ok(answer)) => return finish(round, &names, answer, model, shown.filter(|_| streamed.is_none())),
+                Ok(Ok(mut answer)) => {
+                    let said = answer.body.take();
+                    let shown = shown.filter(|_| streamed.is_none());
+                    let mut reply = finish(round, &names, answer, model, shown)?;
+                    reply.logprobs = said.and_then(|body| logprobs::read(self.config.api, &body));
+                    return Ok(reply);
+                }
                 Ok(Err(error)) => self.trouble(&error, &secrets),
                 Err(_) => {
                     let message = format!("provider `{}` did not answer within {} s", self.name, limit.as_secs());
@@ -223,6 +236,10 @@ impl Provider {
 
 #[async_trait]
 impl Model for Provider {
+    fn lacks_logprobs(&self) -> Option<&'static str> {
+        (!logprobs::has(self.config.api)).then(|| self.config.api.name())
+    }
+
     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
         let shown = sink.map(Shown::new);
         tokio::select! {
@@ -285,7 +302,7 @@ fn finish(
     if let Some(shown) = shown.filter(|_| !message.content.is_empty()) {
         shown.text(&message.content);
     }
-    Ok(ModelReply { message, usage, model: round.model.clone() })
+    Ok(ModelReply { message, usage, model: round.model.clone(), logprobs: None })
 }
 
 fn count(tokens: u64) -> Value {

@@ -68,6 +68,9 @@ pub struct Turn {
     /// That it fails instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail: Option<Failure>,
+    /// How likely its tokens were; given only to a session that asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Value>,
     /// What it used.
     #[serde(skip_serializing_if = "is_unused")]
     pub usage: Usage,
@@ -222,7 +225,9 @@ impl ScriptedModel {
         let parsed: Result<Script, String> = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|error| error.to_string())
         } else {
-            serde_saphyr::from_str(text).map_err(|error| error.to_string())
+            // As workflow documents are read: `n` and `yes` are texts.
+            let options = serde_saphyr::options! { strict_booleans: true };
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
         };
         Self::new(name, parsed.map_err(|message| ScriptError::Parse { name: name.to_owned(), message })?)
     }
@@ -334,7 +339,8 @@ impl Model for ScriptedModel {
             arguments: call.arguments.clone(),
         });
         let message = Message { tool_calls: tool_calls.collect(), ..Message::assistant(content) };
-        Ok(ModelReply { message, usage: turn.usage, model: round.model.clone() })
+        let logprobs = turn.logprobs.clone().filter(|_| round.session.settings.logprobs == Some(true));
+        Ok(ModelReply { message, usage: turn.usage, model: round.model.clone(), logprobs })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Between the engine's conversations and genai's.
 
 use super::config::{Api, ModelConfig};
+use super::logprobs;
 use super::script::round_number;
 use genai::chat::{
     ChatMessage, ChatOptions, ChatRequest, ChatResponseFormat, ContentPart, JsonSpec, MessageContent, ReasoningEffort,
@@ -180,6 +181,16 @@ pub(super) fn options(round: &ModelRound, api: Api, model: Option<&ModelConfig>,
     options.top_p = generation.top_p;
     options.max_tokens = [generation.max_tokens, model.and_then(|model| model.max_tokens)].into_iter().flatten().min();
     options.extra_body = extra_body(api, generation);
+    if let Some(asked) = logprobs::request(api, settings) {
+        options.extra_body = Some(match options.extra_body.take() {
+            Some(mut body) => {
+                merge(&mut body, asked);
+                body
+            }
+            None => asked,
+        });
+        options.capture_raw_body = Some(true);
+    }
     options.tool_choice = must_call(round).then_some(ToolChoice::Required);
     options.reasoning_effort =
         settings.thinking_level.and_then(|level| effort(level, model.and_then(|model| model.supports_reasoning)));
@@ -188,6 +199,17 @@ pub(super) fn options(round: &ModelRound, api: Api, model: Option<&ModelConfig>,
         options.response_format = Some(ChatResponseFormat::JsonSpec(format));
     }
     options
+}
+
+/// Puts the entries of one object into another, one level deep.
+fn merge(body: &mut serde_json::Value, more: serde_json::Value) {
+    let (Some(body), serde_json::Value::Object(more)) = (body.as_object_mut(), more) else { return };
+    for (key, value) in more {
+        match (body.get_mut(&key), value) {
+            (Some(serde_json::Value::Object(there)), serde_json::Value::Object(value)) => there.extend(value),
+            (_, value) => drop(body.insert(key, value)),
+        }
+    }
 }
 
 /// Parameters that genai has no field for, where the provider's API has one.

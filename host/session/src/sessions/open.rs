@@ -11,7 +11,7 @@ use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_types::Value;
 use opcell_types::suggest::hint;
 use opcell_workflow::agent;
-use opcell_workflow::ir::Session;
+use opcell_workflow::ir::{Generation, ModelOverride, Session};
 use std::collections::{HashMap, HashSet};
 
 /// A session but for its models.
@@ -19,6 +19,7 @@ pub(super) struct Assembled {
     pub(super) prompt: SystemPrompt,
     tools: Vec<ToolSpec>,
     settings: Session,
+    ceiling: Option<Session>,
 }
 
 /// What the tools of others are, as far as a session declares them.
@@ -64,26 +65,38 @@ impl HostSessions {
     }
 
     pub(super) fn open_session(&self, request: &OpenSession, current: &Current) -> Result<OpenedSession, Failure> {
-        let Assembled { prompt, tools, settings } = self.assemble(request, current)?;
+        let Assembled { mut prompt, tools, settings, ceiling } = self.assemble(request, current)?;
         let models = self.models.select(settings.model.as_ref());
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
+        if settings.logprobs == Some(true) {
+            prompt.notes.extend(models.iter().filter_map(|model| self.models.lacks_logprobs(model)));
+        }
         let sections = serde_json::to_value(&prompt).map_err(|error| failure("prompt", error.to_string()))?;
         let changes_nothing = |name: &str| self.tools.find(name).is_some_and(|tool| tool.effects == Effects::Pure);
         let names = tools.iter().map(|tool| &tool.name);
         let at_once = names.filter(|name| changes_nothing(name)).cloned().collect();
         let sections = Value::from(sections);
-        Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, at_once })
+        let narrowing = ceiling.map(Box::new);
+        Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, at_once, narrowing })
     }
 
     pub(super) fn assemble(&self, request: &OpenSession, current: &Current) -> Result<Assembled, Failure> {
-        let Effective { mut settings, instructions } = effective(request, &self.profiles, &self.defaults)?;
+        let Effective { mut settings, mut instructions, narrowed, ceiling } =
+            effective(request, &self.profiles, &self.defaults)?;
+        self.override_for_model(&mut settings, &mut instructions);
+        if let (Some((kind, name)), MissingTools::Refuse) = (narrowed.first(), self.missing_tools) {
+            return Err(failure("narrowed", without(kind, name)));
+        }
         let selection = match &settings.prompt_component_selection {
             None => None,
             Some(value) => {
                 ComponentSelection::parse(value).map_err(|error| failure("invalid-session", error.to_string()))?
             }
         };
-        let extensions = self.allowed_extensions(&settings)?;
+        let extensions = match (request.judge, &settings.extensions) {
+            (true, None) => self.extensions_of(settings.tools.as_deref().unwrap_or_default()),
+            _ => self.allowed_extensions(&settings)?,
+        };
         let (mut tools, unavailable_tools) =
             self.allowed_tools(&settings, &extensions, &request.engine_tools, current)?;
         let workflows = self.allowed_workflows(&settings, &mut tools)?;
@@ -122,14 +135,49 @@ impl HostSessions {
         settings.extensions = names(&parts.extensions);
         settings.workflows = names(&parts.workflows);
         let mut prompt = assemble(&parts);
+        prompt
+            .notes
+            .extend(narrowed.iter().map(|(kind, name)| format!("{}; it goes on without it", without(kind, name))));
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name, current)));
-        if settings.logprobs == Some(true) {
-            prompt.notes.push(
-                "token log probabilities are requested but not recorded: the model client does not support them"
-                    .to_owned(),
-            );
+        Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.spec).collect(), settings, ceiling })
+    }
+
+    /// What the document says of the model that will answer first, by its whole id or without its provider.
+    fn override_for_model(&self, settings: &mut Session, instructions: &mut Vec<String>) {
+        if settings.model_overrides.is_empty() {
+            return;
         }
-        Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.spec).collect(), settings })
+        let Some(model) = self.models.select(settings.model.as_ref()).ok().and_then(|models| models.into_iter().next())
+        else {
+            return;
+        };
+        let bare = model.split_once('/').map_or(model.as_str(), |(_, id)| id);
+        let found = settings.model_overrides.get(&model).or_else(|| settings.model_overrides.get(bare)).cloned();
+        let Some(ModelOverride { prefix, suffix, system_prompt, temperature, generation }) = found else { return };
+        // The session's own layer is the innermost one.
+        let own = system_prompt.or_else(|| instructions.pop()).unwrap_or_default();
+        instructions.push([prefix.unwrap_or_default(), own, suffix.unwrap_or_default()].concat());
+        settings.temperature = temperature.or(settings.temperature);
+        let kept = settings.generation;
+        settings.generation = Generation {
+            max_tokens: generation.max_tokens.or(kept.max_tokens),
+            top_p: generation.top_p.or(kept.top_p),
+            top_k: generation.top_k.or(kept.top_k),
+            frequency_penalty: generation.frequency_penalty.or(kept.frequency_penalty),
+            presence_penalty: generation.presence_penalty.or(kept.presence_penalty),
+            tool_required: kept.tool_required,
+        };
+    }
+
+    /// The extensions that these tools belong to.
+    fn extensions_of(&self, tools: &[String]) -> Vec<&Extension> {
+        let owners: HashSet<&str> = self
+            .tools
+            .descriptions()
+            .filter(|tool| tools.contains(&tool.spec.name))
+            .filter_map(|tool| tool.extension.as_deref())
+            .collect();
+        self.extensions.iter().filter(|extension| owners.contains(extension.name.as_str())).collect()
     }
 
     fn allowed_extensions(&self, settings: &Session) -> Result<Vec<&Extension>, Failure> {
@@ -171,6 +219,9 @@ impl HostSessions {
                         Some(tool) => allowed.push(*tool),
                         None if self.missing_tools == MissingTools::Withhold => unavailable.push(name.clone()),
                         None if settings.tool_shapes.contains_key(name) => return Err(unbound_tool(name)),
+                        None if let Some(left_out) = self.left_out(name) => {
+                            return Err(failure("unknown-tool", left_out));
+                        }
                         None => return Err(missing_tool(name, &known)),
                     }
                 }
@@ -207,10 +258,21 @@ impl HostSessions {
         Ok((host.chain(agents).chain(engine).collect(), unavailable))
     }
 
+    /// A tool that is there, and that the session does not have because it leaves the tool's extension out.
+    fn left_out(&self, name: &str) -> Option<String> {
+        let extension = self.tools.find(name)?.extension.as_ref()?;
+        Some(format!(
+            "the session declares the tool `{name}` and leaves its extension out: add `{extension}` to its extensions"
+        ))
+    }
+
     /// What a person is told about a tool that is declared and not there.
     fn withheld(&self, name: &str, current: &Current) -> String {
         if let Some(why) = current.gone.get(name) {
             return format!("the session declares the tool `{name}` and continues without it: {why}");
+        }
+        if let Some(left_out) = self.left_out(name) {
+            return format!("{left_out}; it goes on without it");
         }
         let hint = hint(name, self.tools.descriptions().map(|tool| tool.spec.name.as_str()));
         format!(
@@ -268,6 +330,12 @@ impl HostSessions {
                 .collect(),
         }
     }
+}
+
+fn without(kind: &str, name: &str) -> String {
+    format!(
+        "the session declares the {kind} `{name}`, which the session or the step that called its workflow does not have"
+    )
 }
 
 /// The names in order, each once.

@@ -11,6 +11,10 @@ use opcell_workflow::ir::{Session, ThinkingLevel};
 pub(super) struct Effective {
     pub(super) settings: Session,
     pub(super) instructions: Vec<String>,
+    /// What the session declares and its caller does not let it have: the kind and the name.
+    pub(super) narrowed: Vec<(&'static str, String)>,
+    /// What sessions of workflows that its model delegates to may have at most; `None` when nothing is narrowed.
+    pub(super) ceiling: Option<Session>,
 }
 
 pub(super) fn effective(
@@ -35,18 +39,71 @@ pub(super) fn effective(
     settings.tool_shapes.clone_from(&request.session.tool_shapes);
     settings.own_skills.clone_from(&request.session.own_skills);
     settings.agents.clone_from(&request.session.agents);
+    settings.guards.clone_from(&request.session.guards);
+    settings.model_overrides.clone_from(&request.session.model_overrides);
     if request.judge {
         // A judge routes. Unless it declares otherwise it has nothing to call and nothing to mull over, as in psi.
         settings.tools = request.session.tools.clone().or(Some(Vec::new()));
         settings.skills = request.session.skills.clone().or(Some(Vec::new()));
-        settings.extensions = request.session.extensions.clone().or(Some(Vec::new()));
+        // Declaring a tool of an extension declares the extension.
+        settings.extensions = request.session.extensions.clone();
         settings.workflows = request.session.workflows.clone().or(Some(Vec::new()));
         settings.thinking_level = request.session.thinking_level.or(Some(ThinkingLevel::Off));
     }
-    Ok(Effective { settings, instructions })
+    let narrowed = request.inherited.as_ref().map(|outer| narrow(&mut settings, outer)).unwrap_or_default();
+    let ceiling = ceiling(request, profiles, &settings)?;
+    Ok(Effective { settings, instructions, narrowed, ceiling })
 }
 
-fn profile<'a>(name: &str, profiles: &'a IndexMap<String, Session>) -> Result<&'a Session, Failure> {
+/// Takes away what the caller does not have. A session that declares nothing of a kind has what its caller has of it.
+fn narrow(settings: &mut Session, outer: &Session) -> Vec<(&'static str, String)> {
+    let mut gone = Vec::new();
+    let kinds = [
+        ("tool", &mut settings.tools, &outer.tools),
+        ("skill", &mut settings.skills, &outer.skills),
+        ("extension", &mut settings.extensions, &outer.extensions),
+        ("workflow", &mut settings.workflows, &outer.workflows),
+    ];
+    for (kind, own, outer) in kinds {
+        let Some(outer) = outer else { continue };
+        match own {
+            None => *own = Some(outer.clone()),
+            Some(own) => own.retain(|name| {
+                let stays = outer.contains(name);
+                if !stays {
+                    gone.push((kind, name.clone()));
+                }
+                stays
+            }),
+        }
+    }
+    gone
+}
+
+/// What the workflow says of a session's capabilities, its profile's word included; the host's defaults are no narrowing.
+fn ceiling(
+    request: &OpenSession,
+    profiles: &IndexMap<String, Session>,
+    settings: &Session,
+) -> Result<Option<Session>, Failure> {
+    let mut said: Vec<&Session> = std::iter::once(&request.session).chain(&request.inherited).collect();
+    for session in [Some(&request.session), request.inherited.as_ref()].into_iter().flatten() {
+        if let Some(name) = &session.session_profile {
+            said.push(profile(name, profiles)?);
+        }
+    }
+    let narrows = |of: fn(&Session) -> &Option<Vec<String>>| said.iter().any(|session| of(session).is_some());
+    let ceiling = Session {
+        tools: settings.tools.clone().filter(|_| narrows(|session| &session.tools)),
+        skills: settings.skills.clone().filter(|_| narrows(|session| &session.skills)),
+        extensions: settings.extensions.clone().filter(|_| narrows(|session| &session.extensions)),
+        workflows: settings.workflows.clone().filter(|_| narrows(|session| &session.workflows)),
+        ..Session::default()
+    };
+    Ok((ceiling != Session::default()).then_some(ceiling))
+}
+
+pub(super) fn profile<'a>(name: &str, profiles: &'a IndexMap<String, Session>) -> Result<&'a Session, Failure> {
     profiles.get(name).ok_or_else(|| {
         let known = match profiles.is_empty() {
             true => "none".to_owned(),

@@ -167,3 +167,20 @@ fn outcomes_that_cannot_come_and_outcomes_without_a_route_are_told() {
         ]
     );
 }
+
+#[test]
+fn a_contract_for_a_text_that_never_comes_is_told() {
+    let found = |step: &str| -> Vec<&'static str> {
+        let contract = ":terminal-contract {:handoff {:type :markdown-handoff-data}}";
+        let text = format!("{{:name \"w\" :description \"d\" {contract} :steps [{step}]}}");
+        let ir = psi::compile_edn(&SourceFile::new("w.edn", text), &crate::companions::NoCompanions).ir.unwrap();
+        names(&ir, &Unnamed).into_iter().map(|found| found.code).collect()
+    };
+    assert_eq!(found(&step("a", "")), ["contract-without-text"]);
+    assert!(found("{:name \"a\" :type :session :contributions [{:type :template :text \"hi\"}]}").is_empty());
+}
+
+/// A host that names nothing.
+struct Unnamed;
+
+impl Catalog for Unnamed {}

@@ -76,7 +76,8 @@ pub struct Delegate {
     /// What the callee sees as its workflow original, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<Contribution>,
-    /// Session settings that the callee's sessions inherit: `model`, `session-profile` and `thinking-level` only.
+    /// Session settings that the callee's sessions inherit: `tools`, `skills`, `extensions` and `workflows` narrow theirs,
+    /// `system-prompt` is a layer of instructions before theirs, and everything else counts where they say nothing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: Box<Session>,
 }

@@ -1,6 +1,6 @@
 //! Conversations with models: what they say, with whom, and what they may use.
 
-use super::{Contribution, ValueSpec, is_default, is_false};
+use super::{Contribution, Guard, ValueSpec, is_default, is_false};
 use indexmap::IndexMap;
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,12 @@ pub struct Session {
     /// Skills that the document brings along, by name (PromptPack).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub own_skills: IndexMap<String, OwnSkill>,
+    /// Rules that every answer keeps to, or is rewritten by (PromptPack).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<Guard>,
+    /// What differs where a certain model answers, by its id (PromptPack).
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub model_overrides: IndexMap<String, ModelOverride>,
     /// How the model generates, temperature aside.
     #[serde(skip_serializing_if = "is_default")]
     pub generation: Generation,
@@ -85,6 +91,50 @@ pub struct Session {
     /// Several turns of one conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prompts: Vec<PromptGroup>,
+}
+
+impl Session {
+    /// These settings inside of others, as a callee inherits them: capabilities are narrowed by both, instructions follow one
+    /// another, and everything else counts where these say nothing.
+    #[must_use]
+    pub fn within(&self, outer: &Self) -> Self {
+        let mut session = self.clone();
+        macro_rules! narrow {
+            ($($field:ident),*) => { $( session.$field = narrowed(session.$field.take(), outer.$field.as_ref()); )* };
+        }
+        macro_rules! or {
+            ($($field:ident),*) => { $( if session.$field.is_none() { session.$field.clone_from(&outer.$field); } )* };
+        }
+        narrow!(tools, skills, extensions, workflows);
+        or!(
+            model,
+            session_profile,
+            prompt_mode,
+            prompt_component_selection,
+            thinking_level,
+            temperature,
+            response_mode,
+            logprobs,
+            top_logprobs,
+            max_rounds,
+            max_tool_calls
+        );
+        session.system_prompt = match (&outer.system_prompt, session.system_prompt.take()) {
+            (Some(outer), Some(own)) => Some(format!("{outer}\n\n{own}")),
+            (Some(outer), None) => Some(outer.clone()),
+            (None, own) => own,
+        };
+        session
+    }
+}
+
+/// What is on both lists; an absent list is everything.
+fn narrowed(own: Option<Vec<String>>, outer: Option<&Vec<String>>) -> Option<Vec<String>> {
+    match (own, outer) {
+        (Some(own), Some(outer)) => Some(own.into_iter().filter(|name| outer.contains(name)).collect()),
+        (Some(own), None) => Some(own),
+        (None, outer) => outer.cloned(),
+    }
 }
 
 /// What a document says about a tool that the host binds.
@@ -118,6 +168,27 @@ pub struct OwnSkill {
     /// Whether the system prompt holds it from the start, rather than when the model asks for it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub preload: bool,
+}
+
+/// What differs where a certain model answers. Texts are literal: no token in them is filled in.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ModelOverride {
+    /// Before the instruction layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// After it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suffix: Option<String>,
+    /// In its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// In place of the session's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Each setting in place of the session's.
+    #[serde(skip_serializing_if = "is_default")]
+    pub generation: Generation,
 }
 
 /// How a model generates. What a provider does not know is not sent to it.

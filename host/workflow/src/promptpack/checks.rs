@@ -2,6 +2,7 @@
 //! warnings where it runs all the same.
 
 use super::composition::RESERVED_NAMES;
+use super::governed;
 use super::pack::{Pack, Prompt};
 use super::speaker;
 use super::spec::{Spec, State};
@@ -25,9 +26,6 @@ pub struct Finding {
     /// Where.
     pub pointer: String,
 }
-
-/// Fields of prompts that would change what a model is told or what becomes of its answer, and do not here.
-const KEPT: [&str; 3] = ["model_overrides", "pipeline", "validators"];
 
 struct Findings(Vec<Finding>);
 
@@ -55,6 +53,8 @@ impl Findings {
 pub fn checks(pack: &Pack) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     check_agents(pack, &mut found);
+    check_requires(pack, &mut found);
+    check_outputs(pack, &mut found);
     if let Some(spec) = &pack.workflow {
         check_budget(spec, &mut found);
         for (name, state) in &spec.states {
@@ -103,10 +103,10 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             let message = format!("prompts[\"{key}\"].provider {provider:?} is not one of requires.providers");
             found.warning("unknown-provider", format!("{pointer}/provider"), message, &help);
         }
-        for field in KEPT.into_iter().filter(|field| prompt.rest.contains_key(*field)) {
-            let message = format!("prompts[\"{key}\"].{field} has no effect here");
-            found.warning("no-effect", format!("{pointer}/{field}"), message, "");
-        }
+        let (_, refused) = governed::read(key, prompt);
+        found.0.extend(
+            refused.into_iter().map(|(diagnostic, below)| Finding { diagnostic, pointer: format!("{pointer}{below}") }),
+        );
         let validators = prompt.rest.get("validators").and_then(Value::as_array).into_iter().flatten();
         for (index, _) in validators.enumerate().filter(|(_, it)| it.get("fail_on_violation").is_some()) {
             let message = format!("prompts[\"{key}\"].validators[{index}].fail_on_violation means nothing since 1.7");
@@ -181,6 +181,48 @@ fn check_agents(pack: &Pack, found: &mut Findings) {
         if pack.workflow.as_ref().is_none_or(|spec| !spec.states.contains_key(state)) {
             let message = format!("agents.members[{}].state {} does not exist in states", quote(name), quote(state));
             found.error("unknown-state", format!("{pointer}/state"), message, "");
+        }
+    }
+}
+
+/// What a pack requires of a provider beside its key is for whoever binds it to see to.
+fn check_requires(pack: &Pack, found: &mut Findings) {
+    let listed = pack.rest.get("requires").and_then(|requires| requires.get("providers"));
+    for (index, entry) in listed.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let more: Vec<&str> = entry
+            .as_object()
+            .into_iter()
+            .flat_map(|entry| entry.keys())
+            .map(AsRef::as_ref)
+            .filter(|key| !matches!(*key, "key" | "description" | "name"))
+            .collect();
+        if !more.is_empty() {
+            let message = format!(
+                "requires.providers[{index}]: {} is not checked against the session profile that stands for the provider",
+                more.join(", ")
+            );
+            let help = "the operator binds the provider under [sessions.profiles] and sees to it";
+            found.warning("no-effect", format!("/requires/providers/{index}"), message, help);
+        }
+    }
+}
+
+/// What a composition returns must be a step that has an output.
+fn check_outputs(pack: &Pack, found: &mut Findings) {
+    for (name, composition) in &pack.compositions {
+        let step = composition.all_steps().into_iter().find(|step| step.id == composition.output);
+        if step.is_some_and(|step| step.kind == "branch") {
+            let message = format!(
+                "compositions[{}].output {} is a branch, which has no output: every run would fail at its end",
+                quote(name),
+                quote(&composition.output)
+            );
+            found.error(
+                "branch-as-output",
+                format!("/compositions/{}/output", pointer_part(name)),
+                message,
+                "name a step that it leads to",
+            );
         }
     }
 }

@@ -14,10 +14,10 @@ use super::validate::{ValidationResult, validate};
 use crate::agent::MESSAGE;
 use crate::companions::{Companions, NoCompanions};
 use crate::compiled::Compiled;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
 use crate::ir::{
     Artifact, ArtifactMode, Contribution, Declarations, Dialect, Form, Goto, Judge, Lifecycle, Orchestration,
-    PathSegment, Printing, References, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
+    PathSegment, Persistence, Printing, References, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
 };
 use crate::json::{Document, pointer_part};
 use crate::names::Outcome;
@@ -72,9 +72,15 @@ impl Compiler<'_> {
     }
 
     fn pack(&mut self) -> Option<WorkflowIr> {
-        for error in check_pack(&self.document.json, Edition::Published) {
+        let errors = check_pack(&self.document.json, Edition::Published);
+        // That a condition of the schema does not hold helps nobody where the rule behind it is told too.
+        let says_nothing =
+            |text: &str| text.starts_with("Must validate \"then\"") || text.starts_with("Must validate \"else\"");
+        let told =
+            |pointer: &str| errors.iter().any(|error| error.pointer == pointer && !says_nothing(&error.description));
+        for error in errors.iter().filter(|error| !(says_nothing(&error.description) && told(&error.pointer))) {
             let pointer = error.pointer.clone();
-            self.report(error.diagnostic(), &pointer);
+            self.report(error.clone().diagnostic(), &pointer);
         }
         if !self.diagnostics.is_empty() {
             return None;
@@ -87,6 +93,7 @@ impl Compiler<'_> {
             }
         };
         self.validate(&pack);
+        self.unknown_step_keys();
         for finding in checks(&pack) {
             self.report(finding.diagnostic, &finding.pointer);
         }
@@ -127,6 +134,63 @@ impl Compiler<'_> {
             evals: pack.eval_ids().map(str::to_owned).collect(),
         };
         self.take(validate_all(&pack.compositions, &available), "pack-composition", "/compositions");
+    }
+
+    /// Keys of composition steps that mean nothing: the reference drops them without a word.
+    fn unknown_step_keys(&mut self) {
+        const KEYS: [&str; 18] = [
+            "id",
+            "kind",
+            "description",
+            "depends_on",
+            "modifiers",
+            "prompt_task",
+            "input",
+            "output_schema",
+            "tools",
+            "termination",
+            "tool",
+            "args",
+            "provider",
+            "predicate",
+            "then",
+            "else",
+            "branches",
+            "reduce",
+        ];
+        let json = self.document.json.clone();
+        let compositions = json.get("compositions").and_then(serde_json::Value::as_object);
+        let mut open: Vec<(String, &serde_json::Value)> = compositions
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, composition)| {
+                Some((format!("/compositions/{}/steps", pointer_part(name)), composition.get("steps")?))
+            })
+            .collect();
+        while let Some((pointer, list)) = open.pop() {
+            for (index, step) in list.as_array().into_iter().flatten().enumerate() {
+                let at = format!("{pointer}/{index}");
+                for key in step.as_object().into_iter().flat_map(serde_json::Map::keys) {
+                    if KEYS.contains(&key.as_str()) || key == "extensions" || key.starts_with("x-") {
+                        continue;
+                    }
+                    let help = match key.as_str() {
+                        "retry" | "eval" => Some(format!("did you mean modifiers.{key}?")),
+                        "on_error" | "timeout" => Some("compositions have no such setting".to_owned()),
+                        key => did_you_mean(key, KEYS).map(|near| format!("did you mean {near}?")),
+                    };
+                    let warning = Diagnostic::warning(
+                        "unknown-key",
+                        format!("Unknown key {key} in a composition's step; it has no effect"),
+                    );
+                    let warning = help.into_iter().fold(warning, Diagnostic::help);
+                    self.report(warning, &format!("{at}/{}", pointer_part(key)));
+                }
+                if let Some(branches) = step.get("branches") {
+                    open.push((format!("{at}/branches"), branches));
+                }
+            }
+        }
     }
 
     fn take(&mut self, found: ValidationResult, code: &'static str, around: &str) {
@@ -307,6 +371,11 @@ pub(super) fn route(step: &mut Step, state: &State) {
     step.max_visits = u64::try_from(state.max_visits).ok().filter(|max| *max > 0);
     step.on_max_visits = Some(state.on_max_visits.as_str().into()).filter(|name: &Arc<str>| !name.is_empty());
     step.terminal = state.is_terminal();
+    step.persistence = match state.persistence.as_str() {
+        "transient" => Some(Persistence::Transient),
+        "persistent" => Some(Persistence::Persistent),
+        _ => None,
+    };
     let orchestration = match state.orchestration.as_str() {
         "external" => Orchestration::External,
         "hybrid" => Orchestration::Hybrid,

@@ -58,16 +58,16 @@ pub(super) fn state(name: &str, state: &State, workflow: &WorkflowIr) -> Step {
     step
 }
 
-/// The steps of a composition, each followed by the branches that it runs at once.
+/// The steps of a composition, each followed by the branches that it runs at once, and theirs.
 fn steps(composition: &Composition, pack: &Pack, contracts: &Contracts) -> Vec<Step> {
     let mut steps = Vec::new();
-    for node in &composition.steps {
-        steps.push(step(node, pack, contracts));
-        for branch in &node.branches {
-            let mut branch = step(branch, pack, contracts);
-            branch.grouped = true;
-            steps.push(branch);
-        }
+    // An explicit stack: branches may run further branches at once.
+    let mut open: Vec<(&Node, bool)> = composition.steps.iter().rev().map(|node| (node, false)).collect();
+    while let Some((node, grouped)) = open.pop() {
+        let mut step = step(node, pack, contracts);
+        step.grouped = grouped;
+        steps.push(step);
+        open.extend(node.branches.iter().rev().map(|branch| (branch, true)));
     }
     steps
 }

@@ -1,6 +1,7 @@
 //! From a prompt to a session: its text and variables, its tools and how they may be used, how the model generates.
 
 use super::composition::Composition;
+use super::governed;
 use super::pack::{Pack, Prompt, Tool, Variable};
 use super::spec::State;
 use super::template::{Piece, pieces};
@@ -29,10 +30,13 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
     let is_blocked = |key: &str| policy.is_blocked(key) || policy.is_blocked(tool_name(pack, key));
     let tools: Vec<&String> = tools.into_iter().filter(|key| !is_blocked(key)).collect();
     let parameters = &prompt.parameters;
+    let (governed, _) = governed::read(key, prompt);
     Session {
         variables: variables(prompt, &template),
         system_prompt: Some(template),
         prompt_mode: Some(PromptMode::Prose),
+        // The template is the whole of what a pack's author tells the model.
+        prompt_component_selection: Some(Value::object([("components", Value::array([]))])),
         tools: Some(tools.iter().map(|key| tool_name(pack, key).to_owned()).collect()),
         session_profile: prompt.provider.clone(),
         tool_shapes: tools.iter().filter_map(|key| pack.tools.get(*key)).map(shape).collect(),
@@ -47,6 +51,8 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
             presence_penalty: parameters.presence_penalty,
             tool_required: choice == Some("required"),
         },
+        guards: governed.guards,
+        model_overrides: governed.overrides,
         ..Session::default()
     }
 }

@@ -55,7 +55,8 @@ fn descriptor(tool: StateTool, mode: &str) -> ToolDescriptor {
 pub fn artifact_tool(spec: &Spec) -> ToolDescriptor {
     let names: BTreeSet<&str> =
         spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect();
-    descriptor(state_tools::artifact(&names.into_iter().collect::<Vec<_>>()), ARTIFACT_MODE)
+    // Its mode is set when it is registered, as in the reference.
+    descriptor(state_tools::artifact(&names.into_iter().collect::<Vec<_>>()), "")
 }
 
 /// The tools that one run offers its model. Each run has its own.
@@ -113,7 +114,7 @@ impl ToolSet {
     /// Offers the artifact tool if some state declares an artifact.
     pub fn register_artifact(&mut self, spec: &Spec) {
         if spec.states.values().any(|state| !state.artifacts.is_empty()) {
-            self.register(artifact_tool(spec));
+            self.register(ToolDescriptor { mode: ARTIFACT_MODE.to_owned(), ..artifact_tool(spec) });
         }
     }
 

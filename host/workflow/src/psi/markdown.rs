@@ -14,9 +14,11 @@ use crate::{
 };
 
 /// Keys that describe the step's session.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 12] = [
     "tools",
     "skills",
+    "extensions",
+    "workflows",
     "model",
     "thinking-level",
     "session-profile",
@@ -341,7 +343,7 @@ fn setting(text: &str, entry: &Entry<'_>) -> Node {
         reading.form.filter(|_| reading.trailing.is_none() && reading.tags.is_empty())
     };
     let typed = match entry.key {
-        "tools" | "skills" => Some(inline_list(text, span)),
+        "tools" | "skills" | "extensions" | "workflows" => Some(inline_list(text, span)),
         "thinking-level" | "response-mode" | "session-profile" => {
             Some(Node::keyword(word.strip_prefix(':').unwrap_or(word), span))
         }

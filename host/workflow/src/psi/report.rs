@@ -66,6 +66,21 @@ impl Report {
         self.diagnostics.push(diagnostic);
     }
 
+    /// How many findings there are.
+    pub(super) fn len(&self) -> usize {
+        self.diagnostics.len()
+    }
+
+    /// Adds a sentence of help to the findings from one on.
+    pub(super) fn add_help(&mut self, from: usize, help: &str) {
+        for finding in self.diagnostics.iter_mut().skip(from) {
+            finding.help = Some(match finding.help.take() {
+                Some(earlier) => format!("{earlier}; {help}"),
+                None => help.to_owned(),
+            });
+        }
+    }
+
     /// Records where a part of the workflow stands.
     pub(super) fn stands(&mut self, place: &Place, span: Span) {
         self.spans.insert(place.ir(), span);

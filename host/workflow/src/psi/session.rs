@@ -59,9 +59,6 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     if owner != Owner::Judge {
         setting!(session_profile, fields.raw("session-profile"), "session-profile", session_profile);
     }
-    if owner == Owner::Delegate {
-        return complete.then_some(session);
-    }
     setting!(tools, fields.raw("tools"), "tools", fields::strings);
     setting!(skills, fields.raw("skills"), "skills", fields::strings);
     setting!(system_prompt, fields.raw("system-prompt"), "system-prompt", text);
@@ -80,15 +77,13 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     setting!(temperature, fields.get("temperature"), "temperature", temperature);
     setting!(logprobs, fields.raw("logprobs"), "logprobs", fields::boolean);
     setting!(top_logprobs, fields.raw("top-logprobs"), "top-logprobs", top_logprobs);
-    if let Some(node) = fields.raw("logprobs").filter(|node| node.as_bool() == Some(true)) {
-        let message = "token log probabilities are not recorded: the model client has no option for them and does not read \
-                       them; everything else of the session runs as written";
-        report.warn("logprobs-not-recorded", node.span, &place.key("logprobs"), message);
-    }
     // Opcell's own.
     setting!(extensions, fields.raw("extensions"), "extensions", fields::strings);
     setting!(workflows, fields.raw("workflows"), "workflows", fields::strings);
-    setting!(replace_system_prompt, fields.raw("replace-system-prompt"), "replace-system-prompt", text);
+    // A delegate adds to the prompts of its callee; it does not take their place.
+    if owner != Owner::Delegate {
+        setting!(replace_system_prompt, fields.raw("replace-system-prompt"), "replace-system-prompt", text);
+    }
     setting!(
         prompt_mode,
         fields.raw("prompt-mode"),

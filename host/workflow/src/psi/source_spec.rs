@@ -168,14 +168,57 @@ pub(super) fn value_spec(node: &Node, place: &Place, report: &mut Report) -> Opt
     report.stands(place, node.span);
     if let Some(mut fields) = Fields::of(node) {
         if node.get("from").is_some() {
-            return source_spec(node, place, report).map(ValueSpec::Source);
+            return referring(node, place, report);
         }
         if let Some(literal) = fields.raw("value") {
-            fields.finish(report, place, "a literal source-spec");
+            if node.as_map().is_some_and(|entries| entries.len() > 1) {
+                let message = format!("{node} is passed as {literal}: a map with :value stands for that value alone");
+                let warning = Diagnostic::warning("literal-map-value", message).at(node.span).path(place.ir());
+                report.push(warning.help(format!("to pass the map itself, write {{:value {node}}}")));
+            }
             return value::value(literal, &place.key("value"), report).map(|value| ValueSpec::Literal { value });
         }
     }
+    nested_references(node, place, report);
     value::value(node, place, report).map(|value| ValueSpec::Literal { value })
+}
+
+/// `{:from …}` as an argument. What is refused may be meant as data, and the refusal says how data is written.
+fn referring(node: &Node, place: &Place, report: &mut Report) -> Option<ValueSpec> {
+    let before = report.len();
+    let spec = source_spec(node, place, report);
+    if spec.is_none() {
+        report.add_help(before, &format!("to pass this map as data, write {{:value {node}}}"));
+    }
+    spec.map(ValueSpec::Source)
+}
+
+/// psi looks for references at the top of an argument only; deeper ones stay data, and a reader would not think so.
+fn nested_references(node: &Node, place: &Place, report: &mut Report) {
+    let mut open: Vec<&Node> = vec![node];
+    while let Some(node) = open.pop() {
+        match &node.kind {
+            Kind::Map(entries) => {
+                let from = node.get("from");
+                let refers = from.is_some_and(|from| {
+                    matches!(from.as_keyword(), Some("workflow-input" | "workflow-original"))
+                        || from.get("step").or_else(|| from.get("artifact")).is_some()
+                });
+                if refers {
+                    let message =
+                        format!("{node} inside an argument stays data: only the argument itself can be a reference");
+                    let warning = Diagnostic::warning("nested-reference", message).at(node.span).path(place.ir());
+                    report.push(
+                        warning.help("give it an argument of its own, or write {:value …} around the whole argument"),
+                    );
+                    continue;
+                }
+                open.extend(entries.iter().map(|(_, value)| value));
+            }
+            Kind::List(items) | Kind::Vector(items) | Kind::Set(items) => open.extend(items),
+            _ => {}
+        }
+    }
 }
 
 /// Named values: `{:key literal-or-source}`.
@@ -239,6 +282,11 @@ fn check_tokens(template: &Template, text: &Node, place: &Place, report: &mut Re
         tokens.iter().map(|token| token.name).filter(|name| !template.vars.contains_key(*name)).collect();
     unbound.sort_unstable();
     unbound.dedup();
+    for token in template::spaced_tokens(&template.text, |name| template.vars.contains_key(name)) {
+        let message = format!("`{token}` stays in the text as it is written: a token has no blanks");
+        let warning = Diagnostic::warning("spaced-token", message).at(text.span).path(place.key("text").ir());
+        report.push(warning.help(format!("write `{}`", token.split_whitespace().collect::<String>())));
+    }
     for name in unbound {
         let message = format!("Template token {{{{{name}}}}} is not bound in :vars");
         let help = format!("bind it: :vars {{\"{name}\" {{:from :workflow-input :path [:{name}]}}}}");

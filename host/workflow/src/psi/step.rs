@@ -39,6 +39,7 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
     let contract = fields
         .get("terminal-contract")
         .map(|node| control::terminal_contract(node, &place.key("terminal-contract"), report));
+    let framing = fields.get("system-prompt").map(|node| fields::string(node, &place.key("system-prompt"), report));
     let own = own::workflow(&mut fields, &place, report);
     let steps = fields.get("steps")?;
     report.stands(&place.key("steps"), steps.span);
@@ -62,6 +63,9 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
     let own = own?;
     let mut steps: Vec<Step> = steps.into_iter().collect::<Option<_>>()?;
     own::mark_grouped(&mut steps);
+    if let Some(framing) = transpose(framing)? {
+        steps.iter_mut().for_each(|step| frame(step, &framing));
+    }
     Some(WorkflowIr {
         workflows: Vec::new(),
         result: None,
@@ -80,6 +84,21 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
         limits: own.limits,
         artifacts: own.artifacts,
     })
+}
+
+/// Puts the workflow's own instructions before those of a step, and before those that a delegate hands on.
+fn frame(step: &mut Step, framing: &str) {
+    let session = match &mut step.form {
+        // A step that says nothing of its own is refused, framed or not.
+        Form::Session { session } if session.contributions.is_empty() && session.prompts.is_empty() => return,
+        Form::Session { session } => session,
+        Form::Delegate { delegate } => &mut delegate.session,
+        _ => return,
+    };
+    session.system_prompt = Some(match session.system_prompt.take() {
+        Some(own) => format!("{framing}\n\n{own}"),
+        None => framing.to_owned(),
+    });
 }
 
 fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {

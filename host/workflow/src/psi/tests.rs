@@ -353,16 +353,74 @@ mod steps {
     }
 
     #[test]
-    fn probabilities_that_will_not_be_recorded_are_said_when_the_file_is_read() {
-        let talk = |settings: &str| {
-            steps(&format!(
-                "{{:name \"a\" :type :session {settings} :contributions [{{:type :template :text \"t\"}}]}}"
-            ))
-        };
-        let told = warnings(&talk(":logprobs true :top-logprobs 4"));
-        assert_eq!(told.len(), 1);
-        assert!(told[0].0.starts_with("token log probabilities are not recorded"), "{told:?}");
-        assert_eq!(warnings(&talk(":logprobs false")), []);
+    fn a_delegate_may_say_how_its_callees_sessions_run() {
+        let ir = ir(&super::steps(
+            "{:name \"d\" :type :delegate :target \"t\" :prompt-string \"p\" :tools [\"read\"] :skills [\"s\"] :prompt-mode :prose
+              :system-prompt \"Mind the style.\" :temperature 0.3}",
+        ));
+        let Form::Delegate { delegate } = &ir.steps[0].form else { panic!() };
+        assert_eq!(
+            serde_json::to_value(&delegate.session).unwrap(),
+            serde_json::json!({"tools": ["read"], "skills": ["s"], "prompt-mode": "prose", "system-prompt": "Mind the style.",
+                "temperature": 0.3})
+        );
+    }
+
+    #[test]
+    fn a_workflows_own_instructions_come_before_those_of_its_steps_and_reach_its_callees() {
+        let ir = ir("{:name \"w\" :description \"d\" :system-prompt \"House rules.\" :steps [
+            {:name \"a\" :type :session :system-prompt \"Do it.\" :contributions [{:type :template :text \"t\"}]}
+            {:name \"d\" :type :delegate :target \"t\" :prompt-string \"p\"}]}");
+        assert_eq!(session(&ir.steps[0]).system_prompt.as_deref(), Some("House rules.\n\nDo it."));
+        let Form::Delegate { delegate } = &ir.steps[1].form else { panic!() };
+        assert_eq!(delegate.session.system_prompt.as_deref(), Some("House rules."));
+    }
+
+    #[test]
+    fn what_an_author_could_take_for_a_token_or_a_reference_and_is_none_is_a_warning() {
+        let talk = super::steps(
+            "{:name \"a\" :type :session :contributions [{:type :template :text \"{{ b }} {{b}}\" :vars {\"b\" {:from :workflow-input}}}]}",
+        );
+        let told = warnings(&talk);
+        assert_eq!(
+            told,
+            [(
+                "`{{ b }}` stays in the text as it is written: a token has no blanks".to_owned(),
+                Some("write `{{b}}`".to_owned())
+            )]
+        );
+        let invoke =
+            |args: &str| super::steps(&format!("{{:name \"a\" :type :invoke :operation \"x/y\" :args {{{args}}}}}"));
+        for args in [":n {:x {:from :workflow-input}}", ":n [{:from {:step \"z\" :output :data}}]"] {
+            let told = warnings(&invoke(args));
+            assert!(told.len() == 1 && told[0].0.contains("stays data"), "{told:?}");
+        }
+        let told = warnings(&invoke(":n {:value 3 :unit \"kg\"}"));
+        assert!(told[0].1.as_deref().unwrap().contains("{:value {:value 3"), "{told:?}");
+        let quoted = ir(&invoke(":n {:value {:value 3 :unit \"kg\"}} :m {:value {:from \"ada\"}}"));
+        let json = serde_json::to_value(&quoted.steps[0]).unwrap();
+        assert_eq!(json["invoke"]["args"]["n"], serde_json::json!({"value": {"value": 3, "unit": "kg"}}));
+        assert_eq!(json["invoke"]["args"]["m"], serde_json::json!({"value": {"from": "ada"}}));
+        let refused = compiled(&invoke(":n {:from \"ada\" :to \"bob\"}")).diagnostics;
+        assert!(refused[0].help.as_deref().unwrap().contains("write {:value {:from \"ada\""), "{refused:?}");
+    }
+
+    #[test]
+    fn an_output_that_nothing_produces_is_a_warning() {
+        let text =
+            super::steps("{:name \"a\" :type :invoke :operation \"x/y\" :outputs {:data {:source :invoke/dtaa}}}");
+        let told = warnings(&text);
+        assert_eq!(told[0].1.as_deref(), Some("did you mean :invoke/data?"), "{told:?}");
+    }
+
+    #[test]
+    fn a_judge_that_is_asked_nothing_is_an_error() {
+        for contributions in ["", ":contributions []"] {
+            let found = refused(&format!(
+                "{{:name \"a\" :type :invoke :operation \"x/y\" :judge {{:type :llm {contributions}}} :on {{\"X\" {{:goto :done}}}}}}"
+            ));
+            assert!(found.len() == 1 && found[0].contains("requires :contributions"), "{found:?}");
+        }
     }
 
     #[test]

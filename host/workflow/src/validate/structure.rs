@@ -40,14 +40,8 @@ pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
             }
             Form::Delegate { delegate } => {
                 shape.session(&delegate.session, &at("delegate.session"));
-                let allowed = Session {
-                    model: delegate.session.model.clone(),
-                    session_profile: delegate.session.session_profile.clone(),
-                    thinking_level: delegate.session.thinking_level,
-                    ..Session::default()
-                };
-                if *delegate.session != allowed {
-                    let expected = "a delegate sets `model`, `session-profile` and `thinking-level` only";
+                if is_conversation(&delegate.session) {
+                    let expected = "a delegate sets how its callee's sessions run, not what they say";
                     shape.invalid(at("delegate.session"), expected);
                 }
                 if let PromptString::Template(template) = &delegate.prompt_string {
@@ -81,6 +75,18 @@ pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
         }
     }
     shape.found
+}
+
+/// Whether a session says something of its own, which only a session step does.
+fn is_conversation(session: &Session) -> bool {
+    !(session.contributions.is_empty()
+        && session.prompts.is_empty()
+        && session.variables.is_empty()
+        && session.agents.is_empty()
+        && session.own_skills.is_empty()
+        && session.tool_shapes.is_empty()
+        && session.final_tool.is_none()
+        && session.replace_system_prompt.is_none())
 }
 
 struct Shape {

@@ -193,16 +193,16 @@ fn a_session_has_one_source_of_prompts_with_distinct_names() {
 #[test]
 fn skills_need_the_read_tool() {
     let message = "Step 's': skills require the 'read' tool to be present in :tools";
-    for tools in ["", r#""tools":["bash"],"#] {
-        let found = one(&[session("s", &format!(r#"{tools}"skills":["k"],{TEXT}"#), "")]);
-        assert_eq!(found, ("skills-without-read-tool", message.into()));
-    }
-    assert_eq!(found(&session("s", &format!(r#""tools":["read"],"skills":["k"],{TEXT}"#), "")), []);
+    let found = one(&[session("s", &format!(r#""tools":["bash"],"skills":["k"],{TEXT}"#), "")]);
+    assert_eq!(found, ("skills-without-read-tool", message.into()));
+    // Without :tools the session has the host's, `read` among them.
+    assert_eq!(self::found(&session("s", &format!(r#""skills":["k"],{TEXT}"#), "")), []);
+    assert_eq!(self::found(&session("s", &format!(r#""tools":["read"],"skills":["k"],{TEXT}"#), "")), []);
 }
 
 #[test]
 fn a_step_has_one_structured_output() {
-    let more = r#","outputs":{"final-llm-reply":{"source":"x"},"a":{"source":"session/structured-output","structured":{}},"b":{"source":"session/structured-output","structured":{}}}"#;
+    let more = r#","outputs":{"final-llm-reply":{"source":"session/text"},"a":{"source":"session/structured-output","structured":{}},"b":{"source":"session/structured-output","structured":{}}}"#;
     let step =
         session("s", TEXT, "").replace(r#""outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},"#, "");
     let step = format!("{}{more}}}", step.strip_suffix('}').unwrap());
@@ -216,7 +216,7 @@ fn a_step_has_one_structured_output() {
 fn a_schema_of_one_name_and_version_has_one_content() {
     let counts = |step: &str, version: u64, kind: &str| {
         let outputs = format!(
-            r#""outputs":{{"final-llm-reply":{{"source":"x"}},"n":{{"source":"session/structured-output","structured":{{
+            r#""outputs":{{"final-llm-reply":{{"source":"session/text"}},"n":{{"source":"session/structured-output","structured":{{
                 "schema-id":"count","schema-version":{version},"json-schema":{{"type":"{kind}"}}}}}}}},"#
         );
         session(step, TEXT, "")
@@ -243,7 +243,7 @@ fn shape_comes_before_meaning() {
         (invoke("a", r#","max-iterations":0"#), ":steps 0 :max-iterations"),
         (invoke("a", r#","on":[{"outcome":{"text":"X"},"goto":"done","on-max-iterations":"done"}]"#), ":steps 0 :on 0 :on-max-iterations"),
         (
-            r#"{"name":"a","type":"delegate","delegate":{"target":"t","prompt-string":"p","session":{"tools":["x"]}},"yields":{"type":"delegated"}}"#.into(),
+            r#"{"name":"a","type":"delegate","delegate":{"target":"t","prompt-string":"p","session":{"final-tool":"x"}},"yields":{"type":"delegated"}}"#.into(),
             ":steps 0 :delegate :session",
         ),
         (asking("a", r#""workflow-input","path":["x"],"projection":{"type":"full"}"#), ":steps 0 :session :contributions 0"),

@@ -2,6 +2,7 @@
 //! of another type than declared, and texts that look like something that they are not.
 
 use super::{
+    Issue,
     definition::{Body, Definition, Field, StepDefinition, Text},
     duration_ms, types,
     validate::{is_scanned, step_references},
@@ -65,8 +66,18 @@ pub(super) fn check(definition: &Definition, source: &str) -> Vec<Diagnostic> {
     checker.found
 }
 
-/// Where the path of a validator's issue stands.
-pub(super) fn place_of(definition: &Definition, path: &str) -> Option<Span> {
+/// Where a validator's issue stands.
+pub(super) fn place_of(definition: &Definition, issue: &Issue) -> Option<Span> {
+    let path = issue.path.as_str();
+    // Of several names, the one that the message is about.
+    let named = |names: &[Text]| {
+        let names = || names.iter();
+        let meant = names().find(|name| issue.message.contains(&format!("\"{}\"", name.text)));
+        meant
+            .or_else(|| names().find(|name| issue.message.contains(name.text.as_ref())))
+            .or_else(|| names().next())
+            .map(|name| name.span)
+    };
     let field = |fields: &[Field], name: &str| {
         fields.iter().find(|field| field.name.text.as_ref() == name).map(|field| field.value_span)
     };
@@ -82,8 +93,8 @@ pub(super) fn place_of(definition: &Definition, path: &str) -> Option<Span> {
         ("delay", _) => span(&step.delay),
         ("condition", _) => span(&step.condition),
         ("tool", Body::Tool { tool }) => Some(tool.span),
-        ("then", Body::Conditional { then, .. }) => then.first().map(|name| name.span),
-        ("else", Body::Conditional { otherwise: Some(names), .. }) => names.first().map(|name| name.span),
+        ("then", Body::Conditional { then, .. }) => named(then),
+        ("else", Body::Conditional { otherwise: Some(names), .. }) => named(names),
         (output, Body::Exit { output_span, .. }) if output.starts_with("output") => Some(*output_span),
         (other, _) => {
             let name = other.strip_suffix(".value").unwrap_or(other);
@@ -122,6 +133,8 @@ impl<'a> Checker<'a> {
         }
         self.durations(step, path);
         self.modifiers(step, path);
+        self.transformed(step, path);
+        self.early_branches(step, path);
         match &step.body {
             Body::Filter { condition } => self.text(condition, &format!("{path}.where"), step, Site::Transform),
             Body::Map { expression, span } => self.map(expression, *span, step, &format!("{path}.expression")),
@@ -196,7 +209,8 @@ impl<'a> Checker<'a> {
             match value {
                 Value::String(text) if !text.starts_with('$') && Interpolation::is_in(text) => {
                     let message = format!("`{text}` is taken as it is: a map's `expression` does not resolve `${{…}}`");
-                    self.warn("template-not-resolved", message, path, span);
+                    let place = self.find_in(span, text);
+                    self.warn("template-not-resolved", message, path, place);
                 }
                 Value::Object(entries) => values.extend(entries.values()),
                 Value::Array(_) => self.nested_references(value, path, span),
@@ -488,6 +502,61 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Where a key or a text stands inside of a place, or else the place.
+    fn find_in(&self, span: Span, text: &str) -> Span {
+        let inside = self.source.get(span.start..span.end).unwrap_or_default();
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let whole = |at: usize| {
+            let before = inside.get(..at).and_then(|before| before.chars().next_back());
+            let after = inside.get(at + text.len()..).and_then(|after| after.chars().next());
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        };
+        let found = inside.match_indices(text).map(|(at, _)| at).find(|at| whole(*at));
+        found.map_or(span, |at| Span::new(span.start + at, span.start + at + text.len()))
+    }
+
+    /// What a transform goes over: an array, or else one thing as an array of its own.
+    fn transformed(&mut self, step: &StepDefinition, path: &str) {
+        if !matches!(step.body, Body::Filter { .. } | Body::Map { .. } | Body::Sort { .. }) {
+            return;
+        }
+        let kinds: Vec<&str> = step.inputs.iter().map(|input| input.kind.text.as_ref()).collect();
+        match (step.inputs.first(), kinds.contains(&"array")) {
+            (None, _) => {
+                let message = "a transform without inputs has nothing to go over, and gives an empty array";
+                self.warn("transform-without-array", message, &format!("{path}.inputs"), step.id.span);
+                self.help(Some(
+                    "give it an array: `inputs: {items: {type: array, value: $steps.NAME.output}}`".to_owned(),
+                ));
+            }
+            (Some(first), false) if first.kind.text.as_ref() == "object" => {
+                let message = format!("`{}` is an object, which a transform takes as an array of one", first.name.text);
+                self.warn(
+                    "transform-without-array",
+                    message,
+                    &format!("{path}.inputs.{}", first.name.text),
+                    first.value_span,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// A step that a branch runs is declared after its conditional, as the author's guide says; one before it runs late.
+    fn early_branches(&mut self, step: &'a StepDefinition, path: &str) {
+        let Some(own) = self.order.get(step.id.text.as_ref()).copied() else { return };
+        for name in step.branch_steps() {
+            if self.order.get(name.text.as_ref()).is_some_and(|at| *at < own) {
+                let message = format!(
+                    "step `{}` is declared before the conditional `{}` that runs it, and runs when the conditional does",
+                    name.text, step.id.text
+                );
+                self.warn("early-branch", message, &format!("{path}.then"), name.span);
+                self.help(Some("declare the steps of a branch after their conditional".to_owned()));
+            }
+        }
+    }
+
     /// Exits whose outputs and the workflow's do not meet.
     fn exits(&mut self) {
         let declared = &self.definition.outputs;
@@ -502,7 +571,8 @@ impl<'a> Checker<'a> {
                 let help = did_you_mean(key, declared.iter().map(|output| output.name.text.as_ref()));
                 let help = help.map(|meant| format!("did you mean `{meant}`?"));
                 let message = format!("`{key}` is not an output of the workflow, and is dropped");
-                self.warn("exit-output", message, &format!("steps[{index}].output.{key}"), *output_span);
+                let place = self.find_in(*output_span, key);
+                self.warn("exit-output", message, &format!("steps[{index}].output.{key}"), place);
                 self.help(help);
             }
             for output in declared.iter().filter(|output| !entries.contains_key(&output.name.text)) {

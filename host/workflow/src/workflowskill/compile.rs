@@ -107,6 +107,7 @@ fn compile_step(step: &StepDefinition, grouped: bool) -> ir::Step {
         |text: Option<&super::Text>| StepDefinition::present(text).map(|text| Expression::new(text.text.clone()));
     let is_conditional = matches!(step.body, Body::Conditional { .. });
     ir::Step {
+        persistence: None,
         name: step.id.text.clone(),
         form: form(step),
         description: step.description.as_ref().map(|text| text.text.as_ref().to_owned()),

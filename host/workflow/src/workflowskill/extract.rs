@@ -27,6 +27,15 @@ pub(super) fn block(text: &str) -> Option<Range<usize>> {
     first_group(&FENCE, text)
 }
 
+/// Where another workflow's YAML stands, behind the first one's.
+pub(super) fn block_after(text: &str, at: usize) -> Option<Range<usize>> {
+    let rest = text.get(at..)?;
+    // The fence that closes the first block opens none.
+    let closed = rest.find("```").map(|fence| fence + 3)?;
+    let found = block(rest.get(closed..)?)?;
+    Some(at + closed + found.start..at + closed + found.end)
+}
+
 /// Whether there is nothing but white space.
 pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(js::is_space)

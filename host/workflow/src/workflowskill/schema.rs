@@ -49,17 +49,31 @@ pub(super) fn read(root: &Node) -> (Option<Definition>, Findings) {
 /// One `Invalid input` for each step that has an issue other than a refinement's.
 fn collapse_steps(issues: &mut Vec<Issue>, read: &WorkflowRead) {
     let mut seen = Vec::new();
+    // What a step input says of its `default` is said whatever else is wrong with the step.
+    let told: Vec<String> = read
+        .broken_steps
+        .iter()
+        .filter(|step| issues.iter().any(|issue| is_default(issue) && issue.path.starts_with(&format!("{step}."))))
+        .cloned()
+        .collect();
     issues.retain_mut(|issue| {
         let Some(step) = read.broken_steps.iter().find(|step| {
             issue.path.strip_prefix(step.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         }) else {
             return true;
         };
+        if told.contains(step) {
+            return is_default(issue);
+        }
         *issue = Issue { path: step.clone(), message: "Invalid input".to_owned() };
         let first = !seen.contains(&issue.path);
         seen.push(issue.path.clone());
         first
     });
+}
+
+fn is_default(issue: &Issue) -> bool {
+    issue.message.starts_with("Step inputs do not support")
 }
 
 #[derive(Default)]
@@ -148,7 +162,14 @@ impl Reader {
     fn option(&mut self, options: &[&str], node: Option<&Node>, path: String, span: Span) {
         let help = node.and_then(Node::as_str).and_then(|word| did_you_mean(word, options.iter().copied()));
         let message = format!("Invalid option: expected one of {}", quoted(options));
+        let missing = node.is_none().then(|| {
+            let key = path.rsplit('.').next().unwrap_or(&path);
+            format!("`{key}` is missing: expected one of {}", quoted(options))
+        });
         self.abort(path, message.clone(), span);
+        if let (Some(missing), Some(finding)) = (missing, self.found.last_mut()) {
+            finding.precise = Some(missing);
+        }
         if let (Some(help), Some(finding)) = (help, self.found.last_mut()) {
             finding.precise = Some(format!("{message}; did you mean \"{help}\"?"));
         }
@@ -403,6 +424,13 @@ impl Reader {
         let retry = self.retry(&place);
         let body = self.body(&place, kind);
         self.unknown_keys(&place, &known_keys(kind, &body));
+        if matches!(kind, "conditional" | "exit") {
+            for key in ["inputs", "outputs"].into_iter().filter(|key| place.node.entry(key).is_none()) {
+                let message = format!("a step of type `{kind}` is written with `{key}: {{}}`");
+                let span = id.as_ref().map_or(node.span, |id| id.span);
+                self.unknown.push(Diagnostic::warning("missing-key", message).at(span).path(place.child(key).1));
+            }
+        }
         let extension = self.extension(&place);
         Some(StepDefinition {
             id: id?,

@@ -57,7 +57,9 @@ fn references_that_give_nothing_are_found() {
         found(&text),
         [
             ("8:41".to_owned(), "undeclared-input"),
+            ("9:9".to_owned(), "transform-without-array"),
             ("12:12".to_owned(), "later-step"),
+            ("13:9".to_owned(), "transform-without-array"),
             ("16:12".to_owned(), "unknown-step"),
             ("16:12".to_owned(), "unknown-reference"),
         ]
@@ -83,9 +85,9 @@ fn what_has_no_effect_is_told() {
     assert_eq!(codes(&step("    inputs: { x: { type: array, value: [$inputs.n] } }\n")), ["nested-reference"]);
     assert_eq!(
         codes(&step(
-            "  - id: c\n    type: conditional\n    condition: 'true'\n    then: [d]\n  - id: d\n    type: conditional\n    condition: 'true'\n    then: [c, d]\n"
+            "  - id: c\n    type: conditional\n    inputs: {}\n    outputs: {}\n    condition: 'true'\n    then: [d]\n  - id: d\n    type: conditional\n    condition: 'true'\n    then: [c, d]\n"
         )),
-        ["endless-branches", "endless-branches"]
+        ["endless-branches", "missing-key", "missing-key", "endless-branches", "early-branch"]
     );
 }
 
@@ -163,4 +165,32 @@ proptest::proptest! {
             let _ = compile(&SourceFile::new("x.yaml", text));
         }
     }
+}
+
+#[test]
+fn a_broken_yaml_file_is_told_as_such_where_it_breaks() {
+    let compiled = compile(&SourceFile::new("x.yaml", "steps:\n  - id: a\n   type: [\n"));
+    let finding = &compiled.diagnostics[0];
+    assert_eq!(finding.code, "yaml", "{finding:?}");
+    assert!(finding.span.is_some_and(|span| span.start > 5), "{finding:?}");
+    let compiled = compile(&SourceFile::new("x.yml", "name: a\n"));
+    assert!(compiled.diagnostics[0].message.contains("`steps` is missing"), "{:?}", compiled.diagnostics);
+}
+
+#[test]
+fn a_second_workflow_of_a_document_is_not_dropped_in_silence() {
+    let fence = "```workflow\nsteps:\n  - { id: a, type: exit, status: success, inputs: {}, outputs: {} }\n```\n";
+    let compiled = compile(&SourceFile::new("x.md", format!("{fence}\n{fence}")));
+    let codes: Vec<_> = compiled.diagnostics.iter().map(|found| found.code).collect();
+    assert_eq!(codes, ["second-workflow"]);
+    assert!(compile(&SourceFile::new("x.md", fence)).diagnostics.is_empty());
+}
+
+#[test]
+fn marks_point_at_the_key_that_is_meant() {
+    let text = step("outputs:\n  r: { type: string }\n").replace("  - id: a", "  - id: z\n    type: exit\n    status: success\n    inputs: {}\n    outputs: {}\n    output:\n      r: x\n      zz: y\n  - id: a");
+    let compiled = compile(&SourceFile::new("x.yaml", text.as_str()));
+    let exit = compiled.diagnostics.iter().find(|found| found.code == "exit-output").unwrap();
+    let span = exit.span.unwrap();
+    assert_eq!(&text[span.start..span.end], "zz");
 }

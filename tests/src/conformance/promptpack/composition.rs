@@ -68,6 +68,7 @@ impl Sessions for Script {
             tools: request.engine_tools,
             settings: request.session,
             at_once: Vec::new(),
+            narrowing: None,
         })
     }
 
@@ -80,7 +81,7 @@ impl Sessions for Script {
         };
         let answer = self.answer(&round.context.step, input)?;
         let message = Message::assistant(answer.to_string());
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

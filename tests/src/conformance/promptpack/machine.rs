@@ -115,7 +115,7 @@ impl Drive {
                 json!({})
             }
             "advance" => {
-                self.advance(SignedDuration::from_secs(operation["seconds"].as_i64().unwrap_or(0)))?;
+                self.advance(SignedDuration::from_secs_f64(operation["seconds"].as_f64().unwrap_or_default()))?;
                 json!({})
             }
             "restore" => {

@@ -39,6 +39,7 @@ impl Sessions for Script {
             tools: request.engine_tools.into_iter().chain(self.tools.clone()).collect(),
             settings: request.session,
             at_once: Vec::new(),
+            narrowing: None,
         })
     }
 
@@ -62,7 +63,7 @@ impl Sessions for Script {
             })
             .collect();
         all.push(spoken);
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

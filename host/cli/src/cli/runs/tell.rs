@@ -1,15 +1,18 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
 use super::{Exit, Failure, Open, Teller, Terminal};
-use crate::cli::input;
+use crate::cli::{chat, input};
 use clap::Args;
 use opcell_engine::{
-    Message, ResumeOptions, RunError, Status, Taker,
+    MESSAGE_SIGNAL, Message, ResumeOptions, RunError, State, Status, Taker,
     outcome::{Question, RunOutcome},
 };
 use opcell_journal::{JournalError, RunId};
 use opcell_types::Value;
-use opcell_workflow::Diagnostic;
+use opcell_workflow::{
+    Diagnostic,
+    ir::{Form, Judge},
+};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -31,8 +34,24 @@ pub struct SignalArgs {
 pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
+    let state = open.engine.state_at(&run, None).await?;
+    if let Some(why) = refused(&state, &args.name) {
+        return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` tells where the run is").into());
+    }
     let taker = open.engine.signal(&run, &args.name.as_str().into(), data, args.teller.name()).await?;
     told(open, &run, &taker, terminal).await
+}
+
+/// Why the state that a run is in does not take an event from outside: kept, it would happen in a later state.
+fn refused(state: &State, name: &str) -> Option<String> {
+    let program = state.program()?;
+    let mut current = state.current_steps().into_iter().filter_map(|(step, _)| program.ir().step(&step));
+    let speaking = current.find(|step| {
+        matches!(step.form, Form::Session { .. })
+            && matches!(step.judge, Some(Judge::Event { .. }))
+            && name != MESSAGE_SIGNAL
+    })?;
+    chat::refuses(Some(speaking), name)
 }
 
 #[derive(Debug, Args)]

@@ -16,7 +16,11 @@ impl State {
     pub(super) fn request(&mut self, id: EffectId, frame: FrameId, request: &Request) -> Change {
         self.next_effect = self.next_effect.max(id.0 + 1);
         match request {
-            Request::Invoke { .. } | Request::Find { .. } => self.work_mut(frame)?.stage = Stage::Calling(id),
+            Request::Invoke { .. } => {
+                self.charge(frame, |used| used.tool_calls += 1);
+                self.work_mut(frame)?.stage = Stage::Calling(id);
+            }
+            Request::Find { .. } => self.work_mut(frame)?.stage = Stage::Calling(id),
             Request::Judge { .. } => self.step_mut(frame)?.phase = Phase::Judging(Judging::Calling(id)),
             Request::Open { .. } => {
                 let mut talk = Box::new(Conversation { stage: ConversationStage::Busy(id), ..Conversation::default() });
@@ -89,6 +93,8 @@ impl State {
                     used.cost += usage.cost.unwrap_or_default();
                 });
                 let talk = self.conversation_mut(frame)?;
+                talk.logprobs.clone_from(&reply.logprobs);
+                talk.guarded = false;
                 talk.calls = reply.message.tool_calls.iter().cloned().collect();
                 (talk.asked, talk.answers) = (0, Vec::new());
                 talk.record.messages.push(reply.message.clone());
@@ -141,6 +147,15 @@ impl State {
         });
     }
 
+    pub(super) fn guard(&mut self, frame: FrameId, text: &str) -> Change {
+        let talk = self.conversation_mut(frame)?;
+        talk.record.messages.rewrite_last(text);
+        // What was said is no longer what these tokens spell.
+        (talk.guarded, talk.logprobs) = (true, None);
+        self.refresh(frame);
+        Ok(())
+    }
+
     pub(super) fn finish_turn(&mut self, frame: FrameId, text: &Arc<str>, structured: Option<&Value>) -> Change {
         let name = {
             let group = self.conversation_mut(frame)?.group;
@@ -154,7 +169,7 @@ impl State {
         };
         let talk = self.conversation_mut(frame)?;
         let (from, to) = (talk.turn_from, talk.record.messages.len());
-        talk.record.turns.push(TurnRecord { name, text: text.clone(), from, to });
+        talk.record.turns.push(TurnRecord { name, text: text.clone(), from, to, logprobs: talk.logprobs.take() });
         talk.record.structured = structured.cloned();
         talk.stage = ConversationStage::Idle;
         self.refresh(frame);

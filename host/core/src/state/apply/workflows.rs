@@ -108,22 +108,16 @@ fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
     if let Some(source) = end.source {
         details.insert("source".into(), Value::from(source.as_str()));
     }
+    // What the callee failed with is what the caller fails with.
+    let reason = end.reason.clone().filter(|_| end.status == Status::Failed);
+    let reason = reason.unwrap_or_else(|| format!("delegate-{verb}").into());
     let message = format!("Delegated workflow {verb}: `{workflow}`: {why}");
-    let failure = Failure::engine(format!("delegate-{verb}"), message).with_details(Value::from(details));
+    let failure = Failure::engine(reason, message).with_details(Value::from(details));
     Failure { denial: end.denial.clone(), ..failure }
 }
 
 /// Session settings of the delegating step over those that it inherits itself.
 fn inherit(outer: Option<&Session>, own: &Session) -> Option<Session> {
-    let mut session = outer.cloned().unwrap_or_default();
-    if own.model.is_some() {
-        session.model.clone_from(&own.model);
-    }
-    if own.session_profile.is_some() {
-        session.session_profile.clone_from(&own.session_profile);
-    }
-    if own.thinking_level.is_some() {
-        session.thinking_level = own.thinking_level;
-    }
+    let session = outer.map_or_else(|| own.clone(), |outer| own.within(outer));
     (session != Session::default()).then_some(session)
 }

@@ -1,0 +1,37 @@
+//! What would keep a session from opening, found before a run: names that nothing here answers to.
+
+use super::HostSessions;
+use super::settings::profile;
+use crate::prompt::ComponentSelection;
+use opcell_types::suggest::hint;
+use opcell_workflow::checks::SessionProblem;
+use opcell_workflow::ir::Session;
+
+impl HostSessions {
+    /// What a session declares and this host does not have, tools, skills and workflows aside.
+    #[must_use]
+    pub fn problems(&self, session: &Session) -> Vec<SessionProblem> {
+        let mut found = Vec::new();
+        let mut add = |key, code, message: String| found.push(SessionProblem { key, code, message });
+        if let Some(model) = &session.model
+            && let Err(error) = self.models.check(model)
+        {
+            add("model", "unknown-model", error.to_string());
+        }
+        if let Some(name) = &session.session_profile
+            && let Err(failure) = profile(name, &self.profiles)
+        {
+            add("session-profile", "unknown-session-profile", failure.message);
+        }
+        for name in session.extensions.iter().flatten() {
+            if self.extensions.iter().all(|extension| extension.name != *name) {
+                let hint = hint(name, self.extensions.iter().map(|extension| extension.name.as_str()));
+                add("extensions", "unknown-extension", format!("no extension is called `{name}` here{hint}"));
+            }
+        }
+        if let Some(Err(error)) = session.prompt_component_selection.as_ref().map(ComponentSelection::parse) {
+            add("prompt-component-selection", "invalid-selection", error.to_string());
+        }
+        found
+    }
+}

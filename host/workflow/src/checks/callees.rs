@@ -1,0 +1,148 @@
+//! What a delegate's callee yields, as far as its definition says it, and whether references to the delegate ask for that.
+
+use super::Catalog;
+use crate::{
+    diagnostic::Diagnostic,
+    ir::{Delegate, DelegateTarget, Form, Goto, Lifecycle, SourceRef, Step, WorkflowIr, Yields},
+    validate::references,
+};
+use std::{collections::HashSet, sync::Arc};
+
+/// How deep callees are followed.
+const MAX_DEPTH: usize = 16;
+
+/// What a workflow can end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Kinds {
+    data: bool,
+    text: bool,
+}
+
+impl Kinds {
+    const DATA: Self = Self { data: true, text: false };
+    const TEXT: Self = Self { data: false, text: true };
+
+    fn has(self, field: &str) -> bool {
+        match field {
+            "data" => self.data,
+            "text" => self.text,
+            _ => true,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { data: self.data || other.data, text: self.text || other.text }
+    }
+}
+
+/// References to what a callee never yields are errors: they would be null in every run.
+pub(super) fn check(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog) -> Vec<Diagnostic> {
+    let find = |name: &str| {
+        let own = ir.workflows.iter().find(|own| own.name.as_ref() == name).cloned();
+        own.or_else(|| catalog.workflow(name))
+    };
+    let mut found = Vec::new();
+    for (i, step) in ir.steps.iter().enumerate() {
+        for reference in references::of(step) {
+            let SourceRef::Yield { step: target, field } = reference.source else { continue };
+            let Some((callee, kinds)) = ir.step(target).and_then(|target| yielded(target, &find)) else { continue };
+            let path = format!("{place}steps[{i}].{}", reference.path);
+            match kinds {
+                Kinds { data: false, text: false } => {}
+                kinds if !kinds.has(field) => {
+                    let (is, not) = if kinds.data { ("data", "text") } else { ("text", "data") };
+                    let message = format!(
+                        "Step '{}': workflow `{callee}`, which step '{target}' calls, yields {is} and no {not}",
+                        step.name
+                    );
+                    let error = Diagnostic::error("missing-yield-field", message).path(path);
+                    found.push(error.help(format!("read {{:step \"{target}\" :yield :{is}}}")));
+                }
+                Kinds { data: true, text: true } if matches!(field.as_ref(), "data" | "text") => {
+                    let message = format!(
+                        "Step '{}': workflow `{callee}`, which step '{target}' calls, yields data on some paths and text on others; \
+                         the step fails where there is no {field}",
+                        step.name
+                    );
+                    found.push(Diagnostic::warning("maybe-other-yield", message).path(path));
+                }
+                _ => {}
+            }
+        }
+    }
+    found.extend(unread_contract(ir, place, &find));
+    found
+}
+
+/// A contract for the text that a run ends with, where runs end with data: nothing ever reads it.
+fn unread_contract(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Option<Diagnostic> {
+    ir.terminal_contract.as_ref()?;
+    let this = Arc::new(ir.clone());
+    let kinds = of_workflow(&ir.name, &|name| if name == ir.name.as_ref() { Some(this.clone()) } else { find(name) })?;
+    (kinds == Kinds::DATA).then(|| {
+        let message = format!(
+            "Workflow `{}` ends with data: its terminal contract is about a text, and is never looked at",
+            ir.name
+        );
+        Diagnostic::warning("contract-without-text", message)
+            .path(format!("{place}terminal-contract"))
+            .help("end with a step that yields text, or take the contract out")
+    })
+}
+
+/// The callee of a delegate that yields what its callee does, and what that can be; `None` where nobody knows.
+fn yielded(step: &Step, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Option<(Arc<str>, Kinds)> {
+    let Form::Delegate { delegate: Delegate { target: DelegateTarget::Name(name), .. } } = &step.form else {
+        return None;
+    };
+    if step.each.is_some() || !matches!(step.yields, Some(Yields::Delegated) | None) {
+        return None;
+    }
+    Some((name.clone(), of_workflow(name, find)?))
+}
+
+/// What a workflow can end with, callees of its last steps included. An explicit list: workflows may call one another.
+fn of_workflow(name: &str, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Option<Kinds> {
+    let mut kinds = Kinds::default();
+    let mut seen: HashSet<Arc<str>> = HashSet::new();
+    let mut open: Vec<(Arc<str>, usize)> = vec![(name.into(), 0)];
+    while let Some((name, depth)) = open.pop() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let ir = find(&name).filter(|_| depth < MAX_DEPTH)?;
+        if ir.dialect.lifecycle == Lifecycle::Sequential || !ir.outputs.is_empty() {
+            kinds = kinds.and(Kinds::DATA);
+            continue;
+        }
+        for step in ir.steps.iter().enumerate().filter_map(|(at, step)| ends(&ir, at, step).then_some(step)) {
+            if step.each.is_some() {
+                kinds = kinds.and(Kinds::DATA);
+                continue;
+            }
+            match (&step.yields, &step.form) {
+                (Some(Yields::Text { .. }), _) | (None, Form::Session { .. }) => kinds = kinds.and(Kinds::TEXT),
+                (Some(Yields::Error { .. }), _) => {}
+                (Some(Yields::Delegated) | None, Form::Delegate { delegate }) => match &delegate.target {
+                    DelegateTarget::Name(callee) => open.push((callee.clone(), depth + 1)),
+                    DelegateTarget::Dynamic(_) => return None,
+                },
+                _ => kinds = kinds.and(Kinds::DATA),
+            }
+        }
+    }
+    Some(kinds)
+}
+
+/// Whether a run may end with what this step yields.
+fn ends(ir: &WorkflowIr, at: usize, step: &Step) -> bool {
+    if let Some(result) = &ir.result {
+        return *result == step.name;
+    }
+    let is_last = !step.grouped && ir.steps.iter().skip(at + 1).all(|later| later.grouped);
+    let leaves = |goto: &Goto| matches!(goto, Goto::Done) || (is_last && matches!(goto, Goto::Next));
+    matches!(step.form, Form::Exit { .. })
+        || step.terminal
+        || (is_last && step.judge.is_none())
+        || step.on.iter().any(|route| leaves(&route.goto) || route.on_max_iterations.as_ref().is_some_and(leaves))
+}

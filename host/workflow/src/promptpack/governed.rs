@@ -1,0 +1,193 @@
+//! What a prompt says of its answers and of certain models: `validators`, `model_overrides`, `pipeline` and `media`. What acts here
+//! becomes part of the session; what does not is refused with a sentence.
+
+use super::pack::{Parameters, Prompt};
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::ir::guard::compile;
+use crate::ir::{Generation, Guard, GuardRule, ModelOverride};
+use crate::json::pointer_part;
+use indexmap::IndexMap;
+use opcell_types::Value;
+use serde::Deserialize;
+
+/// What of it acts.
+#[derive(Debug, Default)]
+pub(super) struct Governed {
+    pub(super) guards: Vec<Guard>,
+    pub(super) overrides: IndexMap<String, ModelOverride>,
+}
+
+/// What does not: a finding and its pointer below the prompt.
+pub(super) type Refused = (Diagnostic, String);
+
+/// The kinds of validators that are enforced here, with the parameters of each.
+const KINDS: [(&str, &[&str]); 5] = [
+    ("banned_words", &["words"]),
+    ("max_length", &["max_characters", "max_tokens"]),
+    ("length", &["max_characters", "max_tokens"]),
+    ("max_sentences", &["max_sentences"]),
+    ("regex_match", &["pattern"]),
+];
+
+/// Stages that every session goes through, in this order.
+const STAGES: [&str; 3] = ["template", "provider", "validator"];
+
+/// Reads it.
+pub(super) fn read(key: &str, prompt: &Prompt) -> (Governed, Vec<Refused>) {
+    let mut governed = Governed::default();
+    let mut refused = Vec::new();
+    let rest = |field: &str| prompt.rest.get(field).filter(|value| !value.is_nullish());
+    for (index, validator) in rest("validators").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        if validator.get("enabled") == Some(&Value::Bool(false)) {
+            continue;
+        }
+        match guard(validator) {
+            Ok(guards) => governed.guards.extend(guards),
+            Err((message, help)) => {
+                let message = format!("prompts[\"{key}\"].validators[{index}]: {message}");
+                refused.push((error("unenforced-validator", message, &help), format!("/validators/{index}")));
+            }
+        }
+    }
+    for (model, authored) in rest("model_overrides").and_then(Value::as_object).into_iter().flat_map(|all| all.iter()) {
+        match model_override(authored) {
+            Ok(found) => drop(governed.overrides.insert(model.to_string(), found)),
+            Err(message) => {
+                let message = format!("prompts[\"{key}\"].model_overrides[\"{model}\"]: {message}");
+                refused
+                    .push((error("model-override", message, ""), format!("/model_overrides/{}", pointer_part(model))));
+            }
+        }
+    }
+    if let Some(pipeline) = rest("pipeline") {
+        refused.extend(check_pipeline(key, pipeline));
+    }
+    if rest("media").and_then(|media| media.get("enabled")) == Some(&Value::Bool(true)) {
+        let message = format!(
+            "prompts[\"{key}\"].media: sessions take text only; images, sound and documents cannot be handed to it"
+        );
+        let warning = Diagnostic::warning("no-effect", message);
+        refused.push((warning.help("it runs as a prompt without media"), "/media".to_owned()));
+    }
+    (governed, refused)
+}
+
+fn error(code: &'static str, message: String, help: &str) -> Diagnostic {
+    let error = Diagnostic::error(code, message);
+    if help.is_empty() { error } else { error.help(help) }
+}
+
+fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
+    let kind = validator.get("type").and_then(Value::as_str).unwrap_or_default();
+    let Some((_, known)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+        let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+        let message = format!("a validator of type \"{kind}\" is not enforced here, and would guard nothing");
+        let help = match did_you_mean(kind, names.iter().copied()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("there are: {}; `enabled: false` turns it off, an eval only observes", names.join(", ")),
+        };
+        return Err((message, help));
+    };
+    let nothing = Value::object::<&str>([]);
+    let params = validator.get("params").unwrap_or(&nothing);
+    for param in params.as_object().into_iter().flat_map(|params| params.keys()) {
+        if !known.contains(&param.as_ref()) {
+            let near = did_you_mean(param, known.iter().copied());
+            let help = near
+                .map_or_else(|| format!("{kind} takes: {}", known.join(", ")), |near| format!("did you mean {near}?"));
+            return Err((format!("{kind} has no parameter \"{param}\""), help));
+        }
+    }
+    let count = |param: &str| -> Result<Option<usize>, (String, String)> {
+        match params.get(param) {
+            None => Ok(None),
+            Some(value) => {
+                let number =
+                    serde_json::Value::from(value).as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+                number.map(Some).ok_or_else(|| (format!("{param} must be a whole number from 1"), String::new()))
+            }
+        }
+    };
+    let required = |param: &str| (format!("{kind} needs the parameter {param}"), String::new());
+    let rules = match kind {
+        "banned_words" => {
+            let words = params.get("words").and_then(Value::as_array).ok_or_else(|| required("words"))?;
+            let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+            vec![GuardRule::BannedWords { words: words.ok_or_else(|| required("words"))? }]
+        }
+        "max_sentences" => {
+            vec![GuardRule::MaxSentences {
+                sentences: count("max_sentences")?.ok_or_else(|| required("max_sentences"))?,
+            }]
+        }
+        "regex_match" => {
+            let pattern = params.get("pattern").and_then(Value::as_str).ok_or_else(|| required("pattern"))?;
+            compile(pattern)
+                .map_err(|error| (format!("pattern is not a regular expression: {error}"), String::new()))?;
+            vec![GuardRule::Matches { pattern: pattern.to_owned() }]
+        }
+        _ => {
+            // About four characters are a token, as everywhere in prompts.
+            let tokens = count("max_tokens")?.map(|tokens| tokens.saturating_mul(4));
+            let characters = count("max_characters")?.into_iter().chain(tokens).min();
+            vec![GuardRule::MaxLength { characters: characters.ok_or_else(|| required("max_characters"))? }]
+        }
+    };
+    let name = validator.get("id").and_then(Value::as_str).unwrap_or(kind).to_owned();
+    let message = validator.get("message").and_then(Value::as_str).map(str::to_owned);
+    Ok(rules.into_iter().map(|rule| Guard { name: name.clone(), rule, message: message.clone() }).collect())
+}
+
+fn model_override(authored: &Value) -> Result<ModelOverride, String> {
+    let text = |key: &str| -> Result<Option<String>, String> {
+        let text = authored.get(key).and_then(Value::as_str);
+        match text {
+            Some(text) if text.contains("{{") => {
+                Err(format!("{key} holds a token, and tokens are only filled in in `system_template`"))
+            }
+            text => Ok(text.map(str::to_owned)),
+        }
+    };
+    let json = authored.get("parameters").map_or(serde_json::json!({}), serde_json::Value::from);
+    let parameters = Parameters::deserialize(&json).map_err(|error| error.to_string())?;
+    Ok(ModelOverride {
+        prefix: text("system_template_prefix")?,
+        suffix: text("system_template_suffix")?,
+        system_prompt: text("system_template")?,
+        temperature: parameters.temperature,
+        generation: Generation {
+            max_tokens: parameters.max_tokens,
+            top_p: parameters.top_p,
+            top_k: parameters.top_k,
+            frequency_penalty: parameters.frequency_penalty,
+            presence_penalty: parameters.presence_penalty,
+            tool_required: false,
+        },
+    })
+}
+
+/// A pipeline acts as far as it is what every session does: template, provider, validator.
+fn check_pipeline(key: &str, pipeline: &Value) -> Vec<Refused> {
+    let mut refused = Vec::new();
+    let stages = pipeline.get("stages").and_then(Value::as_array).into_iter().flatten();
+    let stages: Vec<&str> = stages.filter_map(|stage| stage.as_str()).collect();
+    let mut expected = STAGES.iter();
+    if !stages.iter().all(|stage| expected.any(|known| known == stage)) {
+        let message = format!("prompts[\"{key}\"].pipeline: the stages {} are not run here", stages.join(", "));
+        let help = format!("sessions go through {}, in this order", STAGES.join(", "));
+        refused.push((error("pipeline", message, &help), "/pipeline/stages".to_owned()));
+    }
+    let middleware = pipeline.get("middleware").and_then(Value::as_array).into_iter().flatten();
+    for (index, entry) in middleware.enumerate() {
+        let kind = entry.get("type").and_then(Value::as_str).unwrap_or_default();
+        if STAGES.contains(&kind) {
+            continue;
+        }
+        let message = format!("prompts[\"{key}\"].pipeline: middleware \"{kind}\" is not run here");
+        refused.push((
+            error("pipeline", message, "leave it out, or do its work in a tool"),
+            format!("/pipeline/middleware/{index}"),
+        ));
+    }
+    refused
+}
