@@ -8,7 +8,7 @@ mod workspace;
 
 pub use guest::component_from_wat;
 
-pub use case::{Case, Stage};
+pub use case::{Case, CaseFolder, Stage};
 
 use async_trait::async_trait;
 use opcell_sandbox::{
@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::oneshot, task::JoinSet};
 use workspace::Workspace;
 
 /// What became of one case.
@@ -42,13 +42,49 @@ pub struct Report {
     pub ms: f64,
     /// Host memory that the case left behind, in KiB.
     pub rss_growth_kib: i64,
+    /// Host memory that the case took at its peak, in KiB; none where the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_peak_kib: Option<i64>,
     /// What does not hold, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
+/// The longest that reading a case may take.
+const READING: Duration = Duration::from_secs(20);
+
+/// Reads one case and runs it. A case that cannot be read, or not soon, is reported as one that does not hold.
+pub async fn run_folder(sandbox: &Sandbox, folder: &CaseFolder) -> Report {
+    let started = Instant::now();
+    let (done, read) = oneshot::channel();
+    let reader = folder.clone();
+    // Not a thread that the end of this process waits for: parsing may take for ever.
+    let thread = std::thread::Builder::new().spawn(move || {
+        let _ = done.send(reader.read());
+    });
+    let problem = match (thread, tokio::time::timeout(READING, read).await) {
+        (Ok(_), Ok(Ok(Ok(case)))) => return run(sandbox, &case).await,
+        (Ok(_), Ok(Ok(Err(error)))) => format!("not a case: {error:#}"),
+        (Ok(_), Ok(Err(_))) => "reading the case failed".to_owned(),
+        (Ok(_), Err(_)) => format!("reading the case takes more than {} s", READING.as_secs()),
+        (Err(error), _) => format!("no thread to read the case: {error}"),
+    };
+    Report {
+        name: folder.name.clone(),
+        title: String::new(),
+        contained: false,
+        by: "nothing".to_owned(),
+        message: String::new(),
+        ms: millis(started.elapsed()),
+        rss_growth_kib: 0,
+        rss_peak_kib: None,
+        problem: Some(problem),
+    }
+}
+
 /// Runs one case.
 pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
+    forget_peak();
     let before = resident_kib();
     let started = Instant::now();
     let outcome = match Workspace::new(case.race) {
@@ -63,6 +99,11 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
         Ok((stopped, problem)) => (stopped, problem),
         Err(problem) => (Stopped { by: "nothing", message: String::new() }, Some(problem)),
     };
+    let peak = peak_kib().map(|peak| (peak - before).max(0));
+    let too_much = peak.filter(|peak| u64::try_from(*peak).is_ok_and(|peak| peak > case.rss_at_most >> 10));
+    let problem = problem.or_else(|| {
+        too_much.map(|peak| format!("it took {peak} KiB of host memory, more than {} KiB", case.rss_at_most >> 10))
+    });
     let problem = problem.or_else(|| (!case.expects(by)).then(|| format!("expected {}", case.expect.join(" or "))));
     Report {
         name: case.name.clone(),
@@ -72,6 +113,7 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
         message,
         ms: millis(started.elapsed()),
         rss_growth_kib: resident_kib() - before,
+        rss_peak_kib: peak,
         problem,
     }
 }
@@ -192,6 +234,19 @@ fn resident_kib() -> i64 {
         .ok()
         .and_then(|text| text.split_whitespace().nth(1).and_then(|pages| pages.parse::<i64>().ok()));
     pages.map_or(0, |pages| pages * 4)
+}
+
+/// Begins to measure the peak of resident memory anew, where the system lets it.
+fn forget_peak() {
+    #[cfg(target_os = "linux")]
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The peak of resident memory since then.
+fn peak_kib() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// A host with a tool that never returns and one that no case is granted.

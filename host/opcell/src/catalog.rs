@@ -120,7 +120,7 @@ impl Catalog {
             plugin: name.clone(),
             summary: judge.summary.clone(),
             arguments_schema: judge.arguments_schema.clone(),
-            offer: Offer::Judge { outcomes: judge.outcomes.clone() },
+            offer: Offer::Judge { outcomes: judge.outcomes.to_vec() },
         });
         for entry in operations.chain(judges) {
             if let Some((other, _)) = self.entries.get(&entry.id) {

@@ -3,6 +3,7 @@
 
 use crate::{
     budget::{Budget, Exceeded},
+    descriptors::OpenFiles,
     engine::Metering,
     error::CellError,
     grants::Narrowing,
@@ -13,9 +14,10 @@ use crate::{
     receipt::{FileBytes, LogTail, Receipt},
     state::{CellState, Denials},
     ticker::SLICES_PER_TICK,
+    turns,
     wasi::{ClosedWasi, drain_output},
 };
-use opcell_types::{CallContext, Touched};
+use opcell_types::{CallContext, Denial, Touched};
 use std::{
     future::Future,
     sync::Arc,
@@ -32,18 +34,20 @@ use wasmtime_wasi::I32Exit;
 const FUEL_BETWEEN_YIELDS: u64 = 10_000_000;
 
 /// One call of a plugin.
-pub(crate) struct Call<'a> {
+pub(crate) struct Call {
     pub(crate) operation: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) narrowing: Option<Narrowing>,
     pub(crate) context: CallContext,
-    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) cancel: CancellationToken,
     pub(crate) host: Arc<dyn HostServices>,
+    /// Whether it is about what the plugin offers, which needs nothing from the host.
+    pub(crate) describes: bool,
 }
 
 /// An export, with its arguments.
-pub(crate) trait Export: Send {
-    type Output: Send;
+pub(crate) trait Export: Send + 'static {
+    type Output: Send + 'static;
 
     fn call(
         self,
@@ -57,20 +61,50 @@ pub(crate) trait Export: Send {
 enum End {
     Cancelled,
     Timeout,
+    /// For a reason that is known already.
+    Explained(CellError),
     Error(wasmtime::Error),
 }
 
-/// Runs `export` in a fresh cell. The result is the export's own, unjudged; the receipt lacks only the error's kind.
-pub(crate) async fn run<E: Export>(
-    linked: &Linked,
-    call: Call<'_>,
+/// Runs `export` in a fresh cell, with what the host does before and after it with the same data: `before` checks what goes in, `after`
+/// checks what came out, both within the cell's permits and its wall time. `after` is also given the last refusal that the cell met.
+/// The receipt lacks only the error's kind.
+pub(crate) async fn run<E, T, F>(
+    linked: &Arc<Linked>,
+    call: Call,
+    before: impl Future<Output = Result<(), CellError>> + Send + 'static,
     export: E,
-) -> (Result<E::Output, CellError>, Receipt) {
+    after: impl FnOnce(E::Output, Option<Denial>) -> F + Send + 'static,
+) -> (Result<T, CellError>, Receipt)
+where
+    E: Export,
+    T: Send + 'static,
+    F: Future<Output = Result<T, CellError>> + Send + 'static,
+{
     let started = Instant::now();
+    let operation = Arc::clone(&call.operation);
+    match turns::run(&linked.share, live(Arc::clone(linked), call, started, before, export, after)).await {
+        Some(done) => done,
+        None => {
+            let message = "the host failed inside of the cell".to_owned();
+            (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()))
+        }
+    }
+}
+
+async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
+    linked: Arc<Linked>,
+    call: Call,
+    started: Instant,
+    before: impl Future<Output = Result<(), CellError>>,
+    export: E,
+    after: impl FnOnce(E::Output, Option<Denial>) -> F,
+) -> (Result<T, CellError>, Receipt) {
+    let linked = &*linked;
     let limits = Arc::clone(&call.limits);
     let operation = Arc::clone(&call.operation);
-    let cancel = call.cancel;
-    let wall = Duration::from_millis(limits.wall_time);
+    let cancel = call.cancel.clone();
+    let deadline = (started + Duration::from_millis(limits.wall_time)).into();
     let mut store = match new_store(linked, call) {
         Ok(store) => store,
         Err(error) => {
@@ -78,40 +112,56 @@ pub(crate) async fn run<E: Export>(
             return (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()));
         }
     };
-    // Held until the store is gone: only then has the pool its slot back.
+    // Held until the store is gone, for only then has the pool its slot back, and until what it gave is checked.
     let mut held = (None, None);
-    let end = {
-        let work = async {
-            held.0 = linked.turns.acquire().await.ok();
-            held.1 = linked.engine.slot().await;
-            let instance = linked.pre.instantiate_async(&mut store).await?;
-            export.call(linked, &mut store, &instance).await
-        };
-        tokio::select! {
-            biased;
-            ended = tokio::time::timeout(wall, work) => match ended {
-                Ok(Ok(output)) => Ok(output),
-                Ok(Err(error)) => Err(End::Error(error)),
-                Err(_) => Err(End::Timeout),
-            },
-            () = cancel.cancelled() => Err(End::Cancelled),
-        }
+    let work = async {
+        held.0 = linked.turns.acquire().await.ok();
+        held.1 = linked.engine.slot().await;
+        before.await.map_err(End::Explained)?;
+        let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
+        export.call(linked, &mut store, &instance).await.map_err(End::Error)
     };
+    let end = within(deadline, &cancel, work).await;
     let counts_fuel = linked.metering == Metering::Deterministic;
     let left = counts_fuel.then(|| store.get_fuel().ok()).flatten();
     let fuel = left.map(|left| limits.fuel.saturating_sub(left));
     let mut state = store.into_data();
-    drop(held);
     drain_output(&mut state);
-    let result = end.map_err(|end| explain(end, &state));
+    let result = match end {
+        Ok(output) => {
+            let denial = state.denials.listed.last().cloned();
+            let checked = async { after(output, denial).await.map_err(End::Explained) };
+            within(deadline, &cancel, checked).await
+        }
+        Err(end) => Err(end),
+    };
+    let result = result.map_err(|end| explain(end, &state));
+    drop(held);
     (result, Receipt::of(state, linked, operation, started.elapsed(), fuel))
 }
 
-fn new_store(linked: &Linked, call: Call<'_>) -> wasmtime::Result<Store<CellState>> {
-    let Call { limits, narrowing, context, host, .. } = call;
+/// Work, unless it is cancelled or its time is up first.
+async fn within<T>(
+    deadline: tokio::time::Instant,
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, End>>,
+) -> Result<T, End> {
+    tokio::select! {
+        biased;
+        ended = tokio::time::timeout_at(deadline, work) => ended.unwrap_or(Err(End::Timeout)),
+        () = cancel.cancelled() => Err(End::Cancelled),
+    }
+}
+
+fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> {
+    let Call { limits, narrowing, context, host, describes, .. } = call;
     let wasi = if linked.wasi {
         let seed = (linked.metering == Metering::Deterministic).then_some(&*context.idempotency_key);
-        Some(Box::new(ClosedWasi::new(seed, limits.log_bytes, &linked.policy.grants().dangerous_preopens)?))
+        let preopens = match describes {
+            true => &[][..],
+            false => &linked.policy.grants().dangerous_preopens,
+        };
+        Some(Box::new(ClosedWasi::new(seed, limits.log_bytes, preopens)?))
     } else {
         None
     };
@@ -127,7 +177,7 @@ fn new_store(linked: &Linked, call: Call<'_>) -> wasmtime::Result<Store<CellStat
         panic: None,
         file_bytes: FileBytes::default(),
         touched: None,
-        open_files: 0,
+        open_files: OpenFiles::default(),
         resources,
         policy: Arc::clone(&linked.policy),
         narrowing,
@@ -150,8 +200,8 @@ fn new_store(linked: &Linked, call: Call<'_>) -> wasmtime::Result<Store<CellStat
         if state.slices > state.limits.ticks.saturating_mul(SLICES_PER_TICK) || state.budget.exceeded.is_some() {
             return Ok(UpdateDeadline::Interrupt);
         }
-        // Lets other cells run, and the runtime's timers see the deadline, although the guest never waits.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        // Lets others run, and the cell's deadline be seen, although the guest never waits.
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turns::give_way())))
     });
     if linked.metering == Metering::Deterministic {
         store.set_fuel(limits.fuel)?;
@@ -166,6 +216,7 @@ fn explain(end: End, state: &CellState) -> CellError {
     let error = match end {
         End::Cancelled => return CellError::Cancelled,
         End::Timeout => return CellError::Timeout { limit_ms: limits.wall_time },
+        End::Explained(error) => return error,
         End::Error(error) => error,
     };
     if let Some(exceeded) = state.budget.exceeded {
@@ -193,8 +244,7 @@ fn explain(end: End, state: &CellState) -> CellError {
             other => CellError::Trap { code: other.to_string(), panic: state.panic.clone() },
         };
     }
-    // A system call for the guest's memory failed: that is nothing that a guest does.
-    if error.is::<PoolConcurrencyLimitError>() || error.is::<std::io::Error>() {
+    if error.is::<PoolConcurrencyLimitError>() {
         return CellError::HostError { message: text };
     }
     if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
@@ -212,8 +262,50 @@ fn explain(end: End, state: &CellState) -> CellError {
     if refused {
         return memory();
     }
-    CellError::AbiViolation { message: text }
+    // What the engine says when a guest breaks the rules; it has no types for these either. Anything else is not known to be the guest's
+    // doing: a system call for its memory may have failed.
+    if BROKEN_RULES.iter().any(|words| text.contains(words)) {
+        return CellError::AbiViolation { message: text };
+    }
+    CellError::HostError { message: text }
 }
+
+/// The engine's messages for broken rules of the component boundary, by the part that they have in common.
+const BROKEN_RULES: &[&str] = &[
+    "out of bounds",
+    "not aligned",
+    "beyond end of memory",
+    "invalid utf-8",
+    "incomplete utf-8",
+    "invalid utf8",
+    "invalid utf16",
+    "invalid utf-16",
+    "discriminant",
+    "unknown handle index",
+    "is not a resource",
+    "is not an own resource",
+    "resource type mismatch",
+    "mismatched resource types",
+    "wrong type",
+    "while borrowed",
+    "from a borrow",
+    "into an `own`",
+    "borrow handles still remain",
+    "already consumed",
+    "already de-allocated",
+    "too many active lends",
+    "index overflow",
+    "byte length too large",
+    "byte length overflow",
+    "pointer size overflow",
+    "size overflow copying",
+    "enter component instance",
+    "leave component instance",
+    "resource not present",
+    "resource is of another type",
+    "requested len",
+    "resource has children",
+];
 
 impl Receipt {
     /// Of a cell that never came to be.

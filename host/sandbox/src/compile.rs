@@ -11,7 +11,10 @@ mod prepared;
 pub use child::child_main;
 pub use prepared::prepare;
 
-use crate::{engine::Metering, error::SandboxError};
+use crate::{
+    engine::{Metering, Room},
+    error::SandboxError,
+};
 use frame::{Answer, Order};
 use std::{ffi::OsString, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 use tokio::{
@@ -117,21 +120,27 @@ pub(crate) struct Compiler {
     mode: CompileMode,
     limits: CompileLimits,
     metering: Metering,
+    room: Room,
     engine: Engine,
     compatibility: String,
     turns: Semaphore,
 }
 
 impl Compiler {
-    pub(crate) fn new(mode: CompileMode, limits: CompileLimits, metering: Metering) -> Result<Self, SandboxError> {
+    pub(crate) fn new(
+        mode: CompileMode,
+        limits: CompileLimits,
+        metering: Metering,
+        room: Room,
+    ) -> Result<Self, SandboxError> {
         // Whatever this process is, it was started to compile: going on would start the next generation.
         if prepared::is_child() {
             return Err(SandboxError::CompileChild);
         }
-        let engine = crate::engine::compiler(metering)?;
+        let engine = crate::engine::compiler(metering, room)?;
         let compatibility = crate::engine::compatibility(&engine);
         let turns = Semaphore::new(limits.parallel.max(1));
-        Ok(Self { mode, limits, metering, engine, compatibility, turns })
+        Ok(Self { mode, limits, metering, room, engine, compatibility, turns })
     }
 
     /// Which engines can load what this compiler makes.
@@ -187,7 +196,7 @@ impl Compiler {
             return Err(CompileError::Process { message: "no pipes to the child".to_owned() });
         };
         let mut stdout = BufReader::new(stdout);
-        let order = Order::new(self.metering, &self.compatibility, component, &self.limits);
+        let order = Order::new(self.metering, self.room, &self.compatibility, component, &self.limits);
         let exchange = async {
             // Nothing is sent to a program that does not know what it was started for, and it ends here.
             match self.handshake(&mut stdout, program).await {

@@ -1,9 +1,7 @@
 //! What a plugin says it offers, checked before anything is built on it.
 
-use crate::{
-    bindings::exports::opcell::plugin::{judges, operations},
-    schema::Schema,
-};
+use crate::bindings::exports::opcell::plugin::{judges, operations};
+use opcell_schema::Schema;
 use opcell_types::{Effects, OperationId, Outcome, text::printable};
 use serde::Serialize;
 use serde_json::Value;
@@ -54,7 +52,7 @@ pub struct JudgeDescription {
     /// JSON Schema 2020-12.
     pub arguments_schema: Value,
     /// Every outcome that it can produce; empty when it cannot list them.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Arc<[Outcome]>,
 }
 
 /// The compiled schemas of one operation.
@@ -114,16 +112,34 @@ pub(crate) fn judges(
                 printable(&twice.to_string(), 100)
             ));
         }
+        for outcome in &outcomes {
+            check_outcome(outcome).map_err(|error| format!("judge `{}`: {error}", judge.id))?;
+        }
         schemas.push(Arc::new(arguments));
         Schema::check_total(schemas.iter().map(|schema| &**schema))?;
         descriptions.push(JudgeDescription {
             id: judge.id.into(),
             summary: printable(&judge.summary, 1_000),
             arguments_schema,
-            outcomes,
+            outcomes: outcomes.into(),
         });
     }
     Ok((descriptions, schemas))
+}
+
+/// Longest outcome: it is a name that workflows route by.
+const OUTCOME_BYTES: usize = 256;
+
+/// Whether an outcome is one that people and models may be shown as it is.
+pub(crate) fn check_outcome(outcome: &Outcome) -> Result<(), String> {
+    let (Outcome::Text(text) | Outcome::Keyword(text)) = outcome;
+    if text.len() > OUTCOME_BYTES {
+        return Err(format!("an outcome has {} bytes, more than {OUTCOME_BYTES}", text.len()));
+    }
+    if *printable(text, usize::MAX) != **text {
+        return Err(format!("the outcome `{}` has characters that cannot be seen", printable(text, 100)));
+    }
+    Ok(())
 }
 
 fn check_ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), String> {

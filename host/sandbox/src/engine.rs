@@ -15,6 +15,19 @@ use wasmtime::{
 /// The largest linear memory that a pool can hold; the `memory` limit may not exceed it.
 pub(crate) const MAX_MEMORY: usize = 1 << 30;
 
+/// Address space that every memory reserves where there is little, and the largest that one may begin with there. A memory that grows
+/// beyond it is moved.
+const SCARCE_MEMORY: usize = 64 << 20;
+
+/// Address space that a memory has to grow into before it is moved, where there is little.
+const GROWTH: u64 = 4 << 20;
+
+/// Address space for what is not a cell's memory, where there is little: the program, its threads, files that are mapped.
+const HOST_SPACE: u64 = 2 << 30;
+
+/// Address space of one cell beside its memory: its stack, and code.
+const CELL_SPACE: u64 = 16 << 20;
+
 /// How cells get their memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Allocation {
@@ -33,6 +46,15 @@ pub enum Metering {
     Ticks,
     /// Fuel as well: about two to three times the price, reproducible to the instruction; NaNs are canonical.
     Deterministic,
+}
+
+/// How much address space there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Enough to reserve four gigabytes for every memory, so that most of its bounds need no check.
+    Plenty,
+    /// So little that memories reserve what most cells use, and native code checks every bound.
+    Scarce,
 }
 
 /// The shape of a pool: how many cells at once, and how much of everything in one of them.
@@ -74,7 +96,7 @@ impl CellEngine {
 }
 
 /// The configuration of every engine; `pool` says how instances are allocated and changes nothing about compiled code.
-fn config(metering: Metering, pool: Option<Shape>) -> Config {
+fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>) -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -109,8 +131,14 @@ fn config(metering: Metering, pool: Option<Shape>) -> Config {
     if metering == Metering::Deterministic {
         config.consume_fuel(true).cranelift_nan_canonicalization(true);
     }
-    if let Some(shape) = pool {
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool_config(shape)));
+    if room == Room::Scarce {
+        config
+            .memory_reservation(SCARCE_MEMORY as u64)
+            .memory_reservation_for_growth(GROWTH)
+            .memory_guard_size(64 << 10);
+    }
+    if let Some(pool) = pool {
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     }
     config
 }
@@ -142,9 +170,18 @@ fn pool_config(shape: Shape) -> PoolingAllocationConfig {
     pool
 }
 
+/// An engine that runs nothing and refuses what no pool would have room for: without pools, the same shapes hold.
+fn shapes(metering: Metering, room: Room, shape: Shape) -> Result<Engine, SandboxError> {
+    let mut pool = pool_config(Shape { cells: 1, ..shape });
+    if room == Room::Scarce {
+        pool.max_memory_size(SCARCE_MEMORY);
+    }
+    build(&config(metering, room, Some(pool)))
+}
+
 /// The engine that compiles and runs nothing: same code as the others, no pool, so that it fits under an address-space limit.
-pub(crate) fn compiler(metering: Metering) -> Result<Engine, SandboxError> {
-    build(&config(metering, None))
+pub(crate) fn compiler(metering: Metering, room: Room) -> Result<Engine, SandboxError> {
+    build(&config(metering, room, None))
 }
 
 fn build(config: &Config) -> Result<Engine, SandboxError> {
@@ -152,27 +189,47 @@ fn build(config: &Config) -> Result<Engine, SandboxError> {
 }
 
 /// An engine for measuring: what the small pool of [`Engines::new`] is, and nothing else shares it.
-pub(crate) fn like_small(metering: Metering, cells: u32, keep_resident: usize) -> Result<Engine, SandboxError> {
-    build(&config(metering, Some(small(cells, keep_resident))))
+pub(crate) fn like_small(
+    metering: Metering,
+    room: Room,
+    cells: u32,
+    keep_resident: usize,
+) -> Result<Engine, SandboxError> {
+    let pool = (room == Room::Plenty).then(|| pool_config(small(cells, keep_resident)));
+    build(&config(metering, room, pool))
 }
 
 fn small(cells: u32, keep_resident: usize) -> Shape {
     Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident }
 }
 
+/// How many of `cells` cells with so much memory each there is address space for, beside the host itself.
+fn admitted(cells: u32, memory: u64) -> u32 {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else { return cells };
+    // A memory that moves to grow is there twice meanwhile.
+    let each = 2 * memory + GROWTH + CELL_SPACE;
+    let free = limit.saturating_sub(HOST_SPACE.max(limit / 4));
+    u32::try_from(free / each).unwrap_or(u32::MAX).clamp(1, cells)
+}
+
 /// All engines of one sandbox, smallest pool first, ticking.
 pub(crate) struct Engines {
     pools: Vec<CellEngine>,
+    /// Refuses components that no pool would have room for, where there are no pools.
+    pub(crate) shapes: Option<Engine>,
+    pub(crate) room: Room,
     /// Why there are no pools although they were wanted.
     pub(crate) warning: Option<String>,
 }
 
 impl Engines {
-    /// Builds the pools for `cells` cells at once in the small one and a quarter of it in the script one.
+    /// Builds the pools for `cells` cells at once in the small one and a quarter of it in the script one. Where these do not fit, cells
+    /// with `memory` bytes each are allocated on demand, as many at once as there is address space for.
     pub(crate) fn new(
         metering: Metering,
         allocation: Allocation,
         cells: u32,
+        memory: u64,
         keep_resident: usize,
     ) -> Result<Self, SandboxError> {
         let small = small(cells, keep_resident);
@@ -184,16 +241,19 @@ impl Engines {
             tables: 64,
             keep_resident: keep_resident.max(512 << 10),
         };
-        let mut warning = None;
+        let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
+        let (mut warning, mut room, mut shapes) = (None, Room::Plenty, None);
         let pools = match allocation {
             Allocation::OnDemand => None,
-            Allocation::Auto => match (build(&config(metering, Some(small))), build(&config(metering, Some(script)))) {
+            Allocation::Auto => match (pool(small), pool(script)) {
                 (Ok(small_engine), Ok(script_engine)) => {
                     Some(vec![(small_engine, "small", small.cells), (script_engine, "script", script.cells)])
                 }
                 (Err(error), _) | (_, Err(error)) => {
+                    room = Room::Scarce;
                     let text = format!(
-                        "not enough address space for pools; cells are allocated on demand, which is slower: {error}"
+                        "not enough address space for pools (`ulimit -v`); {} of {cells} cells run at a time, each on demand, which is slower: {error}",
+                        admitted(cells, memory)
                     );
                     tracing::warn!("{text}");
                     warning = Some(text);
@@ -203,7 +263,10 @@ impl Engines {
         };
         let pools = match pools {
             Some(pools) => pools,
-            None => vec![(build(&config(metering, None))?, "on-demand", cells)],
+            None => {
+                shapes = Some(self::shapes(metering, room, script)?);
+                vec![(build(&config(metering, room, None))?, "on-demand", admitted(cells, memory))]
+            }
         };
         let slots: Vec<_> = pools.iter().map(|(.., cells)| Arc::new(Semaphore::new(*cells as usize))).collect();
         let counted: Vec<_> = slots.iter().map(|slots| (Arc::clone(slots), slots.available_permits())).collect();
@@ -214,7 +277,7 @@ impl Engines {
         let pools = pools
             .map(|((engine, name, _), slots)| CellEngine { engine, name, slots, clock: Arc::clone(&clock) })
             .collect();
-        Ok(Self { pools, warning })
+        Ok(Self { pools, shapes, room, warning })
     }
 
     /// Smallest first.
@@ -247,12 +310,12 @@ mod tests {
 
     #[test]
     fn what_the_compiler_makes_every_pool_can_load() {
-        let compiler = compiler(Metering::Ticks).unwrap();
+        let compiler = compiler(Metering::Ticks, Room::Plenty).unwrap();
         let artefact = compiler
             .precompile_component(b"(component)")
             .or_else(|_| compiler.precompile_component(&wat::parse_str("(component (core module))").unwrap()));
         let artefact = artefact.unwrap();
-        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 10).unwrap();
+        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10).unwrap();
         assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);
         for pool in engines.smallest_first() {
             assert_eq!(compatibility(&compiler), compatibility(pool.wasmtime()));
@@ -263,7 +326,7 @@ mod tests {
 
     #[test]
     fn fuel_makes_another_engine() {
-        let ticks = compatibility(&compiler(Metering::Ticks).unwrap());
-        assert_ne!(ticks, compatibility(&compiler(Metering::Deterministic).unwrap()));
+        let ticks = compatibility(&compiler(Metering::Ticks, Room::Plenty).unwrap());
+        assert_ne!(ticks, compatibility(&compiler(Metering::Deterministic, Room::Plenty).unwrap()));
     }
 }

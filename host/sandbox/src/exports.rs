@@ -14,7 +14,8 @@ use crate::{
     plugin::Linked,
     state::CellState,
 };
-use std::marker::PhantomData;
+use opcell_types::CallContext;
+use std::{marker::PhantomData, sync::Arc};
 use wasmtime::{
     Store,
     component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower},
@@ -108,20 +109,20 @@ fn exported<I: Interface>(linked: &Linked) -> wasmtime::Result<&Exported> {
 /// `types.context`, of texts that the caller has: nothing is copied but into the guest.
 #[derive(ComponentType, Lower)]
 #[component(record)]
-pub(crate) struct Context<'a> {
-    pub(crate) run: &'a str,
-    pub(crate) step: &'a str,
-    pub(crate) visit: u32,
-    pub(crate) attempt: u32,
+struct Context<'a> {
+    run: &'a str,
+    step: &'a str,
+    visit: u32,
+    attempt: u32,
     #[component(name = "idempotency-key")]
-    pub(crate) idempotency_key: &'a str,
+    idempotency_key: &'a str,
 }
 
 type Question<'a> = (&'a str, &'a str, Context<'a>);
 type Reply<I> = Result<<I as Interface>::Answer, Failure>;
 
 /// `describe`.
-pub(crate) struct Describe<I>(PhantomData<I>);
+pub(crate) struct Describe<I>(PhantomData<fn() -> I>);
 
 impl<I> Describe<I> {
     pub(crate) fn new() -> Self {
@@ -148,20 +149,20 @@ impl<I: Interface> Export for Describe<I> {
 }
 
 /// `invoke` or `judge`.
-pub(crate) struct Ask<'a, I> {
-    id: &'a str,
-    arguments: &'a str,
-    context: Context<'a>,
-    interface: PhantomData<I>,
+pub(crate) struct Ask<I> {
+    id: Arc<str>,
+    arguments: Arc<str>,
+    context: CallContext,
+    interface: PhantomData<fn() -> I>,
 }
 
-impl<'a, I> Ask<'a, I> {
-    pub(crate) fn new(id: &'a str, arguments: &'a str, context: Context<'a>) -> Self {
+impl<I> Ask<I> {
+    pub(crate) fn new(id: Arc<str>, arguments: Arc<str>, context: CallContext) -> Self {
         Self { id, arguments, context, interface: PhantomData }
     }
 }
 
-impl<I: Interface> Export for Ask<'_, I> {
+impl<I: Interface> Export for Ask<I> {
     type Output = Reply<I>;
 
     async fn call(
@@ -172,7 +173,14 @@ impl<I: Interface> Export for Ask<'_, I> {
     ) -> wasmtime::Result<Self::Output> {
         store.data_mut().budget.give(self.arguments.len())?;
         let ask = instance.get_typed_func::<Question<'_>, (Reply<I>,)>(&mut *store, &exported::<I>(linked)?.ask)?;
-        let (reply,) = ask.call_async(&mut *store, (self.id, self.arguments, self.context)).await?;
+        let context = Context {
+            run: &self.context.run,
+            step: &self.context.step,
+            visit: self.context.visit,
+            attempt: self.context.attempt,
+            idempotency_key: &self.context.idempotency_key,
+        };
+        let (reply,) = ask.call_async(&mut *store, (&self.id, &self.arguments, context)).await?;
         let bytes = match &reply {
             Ok(answer) => I::bytes(answer),
             Err(failure) => failure.reason.len() + failure.message.len() + length(&failure.details),

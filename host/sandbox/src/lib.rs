@@ -12,7 +12,7 @@
 //!
 //! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it, [`inspect`] and
 //! [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker` run it, [`describe`] checks what
-//! it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and `budget`, `imports` and `wasi` serve them as [`grants`] allow,
+//! it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and `budget` while `turns` says who runs next, `checks` holds what comes from it against its schemas, `imports` and `wasi` serve them as [`grants`] allow,
 //! [`receipt`] and [`error`] tell how they ended. Beside the road stands [`bare`], the engine alone, which cells are measured against.
 
 pub mod sandbox;
@@ -25,15 +25,17 @@ pub mod compile;
 mod engine;
 mod ticker;
 
+mod checks;
 pub mod describe;
 pub mod plugin;
-mod schema;
 
 mod cell;
 mod exports;
 mod state;
+mod turns;
 
 mod budget;
+mod descriptors;
 pub mod grants;
 pub mod limits;
 mod memory;
@@ -67,7 +69,9 @@ pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};
 pub mod fuzzing {
     /// What a cell's result becomes: the value, when the schema is one and the result fits it.
     pub async fn result(schema: &str, result: &str) -> Option<serde_json::Value> {
-        let (_, schema) = crate::schema::Schema::parse(schema).ok()?;
-        crate::schema::parse(&std::sync::Arc::new(schema), result).await.ok()
+        let (_, schema) = opcell_schema::Schema::parse(schema).ok()?;
+        crate::checks::parse(&crate::turns::Share::new(), &std::sync::Arc::new(schema), result.into(), 64 << 20)
+            .await
+            .ok()
     }
 }

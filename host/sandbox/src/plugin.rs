@@ -6,24 +6,27 @@ use crate::{
         opcell::plugin::types,
     },
     cell::{self, Call},
-    describe::{self, JudgeDescription, OperationDescription, OperationSchemas},
+    checks::{self, apart},
+    describe::{self, JudgeDescription, OperationDescription, OperationSchemas, check_outcome},
     engine::{CellEngine, Metering},
     error::{CellError, LoadError},
-    exports::{self, Ask, Describe, Exported, Interface, Judges, Operations},
+    exports::{Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
     host::{HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
     receipt::{CellResult, Receipt},
-    schema::{self, Schema},
     state::CellState,
+    turns::Share,
 };
-use opcell_types::{CallContext, Effects, Failure, Outcome, Verdict, suggest::did_you_mean, text::printable};
+use opcell_schema::Schema;
+use opcell_types::{CallContext, Denial, Effects, Failure, Outcome, Verdict, suggest::did_you_mean, text::printable};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::HashMap,
+    future::Future,
     sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
@@ -45,6 +48,8 @@ pub(crate) struct Linked {
     pub(crate) wasi: bool,
     /// Cells of this plugin at once.
     pub(crate) turns: Semaphore,
+    /// What its cells use.
+    pub(crate) share: Arc<Share>,
 }
 
 /// What an operation returned, checked against its own schema.
@@ -97,7 +102,7 @@ impl<'a> CellRequest<'a> {
 
 /// A component that passed every check.
 pub struct Plugin {
-    linked: Linked,
+    linked: Arc<Linked>,
     manifest: Manifest,
     limits: EffectiveLimits,
     /// The same limits, shared with every cell that no step narrows.
@@ -126,16 +131,17 @@ impl Plugin {
         manifest: Manifest,
         limits: EffectiveLimits,
     ) -> Result<Self, LoadError> {
+        let linked = Arc::new(linked);
         let shared_limits = Arc::new(limits.limits.clone());
-        let cancel = CancellationToken::new();
         let call = || Call {
             operation: "describe".into(),
             limits: Arc::clone(&shared_limits),
             // Describing needs nothing from the host.
             narrowing: Some(Narrowing { tools: Some([].into()), skills: Some([].into()), files: Some([].into()) }),
             context: CallContext::default(),
-            cancel: &cancel,
+            cancel: CancellationToken::new(),
             host: Arc::new(NoServices),
+            describes: true,
         };
         let (operations, operation_schemas) =
             described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?;
@@ -248,17 +254,19 @@ impl Plugin {
         let Some((schemas, description)) = found else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
-        if let Err(error) = self.check_arguments(&request, &schemas.arguments).await {
-            return self.refused(request.id, error);
-        }
-        let (call, context) = self.call(&request, &description.id);
-        let (answer, receipt) =
-            cell::run(&self.linked, call, Ask::<Operations>::new(request.id, request.arguments, context)).await;
-        let result = match answer {
-            Ok(Ok(success)) => Self::success(request.id, success, &schemas.data).await,
-            Ok(Err(failure)) => Err(self.failure(failure, &receipt)),
-            Err(error) => Err(error),
+        let (call, arguments, before) = match self.call(&request, &description.id, &schemas.arguments) {
+            Ok(ready) => ready,
+            Err(error) => return self.refused(request.id, error),
         };
+        let ask = Ask::<Operations>::new(Arc::clone(&description.id), arguments, request.context);
+        let (id, schema, check) = (Arc::clone(&description.id), Arc::clone(&schemas.data), self.checks());
+        let after = |answer, denial| async move {
+            match answer {
+                Ok(success) => check.success(&id, success, &schema).await,
+                Err(failure) => Err(check.failure(failure, denial)),
+            }
+        };
+        let (result, receipt) = cell::run(&self.linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
@@ -271,21 +279,36 @@ impl Plugin {
         let Some((schema, description)) = found else {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
-        if let Err(error) = self.check_arguments(&request, schema).await {
-            return self.refused(request.id, error);
-        }
-        let (call, context) = self.call(&request, &description.id);
-        let (answer, receipt) =
-            cell::run(&self.linked, call, Ask::<Judges>::new(request.id, request.arguments, context)).await;
-        let result = match answer {
-            Ok(Ok(verdict)) => self.verdict(verdict, description),
-            Ok(Err(failure)) => Err(self.failure(failure, &receipt)),
-            Err(error) => Err(error),
+        let (call, arguments, before) = match self.call(&request, &description.id, schema) {
+            Ok(ready) => ready,
+            Err(error) => return self.refused(request.id, error),
         };
+        let ask = Ask::<Judges>::new(Arc::clone(&description.id), arguments, request.context);
+        let (id, outcomes, check) = (Arc::clone(&description.id), Arc::clone(&description.outcomes), self.checks());
+        let after = |answer, denial| async move {
+            match answer {
+                Ok(verdict) => check.verdict(&id, verdict, &outcomes),
+                Err(failure) => Err(check.failure(failure, denial)),
+            }
+        };
+        let (result, receipt) = cell::run(&self.linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
-    fn call<'a>(&self, request: &'a CellRequest<'_>, id: &Arc<str>) -> (Call<'a>, exports::Context<'a>) {
+    /// A cell's call, its arguments, and the check of these.
+    #[expect(clippy::type_complexity, reason = "three things that are used at once")]
+    fn call(
+        &self,
+        request: &CellRequest<'_>,
+        id: &Arc<str>,
+        schema: &Arc<Schema>,
+    ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
+        let limit = self.shared_limits.argument_bytes;
+        if request.arguments.len() as u64 > limit {
+            let message =
+                format!("{} bytes of arguments, more than {limit} (limit `argument-bytes`)", request.arguments.len());
+            return Err(CellError::TransferLimit { message });
+        }
         let limits = match request.timeout {
             None => Arc::clone(&self.shared_limits),
             Some(timeout) => {
@@ -294,72 +317,26 @@ impl Plugin {
                 Arc::new(self.limits.narrowed(&step).limits)
             }
         };
-        let context = &request.context;
-        let for_guest = exports::Context {
-            run: &context.run,
-            step: &context.step,
-            visit: context.visit,
-            attempt: context.attempt,
-            idempotency_key: &context.idempotency_key,
-        };
         let call = Call {
             operation: Arc::clone(id),
             limits,
             narrowing: request.narrowing.clone(),
-            context: context.clone(),
-            cancel: &request.cancel,
+            context: request.context.clone(),
+            cancel: request.cancel.clone(),
             host: Arc::clone(&request.host),
+            describes: false,
         };
-        (call, for_guest)
+        let arguments: Arc<str> = request.arguments.into();
+        let (id, schema, text, check) = (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), self.checks());
+        let before = async move {
+            let checked = checks::parse(&check.share, &schema, text, check.limits.memory).await;
+            checked.map(drop).map_err(|message| CellError::InvalidArguments { id: id.to_string(), message })
+        };
+        Ok((call, arguments, before))
     }
 
-    async fn check_arguments(&self, request: &CellRequest<'_>, schema: &Arc<Schema>) -> Result<(), CellError> {
-        let limit = self.shared_limits.argument_bytes;
-        if request.arguments.len() as u64 > limit {
-            let message =
-                format!("{} bytes of arguments, more than {limit} (limit `argument-bytes`)", request.arguments.len());
-            return Err(CellError::TransferLimit { message });
-        }
-        match schema::parse(schema, request.arguments).await {
-            Ok(_) => Ok(()),
-            Err(message) => Err(CellError::InvalidArguments { id: request.id.to_owned(), message }),
-        }
-    }
-
-    async fn success(
-        id: &str,
-        success: operations::Success,
-        schema: &Arc<Schema>,
-    ) -> Result<OperationSuccess, CellError> {
-        let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
-        let data = schema::parse(schema, &success.data)
-            .await
-            .map_err(|message| malformed(format!("of its data, {message}")))?;
-        let details = success.details.map(|text| serde_json::from_str(&text)).transpose();
-        let details = details.map_err(|error| malformed(format!("of its details, it is not JSON: {error}")))?;
-        Ok(OperationSuccess { data, summary: success.summary, details })
-    }
-
-    fn verdict(&self, verdict: judges::Verdict, description: &JudgeDescription) -> Result<Verdict, CellError> {
-        let outcome = Outcome::from(verdict.outcome);
-        if !description.outcomes.is_empty() && !description.outcomes.contains(&outcome) {
-            let listed: Vec<String> = description.outcomes.iter().map(ToString::to_string).collect();
-            let message = format!("{outcome} is not a declared outcome: {}", listed.join(", "));
-            return Err(CellError::MalformedResult {
-                id: description.id.to_string(),
-                message: printable(&message, 1_000),
-            });
-        }
-        let limit = usize::try_from(self.shared_limits.failure_bytes).unwrap_or(usize::MAX);
-        Ok(Verdict { outcome, rationale: verdict.rationale.map(|text| printable(&text, limit)) })
-    }
-
-    /// A plugin that gives up because of a refusal says so with the reason `denied`; then the refusal itself is the error.
-    fn failure(&self, failure: types::Failure, receipt: &Receipt) -> CellError {
-        match receipt.denials.last() {
-            Some(denial) if failure.reason == Failure::DENIED => CellError::Denied(denial.clone()),
-            _ => CellError::PluginFailure(failure_from_guest(failure, self.shared_limits.failure_bytes)),
-        }
+    fn checks(&self) -> Checks {
+        Checks { share: Arc::clone(&self.linked.share), limits: Arc::clone(&self.shared_limits) }
     }
 
     fn unknown<'a, T>(&self, what: &'static str, id: &str, known: impl Iterator<Item = &'a str>) -> CellResult<T> {
@@ -382,20 +359,108 @@ fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T
     CellResult { result, receipt }
 }
 
+/// What the host makes of a cell's answer.
+struct Checks {
+    share: Arc<Share>,
+    limits: Arc<Limits>,
+}
+
+impl Checks {
+    async fn success(
+        self,
+        id: &str,
+        success: operations::Success,
+        schema: &Arc<Schema>,
+    ) -> Result<OperationSuccess, CellError> {
+        let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
+        let memory = self.limits.memory;
+        let data = checks::parse(&self.share, schema, success.data.into(), memory)
+            .await
+            .map_err(|message| malformed(format!("of its data, {message}")))?;
+        let details = match success.details {
+            None => None,
+            Some(text) => {
+                Some(self.details(text).await.map_err(|message| malformed(format!("of its details, {message}")))?)
+            }
+        };
+        let summary = success.summary.map(|text| printable(&text, self.text_bytes()));
+        Ok(OperationSuccess { data, summary, details })
+    }
+
+    /// Details are for people and models who look for a mistake: they are cleaned, and too long ones become a text that is cut.
+    async fn details(&self, text: String) -> Result<Value, String> {
+        let most = usize::try_from(self.limits.log_bytes).unwrap_or(usize::MAX);
+        if text.len() > most {
+            return Ok(Value::String(printable(&text, most)));
+        }
+        static ANY: LazyLock<Result<Arc<Schema>, String>> = LazyLock::new(|| Schema::shared(&Value::Bool(true)));
+        let any = ANY.as_ref().map_err(Clone::clone)?;
+        let mut details = checks::parse(&self.share, any, text.into(), self.limits.memory).await?;
+        clean(&mut details);
+        Ok(details)
+    }
+
+    fn verdict(&self, id: &str, verdict: judges::Verdict, outcomes: &[Outcome]) -> Result<Verdict, CellError> {
+        let outcome = Outcome::from(verdict.outcome);
+        let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
+        if !outcomes.is_empty() && !outcomes.contains(&outcome) {
+            let listed: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
+            let message = format!("{outcome} is not a declared outcome: {}", listed.join(", "));
+            return Err(malformed(printable(&message, 1_000)));
+        }
+        check_outcome(&outcome).map_err(malformed)?;
+        Ok(Verdict { outcome, rationale: verdict.rationale.map(|text| printable(&text, self.text_bytes())) })
+    }
+
+    /// A plugin that gives up because of a refusal says so with the reason `denied`; then the refusal itself is the error.
+    fn failure(&self, failure: types::Failure, denial: Option<Denial>) -> CellError {
+        match denial {
+            Some(denial) if failure.reason == Failure::DENIED => CellError::Denied(denial),
+            _ => CellError::PluginFailure(failure_from_guest(failure, self.limits.failure_bytes)),
+        }
+    }
+
+    fn text_bytes(&self) -> usize {
+        usize::try_from(self.limits.failure_bytes).unwrap_or(usize::MAX)
+    }
+}
+
+/// Replaces what is hostile in every text of a value, names of members included. Values that were parsed are not deep.
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let shown = printable(text, usize::MAX);
+            *text = shown;
+        }
+        Value::Array(list) => list.iter_mut().for_each(clean),
+        Value::Object(map) => {
+            let members = std::mem::take(map);
+            for (name, mut value) in members {
+                clean(&mut value);
+                map.insert(printable(&name, usize::MAX), value);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Asks a plugin what one interface offers, and checks the answer where that keeps nobody waiting: its schemas are untrusted.
 async fn described<I: Interface, T: Default + Send + 'static>(
-    linked: &Linked,
-    call: Call<'_>,
+    linked: &Arc<Linked>,
+    call: Call,
     check: fn(Vec<I::Description>) -> Result<T, String>,
 ) -> Result<T, LoadError> {
     if I::of(linked).is_none() {
         return Ok(T::default());
     }
-    let (described, _) = cell::run(linked, call, Describe::<I>::new()).await;
-    let described = described.map_err(|error| LoadError::DescribeFailed { interface: I::NAME, error: error.into() })?;
-    let wrong = |message| LoadError::Describe { interface: I::NAME, message };
-    let started = Instant::now();
-    let checked = tokio::task::spawn_blocking(move || check(described)).await;
-    tracing::debug!(interface = I::NAME, elapsed = ?started.elapsed(), "checked what the plugin describes");
-    checked.map_err(|_| wrong("its schemas cannot be compiled".to_owned()))?.map_err(wrong)
+    let share = Arc::clone(&linked.share);
+    let after = move |described, _| async move {
+        let started = Instant::now();
+        let checked = apart(&share, move || check(described)).await;
+        tracing::debug!(interface = I::NAME, elapsed = ?started.elapsed(), "checked what the plugin describes");
+        Ok(checked.unwrap_or_else(|| Err("its schemas cannot be compiled".to_owned())))
+    };
+    let (checked, _) = cell::run(linked, call, async { Ok(()) }, Describe::<I>::new(), after).await;
+    let checked = checked.map_err(|error| LoadError::DescribeFailed { interface: I::NAME, error: error.into() })?;
+    checked.map_err(|message| LoadError::Describe { interface: I::NAME, message })
 }

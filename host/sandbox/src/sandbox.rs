@@ -4,7 +4,8 @@ use crate::{
     bare::Bare,
     cache::{Cache, CachePlace, Found, Key},
     compile::{CompileLimits, CompileMode, Compiler},
-    engine::{self, Allocation, CellEngine, Engines, Metering},
+    descriptors,
+    engine::{self, Allocation, CellEngine, Engines, Metering, Room},
     error::{LoadError, SandboxError},
     exports::{Exported, Judges, Operations},
     grants::{Grants, Policy, Requests},
@@ -13,6 +14,7 @@ use crate::{
     limits::{EffectiveLimits, LimitRequest},
     plugin::{Linked, Plugin},
     state::CellState,
+    turns::Share,
     wasi::check_preopens,
 };
 use opcell_types::control::ControlFiles;
@@ -21,7 +23,10 @@ use std::{
     sync::Arc,
 };
 use tokio::{io::AsyncReadExt, sync::Semaphore};
-use wasmtime::component::{Component, Linker};
+use wasmtime::{
+    Engine,
+    component::{Component, Linker},
+};
 
 /// How a sandbox is set up.
 #[derive(Debug, Clone)]
@@ -130,6 +135,9 @@ pub struct Sandbox {
     metering: Metering,
     cells: u32,
     keep_resident: usize,
+    room: Room,
+    /// Refuses components that are too large for every pool, where there are none.
+    shapes: Option<Engine>,
     warning: Option<String>,
 }
 
@@ -145,21 +153,25 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`] when an engine cannot be built or the cache directory is not safe.
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
+        descriptors::make_room();
         let cells = config.cells.clamp(1, 4_096);
-        let engines = Engines::new(config.metering, config.allocation, cells, config.keep_resident)?;
+        let memory = EffectiveLimits::resolve(&config.limits, &LimitRequest::default()).limits.memory;
+        let engines = Engines::new(config.metering, config.allocation, cells, memory, config.keep_resident)?;
         let mut pools = Vec::new();
         for engine in engines.smallest_first() {
             pools.push(Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?);
         }
         Ok(Self {
             pools,
-            compiler: Compiler::new(config.compile, config.compile_limits, config.metering)?,
+            compiler: Compiler::new(config.compile, config.compile_limits, config.metering, engines.room)?,
             cache: config.cache.as_ref().map(Cache::open).transpose()?,
             control: beside_the_cache(&config.control, config.cache.as_ref()),
             limits: config.limits,
             metering: config.metering,
             cells,
             keep_resident: config.keep_resident,
+            room: engines.room,
+            shapes: engines.shapes,
             warning: engines.warning,
         })
     }
@@ -195,7 +207,7 @@ impl Sandbox {
             return Err(LoadError::AsksForMore(excess));
         }
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
-        let roots = Roots::open(policy.grants(), &self.control)?;
+        let roots = Roots::open(&name, policy.grants(), &self.control)?;
         check_preopens(&policy.grants().dangerous_preopens, &self.control)?;
         let artefact = self.artefact(&bytes, &digest).await?;
         drop(bytes);
@@ -220,7 +232,7 @@ impl Sandbox {
         let bytes = self.read(source).await?;
         inspect::inspect(&bytes)?;
         let artefact = self.artefact(&bytes, &blake3::hash(&bytes)).await?;
-        let engine = engine::like_small(self.metering, self.cells, self.keep_resident)
+        let engine = engine::like_small(self.metering, self.room, self.cells, self.keep_resident)
             .map_err(|error| LoadError::Shape { message: error.to_string() })?;
         Bare::new(&engine, &artefact)
     }
@@ -266,6 +278,12 @@ impl Sandbox {
     /// The smallest pool that has room for the component.
     fn place(&self, artefact: &[u8]) -> Result<(&Pool, Component), LoadError> {
         let mut message = String::new();
+        if let Some(shapes) = &self.shapes {
+            // SAFETY: as below; nothing of it is run.
+            unsafe { Component::deserialize(shapes, artefact) }.map_err(|error| LoadError::Shape {
+                message: opcell_types::text::printable(&format!("{error:#}"), 1_000),
+            })?;
+        }
         for pool in &self.pools {
             // SAFETY: the artefact was made by our own compiler process, or its MAC proves that it was when it was cached.
             match unsafe { Component::deserialize(pool.engine.wasmtime(), artefact) } {
@@ -324,6 +342,7 @@ impl Pool {
             policy,
             roots,
             wasi: surface.wasi,
+            share: Share::new(),
             turns: Semaphore::new(usize::try_from(limits.limits.concurrent_cells).unwrap_or(usize::MAX)),
         })
     }

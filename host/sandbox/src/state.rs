@@ -2,6 +2,7 @@
 
 use crate::{
     budget::Budget,
+    descriptors::OpenFiles,
     grants::{Narrowing, Policy},
     host::HostServices,
     imports::files::Roots,
@@ -49,7 +50,7 @@ pub(crate) struct CellState {
     pub(crate) file_bytes: FileBytes,
     /// Made when something is touched: most cells touch nothing.
     pub(crate) touched: Option<TouchLog>,
-    pub(crate) open_files: u64,
+    pub(crate) open_files: OpenFiles,
     pub(crate) resources: ResourceTable,
     pub(crate) limits: Arc<Limits>,
     pub(crate) policy: Arc<Policy>,

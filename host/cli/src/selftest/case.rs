@@ -2,11 +2,24 @@
 
 use anyhow::{Context as _, Result};
 use include_dir::{Dir, include_dir};
-use opcell_sandbox::LimitRequest;
+use opcell_sandbox::{LimitRequest, limits::Unit};
 use serde::Deserialize;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/hostile");
+
+/// The longest file of a case.
+const MAX_FILE: u64 = 64 << 20;
+
+/// Host memory that a case may take, unless it says otherwise: a cell and what the host makes of its answer, several times over.
+const RSS: u64 = 1 << 30;
 
 /// Where a guest must be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -65,6 +78,8 @@ struct CaseFile {
     log_without_control: bool,
     #[serde(default)]
     files_at_most: Option<u64>,
+    #[serde(default)]
+    rss_at_most: Option<String>,
 }
 
 /// One hostile case, ready to run.
@@ -108,8 +123,92 @@ pub struct Case {
     pub log_without_control: bool,
     /// Bytes that may be on disk afterwards.
     pub files_at_most: Option<u64>,
+    /// Bytes of host memory that the case may take at its peak, beyond what the host has before.
+    pub rss_at_most: u64,
     /// The component.
     pub component: Vec<u8>,
+}
+
+/// A case that has not been read yet: its guest may be slow to parse, and a folder of one's own may hold anything.
+#[derive(Debug, Clone)]
+pub struct CaseFolder {
+    /// Its name.
+    pub name: String,
+    place: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    BuiltIn(&'static Dir<'static>),
+    Disk(PathBuf),
+}
+
+impl CaseFolder {
+    /// Every case that was built into this program, or every one below a folder on disk, by name.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn all(folder: Option<&Path>) -> Result<Vec<Self>> {
+        let mut cases = match folder {
+            None => {
+                let is_case = |folder: &&Dir<'_>| folder.get_file(folder.path().join("case.toml")).is_some();
+                let case = |folder: &'static Dir<'static>| Self {
+                    name: folder.path().to_string_lossy().into_owned(),
+                    place: Place::BuiltIn(folder),
+                };
+                CASES.dirs().filter(is_case).map(case).collect()
+            }
+            Some(folder) => {
+                let shown = || format!("cannot read the cases in `{}`", folder.display());
+                let mut cases = Vec::new();
+                for entry in std::fs::read_dir(folder).with_context(shown)? {
+                    let path = entry.with_context(shown)?.path();
+                    if path.join("case.toml").exists() {
+                        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                        cases.push(Self { name, place: Place::Disk(path) });
+                    }
+                }
+                cases
+            }
+        };
+        cases.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(cases)
+    }
+
+    /// Reads the case and makes its component.
+    ///
+    /// # Errors
+    /// When the folder is not a case; the message names it.
+    pub fn read(&self) -> Result<Case> {
+        Case::read(self).with_context(|| format!("hostile case `{}`", self.name))
+    }
+
+    fn file(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>> {
+        match &self.place {
+            Place::BuiltIn(folder) => {
+                Ok(folder.get_file(folder.path().join(name)).map(|file| Cow::Borrowed(file.contents())))
+            }
+            Place::Disk(folder) => {
+                let path = folder.join(name);
+                match std::fs::metadata(&path) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
+                    Ok(status) => anyhow::ensure!(status.is_file(), "{name} is not a regular file"),
+                }
+                let mut bytes = Vec::new();
+                File::open(&path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+                anyhow::ensure!(bytes.len() as u64 <= MAX_FILE, "{name} has more than {MAX_FILE} bytes");
+                Ok(Some(Cow::Owned(bytes)))
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>> {
+        let text = |bytes: Cow<'static, [u8]>| {
+            String::from_utf8(bytes.into_owned()).map_err(|_| anyhow::anyhow!("{name} is not UTF-8"))
+        };
+        self.file(name)?.map(text).transpose()
+    }
 }
 
 impl Case {
@@ -118,17 +217,7 @@ impl Case {
     /// # Errors
     /// When a folder is not a case; the message names it.
     pub fn all() -> Result<Vec<Self>> {
-        let mut cases = Vec::new();
-        for folder in CASES.dirs() {
-            let name = folder.path().to_string_lossy().into_owned();
-            if let Some(file) = folder.get_file(folder.path().join("case.toml")) {
-                cases.push(
-                    Self::read(&name, folder, file.contents()).with_context(|| format!("hostile case `{name}`"))?,
-                );
-            }
-        }
-        cases.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(cases)
+        CaseFolder::all(None)?.iter().map(CaseFolder::read).collect()
     }
 
     /// Whether an error of this kind contains it.
@@ -137,40 +226,33 @@ impl Case {
         self.expect.iter().any(|expected| expected == kind)
     }
 
-    fn read(name: &str, folder: &Dir<'_>, toml: &[u8]) -> Result<Self> {
-        let file: CaseFile = toml_edit::de::from_slice(toml)?;
+    fn read(folder: &CaseFolder) -> Result<Self> {
+        let toml = folder.text("case.toml")?.context("there is no case.toml")?;
+        let file: CaseFile = toml_edit::de::from_str(&toml)?;
         let mut limits = LimitRequest::default();
         for (key, value) in &file.limits {
             limits.set_text(key, value)?;
         }
-        let within = match &file.within {
-            Some(text) => Duration::from_millis(opcell_sandbox::limits::Unit::Milliseconds.parse("within", text)?),
-            None => Duration::from_secs(10),
+        let quantity = |unit: Unit, key, text: &Option<String>, default| match text {
+            Some(text) => unit.parse(key, text),
+            None => Ok(default),
         };
-        let files_quota = match &file.files_quota {
-            Some(text) => opcell_sandbox::limits::Unit::Bytes.parse("files-quota", text)?,
-            None => opcell_sandbox::FilesGrant::DEFAULT_WRITE_QUOTA,
-        };
+        let within = Duration::from_millis(quantity(Unit::Milliseconds, "within", &file.within, 10_000)?);
+        let files_quota =
+            quantity(Unit::Bytes, "files-quota", &file.files_quota, opcell_sandbox::FilesGrant::DEFAULT_WRITE_QUOTA)?;
+        let rss_at_most = quantity(Unit::Bytes, "rss-at-most", &file.rss_at_most, RSS)?;
         let manifest = manifest(&file);
-        let wit = folder
-            .get_file(folder.path().join("guest.wit"))
-            .map(|wit| wit.contents_utf8().context("guest.wit is not UTF-8"))
-            .transpose()?;
         let world = file.world.as_deref().unwrap_or("operation-plugin");
-        let component =
-            match (folder.get_file(folder.path().join("guest.wat")), folder.get_file(folder.path().join("guest.wasm")))
-            {
-                (Some(wat), None) => super::guest::component_from_wat(
-                    wat.contents_utf8().context("guest.wat is not UTF-8")?,
-                    wit,
-                    world,
-                    manifest.as_deref(),
-                )?,
-                (None, Some(wasm)) => wasm.contents().to_vec(),
-                _ => anyhow::bail!("expected exactly one of guest.wat and guest.wasm"),
-            };
+        let component = match (folder.text("guest.wat")?, folder.file("guest.wasm")?) {
+            (Some(wat), None) => {
+                let wit = folder.text("guest.wit")?;
+                super::guest::component_from_wat(&wat, wit.as_deref(), world, manifest.as_deref())?
+            }
+            (None, Some(wasm)) => wasm.into_owned(),
+            _ => anyhow::bail!("expected exactly one of guest.wat and guest.wasm"),
+        };
         Ok(Self {
-            name: name.to_owned(),
+            name: folder.name.clone(),
             title: file.title,
             at: file.at,
             expect: match file.expect {
@@ -192,6 +274,7 @@ impl Case {
             log_at_most: file.log_at_most,
             log_without_control: file.log_without_control,
             files_at_most: file.files_at_most,
+            rss_at_most,
             component,
         })
     }

@@ -1,7 +1,7 @@
 //! The compiling process.
 
 use super::frame::{Answer, MAX_LINE, Order, VERSION};
-use crate::engine::{Metering, compatibility, compiler};
+use crate::engine::{Metering, Room, compatibility, compiler};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     io::{BufRead, Read, Write},
@@ -40,7 +40,8 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String
         return Err("the component was truncated or changed in transit".to_owned());
     }
     let metering = if order.deterministic { Metering::Deterministic } else { Metering::Ticks };
-    let engine = compiler(metering).map_err(|error| error.to_string())?;
+    let room = if order.scarce { Room::Scarce } else { Room::Plenty };
+    let engine = compiler(metering, room).map_err(|error| error.to_string())?;
     let made = engine.precompile_component(&component);
     let (answer, artefact) = match made {
         Ok(artefact) => {

@@ -1,7 +1,7 @@
 //! What parent and child say to each other: one line of JSON each way, followed by the bytes that it announces.
 
 use super::CompileLimits;
-use crate::engine::Metering;
+use crate::engine::{Metering, Room};
 use serde::{Deserialize, Serialize};
 
 /// Longest line that is read from the other side.
@@ -16,6 +16,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct Order {
     pub(super) engine: String,
     pub(super) deterministic: bool,
+    pub(super) scarce: bool,
     pub(super) bytes: u64,
     pub(super) digest: String,
     pub(super) address_space: u64,
@@ -23,10 +24,11 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn new(metering: Metering, engine: &str, component: &[u8], limits: &CompileLimits) -> Self {
+    pub(super) fn new(metering: Metering, room: Room, engine: &str, component: &[u8], limits: &CompileLimits) -> Self {
         Self {
             engine: engine.to_owned(),
             deterministic: metering == Metering::Deterministic,
+            scarce: room == Room::Scarce,
             bytes: component.len() as u64,
             digest: blake3::hash(component).to_hex().to_string(),
             address_space: limits.address_space,

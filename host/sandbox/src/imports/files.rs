@@ -219,7 +219,7 @@ impl wit::HostDirectory for View<'_> {
 
     async fn drop(&mut self, directory: Resource<OpenDirectory>) -> wasmtime::Result<()> {
         self.0.resources.delete(directory)?;
-        self.0.open_files -= 1;
+        self.0.open_files.close();
         Ok(())
     }
 }
@@ -288,7 +288,7 @@ impl wit::HostFile for View<'_> {
 
     async fn drop(&mut self, file: Resource<OpenFile>) -> wasmtime::Result<()> {
         self.0.resources.delete(file)?;
-        self.0.open_files -= 1;
+        self.0.open_files.close();
         Ok(())
     }
 }
@@ -414,14 +414,7 @@ impl View<'_> {
     }
 
     fn count_open(&mut self) -> Result<(), FileError> {
-        if self.0.open_files >= self.0.limits.open_files {
-            let limit = self.0.limits.open_files;
-            return Err(FileError::Quota(format!(
-                "a cell opens at most {limit} files and directories at a time (limit `open-files`)"
-            )));
-        }
-        self.0.open_files += 1;
-        Ok(())
+        self.0.open_files.open(self.0.limits.open_files).map_err(FileError::Quota)
     }
 }
 

@@ -87,8 +87,14 @@ pub(super) fn real_target(directory: &OwnedFd, path: &str) -> Option<PathBuf> {
     at_leaf(directory, path, parent).ok().flatten()
 }
 
+/// Refuses what is not a regular file without opening it: opening a device may do something already.
+fn look_at(directory: &OwnedFd, path: &str) -> Result<()> {
+    regular(&open(directory, path, OFlags::PATH)?).map(drop)
+}
+
 /// Opens a regular file for reading.
 pub(super) fn open_file(directory: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    look_at(directory, path)?;
     let file = open(directory, path, OFlags::RDONLY)?;
     regular(&file)?;
     Ok(file)
@@ -96,6 +102,10 @@ pub(super) fn open_file(directory: &OwnedFd, path: &str) -> Result<OwnedFd> {
 
 /// Creates a file, or empties one that has no other name.
 pub(super) fn create_file(directory: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    match look_at(directory, path) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error),
+    }
     let file = open(directory, path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
     if regular(&file)?.st_nlink != 1 {
         return Err(Errno::MLINK);
@@ -199,6 +209,7 @@ fn regular(file: &OwnedFd) -> Result<Stat> {
     match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile => Ok(status),
         FileType::Directory => Err(Errno::ISDIR),
+        FileType::Symlink => Err(Errno::LOOP),
         _ => Err(Errno::NODEV),
     }
 }

@@ -8,11 +8,11 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use opcell_types::control::{ControlFiles, Touch};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -27,12 +27,30 @@ pub(crate) struct Root {
     /// What the grant does not extend to; `None` when it extends to everything.
     control: Option<Arc<ControlFiles>>,
     patterns: Option<GlobSet>,
-    bytes_left: AtomicU64,
-    entries_left: AtomicU64,
+    write_quota: u64,
+    created_entries: u64,
+    used: Arc<Used>,
+}
+
+/// What a plugin has written below one directory since this process began: loading it again gives it no new quota.
+#[derive(Debug, Default)]
+struct Used {
+    bytes: AtomicU64,
+    entries: AtomicU64,
+}
+
+impl Used {
+    /// The account of a plugin for a directory, whatever its grants call it.
+    fn of(plugin: &str, directory: &Path) -> Arc<Self> {
+        type Accounts = HashMap<(String, PathBuf), Arc<Used>>;
+        static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
+        let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(accounts.entry((plugin.to_owned(), directory.to_owned())).or_default())
+    }
 }
 
 impl Root {
-    fn open(name: &str, grant: &FilesGrant, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
+    fn open(plugin: &str, name: &str, grant: &FilesGrant, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
         // The operator's own path may well go through symbolic links; what lies below it may not.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let failed = |source| LoadError::Grant { name: name.to_owned(), path: grant.path.clone(), source };
@@ -41,14 +59,16 @@ impl Root {
         if let Some(place) = control.sealed_by(&path) {
             return Err(LoadError::Sealed { name: name.to_owned(), path: grant.path.clone(), place: place.to_owned() });
         }
+        let used = Used::of(plugin, &path);
         Ok(Self {
             name: name.to_owned(),
             descriptor: Arc::new(descriptor),
             path,
             control: (!grant.control_files).then(|| Arc::clone(control)),
             patterns: patterns(name, &grant.patterns)?,
-            bytes_left: AtomicU64::new(grant.write_quota),
-            entries_left: AtomicU64::new(grant.created_entries()),
+            write_quota: grant.write_quota,
+            created_entries: grant.created_entries(),
+            used,
         })
     }
 
@@ -76,17 +96,18 @@ impl Root {
 
     /// Takes bytes from the quota that all cells share; false when there are not that many left.
     pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
-        take(&self.bytes_left, bytes)
+        take(&self.used.bytes, bytes, self.write_quota)
     }
 
     /// Takes a file or directory that is about to be created from the quota; false when there is none left.
     pub(crate) fn take_entry(&self) -> bool {
-        take(&self.entries_left, 1)
+        take(&self.used.entries, 1, self.created_entries)
     }
 }
 
-fn take(account: &AtomicU64, wanted: u64) -> bool {
-    account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(wanted)).is_ok()
+fn take(used: &AtomicU64, wanted: u64, quota: u64) -> bool {
+    let add = |used: u64| used.checked_add(wanted).filter(|used| *used <= quota);
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 fn patterns(name: &str, patterns: &[String]) -> Result<Option<GlobSet>, LoadError> {
@@ -111,9 +132,10 @@ pub(crate) struct Roots(BTreeMap<String, Arc<Root>>);
 
 impl Roots {
     /// Opens every granted directory; a grant to a path that does not exist is an error.
-    pub(crate) fn open(grants: &Grants, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
-        let open =
-            |(name, grant): (&String, &FilesGrant)| Ok((name.clone(), Arc::new(Root::open(name, grant, control)?)));
+    pub(crate) fn open(plugin: &str, grants: &Grants, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
+        let open = |(name, grant): (&String, &FilesGrant)| {
+            Ok((name.clone(), Arc::new(Root::open(plugin, name, grant, control)?)))
+        };
         grants.files.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
@@ -130,8 +152,20 @@ impl Roots {
 mod tests {
     use super::*;
 
+    /// Every root is another plugin's.
     fn root(grant: FilesGrant) -> Root {
-        Root::open("r", &grant, &Arc::default()).unwrap()
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let plugin = format!("test {}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Root::open(&plugin, "r", &grant, &Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn a_plugin_that_is_loaded_again_gets_no_new_quota() {
+        let grant = FilesGrant { write_quota: 100, ..FilesGrant::read_write("/tmp") };
+        let open = |plugin| Root::open(plugin, "r", &grant, &Arc::default()).unwrap();
+        assert!(open("reloaded").take_bytes(60));
+        assert!(!open("reloaded").take_bytes(60) && open("reloaded").take_bytes(40));
+        assert!(open("another").take_bytes(60));
     }
 
     #[test]
@@ -144,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_grant_to_a_path_that_does_not_exist_is_an_error() {
-        let error = Root::open("repo", &FilesGrant::read("/does/not/exist"), &Arc::default()).unwrap_err().to_string();
+        let error =
+            Root::open("test", "repo", &FilesGrant::read("/does/not/exist"), &Arc::default()).unwrap_err().to_string();
         assert!(error.starts_with("cannot open the grant `repo`: `/does/not/exist`"), "{error}");
     }
 

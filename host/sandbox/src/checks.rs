@@ -1,0 +1,174 @@
+//! What comes from a plugin, checked against the schemas that it brings.
+//!
+//! Small values are checked where they arrive. Everything else is done by a few threads that serve nothing else: one plugin after the
+//! other, so that none makes the others wait for all of its values, and nobody waits for these threads, neither a caller whose time is
+//! up nor the end of the process. Each piece of work ends by itself, because it is weighed before it begins.
+
+use crate::turns::{Share, yield_to_others};
+use opcell_schema::{MAX_STEPS, Schema, Weight};
+use serde_json::Value;
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, LazyLock, Mutex, PoisonError},
+    thread,
+};
+use tokio::sync::oneshot;
+
+/// The longest text that is parsed where others wait.
+const QUICK_BYTES: usize = 16 << 10;
+
+/// Threads for checks. They are as many as one host needs: what waits for them holds the permits of its cell meanwhile.
+const THREADS: usize = 2;
+
+/// Parses a text and checks that the value fits; the message names the first violation with its place. As a value it may cost no more than
+/// `most` bytes of memory.
+pub(crate) async fn parse(
+    share: &Arc<Share>,
+    schema: &Arc<Schema>,
+    text: Arc<str>,
+    most: u64,
+) -> Result<Value, String> {
+    let weight = Weight::of(&text);
+    if weight.bytes > most {
+        return Err(format!(
+            "it has {} values, which would take {} KiB of the host's memory, more than {} KiB (limit `memory`)",
+            weight.values,
+            weight.bytes >> 10,
+            most >> 10
+        ));
+    }
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("it is not JSON: {error}"));
+    if text.len() <= QUICK_BYTES && schema.is_quick(&text, weight) {
+        let value = parsed(&text)?;
+        return schema.check(&value).map(|()| value);
+    }
+    let schema = Arc::clone(schema);
+    let check = move || {
+        let value = parsed(&text)?;
+        schema.check_cost(&value, MAX_STEPS)?;
+        schema.check(&value).map(|()| value)
+    };
+    apart(share, check).await.unwrap_or_else(|| Err("the schema cannot be checked".to_owned()))
+}
+
+/// Does work on the threads for checks; `None` when it panicked. Whoever stops waiting is not kept, and work that has not begun then is
+/// not done.
+pub(crate) async fn apart<T: Send + 'static>(
+    share: &Arc<Share>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, end) = oneshot::channel();
+    let job = move || {
+        if done.is_closed() {
+            return;
+        }
+        if let Ok(result) = catch_unwind(AssertUnwindSafe(work)) {
+            let _ = done.send(result);
+        }
+    };
+    CHECKS.push(share.id(), Box::new(job));
+    end.await.ok()
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Checks {
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// A line for each plugin; the first is served next, and goes to the end.
+    lines: VecDeque<(u64, VecDeque<Job>)>,
+    threads: usize,
+}
+
+static CHECKS: LazyLock<Checks> = LazyLock::new(|| Checks { waiting: Mutex::default(), more: Condvar::new() });
+
+impl Checks {
+    fn push(&'static self, share: u64, job: Job) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match waiting.lines.iter_mut().find(|(id, _)| *id == share) {
+            Some((_, line)) => line.push_back(job),
+            None => waiting.lines.push_back((share, VecDeque::from([job]))),
+        }
+        if waiting.threads < THREADS && self.start() {
+            waiting.threads += 1;
+        }
+        drop(waiting);
+        self.more.notify_one();
+    }
+
+    fn start(&'static self) -> bool {
+        let work = || {
+            yield_to_others();
+            loop {
+                self.next()();
+            }
+        };
+        let named = thread::Builder::new().name("opcell-checks".to_owned());
+        named.spawn(work).inspect_err(|error| tracing::error!(%error, "no thread for checks")).is_ok()
+    }
+
+    fn next(&self) -> Job {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some((share, mut line)) = waiting.lines.pop_front()
+                && let Some(job) = line.pop_front()
+            {
+                if !line.is_empty() {
+                    waiting.lines.push_back((share, line));
+                }
+                return job;
+            }
+            waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn any() -> Arc<Schema> {
+        Arc::new(Schema::parse("{}").unwrap().1)
+    }
+
+    #[tokio::test]
+    async fn a_value_that_would_take_too_much_memory_is_not_parsed() {
+        let text: Arc<str> = format!("[{}]", vec![r#"{"a":1}"#; 50_000].join(",")).into();
+        let share = Share::new();
+        let error = parse(&share, &any(), Arc::clone(&text), 1 << 20).await.unwrap_err();
+        assert!(error.contains("limit `memory`"), "{error}");
+        assert!(parse(&share, &any(), text, 64 << 20).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_plugin_does_not_wait_for_all_the_values_of_another() {
+        let (greedy, modest) = (Share::new(), Share::new());
+        let slow = || thread::sleep(Duration::from_millis(20));
+        let greedy: Vec<_> = (0..40)
+            .map(|_| {
+                tokio::spawn({
+                    let share = Arc::clone(&greedy);
+                    async move { apart(&share, slow).await }
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert_eq!(apart(&modest, || 5).await, Some(5));
+        assert!(greedy.iter().filter(|check| !check.is_finished()).count() > 20);
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_gives_no_result_and_costs_no_thread() {
+        let share = Share::new();
+        for _ in 0..3 * THREADS {
+            assert_eq!(apart(&share, || std::panic::resume_unwind(Box::new("expected"))).await, None::<()>);
+        }
+        assert_eq!(apart(&share, || 1).await, Some(1));
+    }
+}
