@@ -31,7 +31,7 @@ fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
     assert!(!lost.is_empty() && lost.len() < ended.len(), "{} of {} lost", lost.len(), ended.len());
     for child in lost {
         let why = String::from_utf8_lossy(&child.stderr);
-        let reasons = ["another process drives it", "already a run", "the journal is locked by another process"];
+        let reasons = ["another process drives it", "already exists", "the journal is locked by another process"];
         assert!(reasons.iter().any(|reason| why.contains(reason)), "{why}");
     }
     let recorded = std::fs::read_to_string(directory.path().join("recorder")).unwrap();

@@ -138,7 +138,8 @@ async fn a_grant_for_reading_finds_the_issue_and_denies_the_label() {
     let (outcome, _) = run(&host, &triage(), triage_input(&forge)).await;
 
     assert_eq!((outcome.reason.as_deref(), outcome.step.as_deref()), (Some("denied"), Some("label")));
-    assert!(outcome.message.unwrap().contains("--method POST"));
+    let command = remedy::render(&outcome.denial.unwrap().remedy).unwrap();
+    assert!(command.contains("--method POST"), "{command}");
     assert_eq!(forge.labels(1), ["bug", "triage"]);
 }
 

@@ -337,6 +337,6 @@ mod tests {
     #[test]
     fn a_key_that_is_no_text_is_refused() {
         let odd: BTreeMap<Vec<u8>, u8> = [(vec![1], 2)].into_iter().collect();
-        assert_eq!(Value::of(&odd).unwrap_err().to_string(), "a key must be a text, got [1]");
+        assert_eq!(Value::of(&odd).unwrap_err().to_string(), "a key must be a string, got [1]");
     }
 }
