@@ -123,7 +123,11 @@ fn a_run_that_never_ends_leaves_its_place_to_others_and_an_interrupt_lets_go_of_
     worker.says("quick  completed");
     assert_eq!(worker.interrupt(), Some(0));
     let endless = listed(folder, "endless");
-    assert_eq!((endless["status"].as_str(), endless["driven"].as_bool()), (Some("interrupted"), Some(false)), "{endless}");
+    assert_eq!(
+        (endless["status"].as_str(), endless["driven"].as_bool()),
+        (Some("interrupted"), Some(false)),
+        "{endless}"
+    );
     // Somebody else can tell it to stop, although nothing but deciding happens in it.
     let worker = Worker::start(folder, &[]);
     let until = Instant::now() + PATIENCE;

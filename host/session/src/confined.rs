@@ -122,7 +122,9 @@ impl Folder {
         let Some(guard) = &self.guard else { return Ok(()) };
         let asked = guard.root.join(path.trim_start_matches("./"));
         let rule = guard.control.refuses(touch, &asked).or_else(|| guard.control.refuses(touch, real?));
-        rule.map_or(Ok(()), |rule| Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule }))
+        rule.map_or(Ok(()), |rule| {
+            Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule })
+        })
     }
 
     /// A file that has several names may be one of those under another name.
@@ -136,7 +138,9 @@ impl Folder {
         };
         let refused = guard.control.known(&guard.root).into_iter().filter(|twin| is_it(twin));
         let rule = refused.filter_map(|twin| guard.control.refuses(Touch::Read, &twin)).next();
-        rule.map_or(Ok(()), |rule| Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule }))
+        rule.map_or(Ok(()), |rule| {
+            Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule })
+        })
     }
 
     /// Reads a whole file of at most `limit` bytes.

@@ -142,7 +142,9 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
     let read = loop {
         match read(&spaced) {
             // `{a:[1]}` is an entry for the `yaml` package; the parser wants a blank before the bracket.
-            Err(Refusal::NoBlank(colon)) if blanks.len() < MAX_BLANKS && text.len().saturating_mul(blanks.len() + 1) <= MAX_REPAIR_BYTES => {
+            Err(Refusal::NoBlank(colon))
+                if blanks.len() < MAX_BLANKS && text.len().saturating_mul(blanks.len() + 1) <= MAX_REPAIR_BYTES =>
+            {
                 let at = blanks.partition_point(|blank| *blank <= colon);
                 blanks.iter_mut().skip(at).for_each(|blank| *blank += 1);
                 blanks.insert(at, colon + 1);

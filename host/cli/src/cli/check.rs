@@ -51,7 +51,14 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
             verdicts.push(verdict_json(&name, good, document.as_ref(), rejected.as_ref()));
         } else {
             bar.suspend(|| {
-                terminal.rendered(&verdict_text(&name, good, document.as_ref(), rejected.as_ref(), args.strict, terminal))
+                terminal.rendered(&verdict_text(
+                    &name,
+                    good,
+                    document.as_ref(),
+                    rejected.as_ref(),
+                    args.strict,
+                    terminal,
+                ))
             })?;
         }
         bar.inc(1);

@@ -8,9 +8,10 @@ mod update;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::{Args, Subcommand};
-use opcell::{document, 
+use opcell::{
     config::Config,
     config::{PluginConfig, lock::Locked},
+    document,
     report::Rejected,
 };
 use opcell_sandbox::{grants::Policy, inspect::Surface};

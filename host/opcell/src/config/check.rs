@@ -123,7 +123,8 @@ impl Checker<'_> {
             return true;
         }
         let message = format!("`{}` is not a name of a plugin", crate::report::printable(name));
-        let help = "a name begins with a letter or digit, and has up to 64 letters, digits, `.`, `_` and `-`; rename the file";
+        let help =
+            "a name begins with a letter or digit, and has up to 64 letters, digits, `.`, `_` and `-`; rename the file";
         self.error("invalid-plugin-name", span, message, Some(help.to_owned()));
         false
     }

@@ -314,8 +314,12 @@ impl HostBuilder {
             let place = || Some((config.source.clone(), plugin.span?));
             let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
             if config.locked && !plugin.dev && locked.is_none_or(|locked| locked.digest.is_none()) {
-                let message = format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
-                let help = format!("look at it, accept it with `opcell plugin update {}`, and commit opcell.lock", plugin.name);
+                let message =
+                    format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
+                let help = format!(
+                    "look at it, accept it with `opcell plugin update {}`, and commit opcell.lock",
+                    plugin.name
+                );
                 let finding = Diagnostic::error("plugin-not-locked", message).help(help);
                 return Err(HostError::Rejected(match place() {
                     Some((source, span)) => Rejected::in_source(source, vec![finding.at(span)]),
@@ -328,7 +332,9 @@ impl HostBuilder {
                     let (name, path) = (plugin.name.clone(), plugin.path.clone());
                     let error = PluginError { plugin: name, path, error, place: place() };
                     match (&error.error, self.new_permissions) {
-                        (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => catalog.leave_out(error),
+                        (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => {
+                            catalog.leave_out(error)
+                        }
                         _ => return Err(Box::new(error).into()),
                     }
                     continue;

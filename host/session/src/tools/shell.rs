@@ -9,9 +9,9 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
 
 /// The most that is kept of each of a command's two outputs, in bytes.
 const OUTPUT_LIMIT: usize = 256 << 10;

@@ -1,8 +1,8 @@
 //! Secrets that the host adds to requests, and their removal from everything a plugin or a log could see.
 
+use super::rule::{Credential, SecretSource};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use super::rule::{Credential, SecretSource};
 use http::header::{HeaderName, HeaderValue};
 
 /// A secret in use, for one call.
@@ -70,14 +70,12 @@ impl Secret {
     /// Replaces every secret in a text.
     #[must_use]
     pub fn scrub_all(secrets: &[Self], text: String) -> String {
-        secrets.iter().fold(
-            text,
-            |text, secret| {
-                secret.forms().into_iter().fold(text, |text, form| {
-                    if text.contains(&form) { text.replace(&form, REDACTED) } else { text }
-                })
-            },
-        )
+        secrets.iter().fold(text, |text, secret| {
+            secret
+                .forms()
+                .into_iter()
+                .fold(text, |text, form| if text.contains(&form) { text.replace(&form, REDACTED) } else { text })
+        })
     }
 
     /// Replaces every secret in bytes.

@@ -82,7 +82,10 @@ impl FetchError {
             Self::Secret(error) => {
                 // Where the host keeps its keys is not the business of whoever asked.
                 tracing::warn!("a request was not sent: {error}");
-                Failure::host("credential-missing", "the host has no credential for this rule; its operator is told why")
+                Failure::host(
+                    "credential-missing",
+                    "the host has no credential for this rule; its operator is told why",
+                )
             }
             Self::Failed { reason, message } => Failure::host(reason, message).retriable(),
         }

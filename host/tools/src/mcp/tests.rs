@@ -51,7 +51,10 @@ fn server(results: &[&str], config: impl FnOnce(McpServer) -> McpServer) -> (Ser
 }
 
 fn answer(result: &str) -> String {
-    format!(r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#, result.replace('"', "\\\"").replace('$', "\\$"))
+    format!(
+        r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#,
+        result.replace('"', "\\\"").replace('$', "\\$")
+    )
 }
 
 fn nothing() -> Value {
