@@ -46,7 +46,7 @@ impl Measure {
             Value::Array(items) => return items.measure(),
             Value::Object(entries) => return entries.measure(),
         };
-        Self(((bytes as u64) << DEPTH_BITS).min(u64::MAX))
+        Self((bytes as u64) << DEPTH_BITS)
     }
 
     pub(super) fn of_items(items: &[Value]) -> Self {

@@ -108,7 +108,6 @@ impl Object {
     }
 
     /// The entries in order.
-    #[must_use]
     pub fn iter(&self) -> Entries<'_> {
         self.shape().keys().zip(self.slots())
     }
