@@ -2,6 +2,7 @@
 
 use super::{Config, tools::ToolTarget};
 use crate::{
+    document,
     http::{HttpRule, SecretSource},
     places::{Places, real},
 };
@@ -54,8 +55,15 @@ fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
     fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));
     fixed.extend(config.plugins.values().map(|plugin| real(&plugin.path)));
+    let root = real(&config.root);
     let folders = config.workflows.iter().chain(&config.skills).chain(&config.plugin_folders);
-    fixed.extend(folders.map(|folder| real(folder)));
+    for folder in folders.map(|folder| real(folder)) {
+        // A project whose own folder holds its workflows is not read-only as a whole: what is there now is in force.
+        match root.starts_with(&folder) {
+            true => fixed.extend(document::in_folder(&folder)),
+            false => fixed.push(folder),
+        }
+    }
     fixed.extend(config.sessions.script.iter().map(|script| real(script)));
     for server in config.servers.values() {
         let words = std::iter::once(&server.program).chain(&server.arguments);
