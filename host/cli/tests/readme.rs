@@ -34,13 +34,17 @@ fn run(shown: &str, directory: &Path) {
     let typed: String =
         rest.lines().filter_map(|line| line.strip_prefix("> ")).map(|line| format!("{line}\n")).collect();
     let binary = Path::new(env!("CARGO_BIN_EXE_opcell"));
+    // Keys and compiled code lie in the user's own folders, which no project may contain.
+    let home = tempfile::tempdir().unwrap();
     let mut path = vec![binary.parent().unwrap().to_owned()];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let mut child = Command::new("sh")
         .args(["-c", &format!("{command}\n")])
         .current_dir(directory)
         .env("PATH", std::env::join_paths(path).unwrap())
-        .env("HOME", directory)
+        .env("HOME", home.path())
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("XDG_STATE_HOME")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -51,6 +51,8 @@ fn project() -> tempfile::TempDir {
     write("server.sh", SERVER);
     write("opcell.toml", PROJECT);
     write("letter.edn", WORKFLOW);
+    // The project starts a program, which its user must have said yes to.
+    assert!(opcell(folder.path()).args(["trust", "--quiet"]).status().unwrap().success());
     folder
 }
 

@@ -156,7 +156,7 @@ fn restore(value: Value) -> Result<Value, String> {
     match value {
         Value::Array(items) if items.iter().any(needs_restoring) => {
             let items: Result<Vec<Value>, String> = items.iter().cloned().map(restore).collect();
-            items.map(|items| Value::from(items))
+            items.map(Value::from)
         }
         Value::Object(entries) => match (tag_of(&entries), entries.get_index(0)) {
             (Some(UNDEFINED), _) => Ok(Value::Undefined),
@@ -178,7 +178,7 @@ fn restore(value: Value) -> Result<Value, String> {
 fn restore_entries(entries: &Object) -> Result<Value, String> {
     let entries: Result<Object, String> =
         entries.iter().map(|(key, value)| Ok((key.clone(), restore(value.clone())?))).collect();
-    entries.map(|entries| Value::from(entries))
+    entries.map(Value::from)
 }
 
 fn needs_restoring(value: &Value) -> bool {

@@ -214,7 +214,7 @@ fn end_of_main(at: &At<'_>, step: Option<u32>) -> Event {
         }
     }
     if let (Some(_), true, Value::String(text)) = (&program.ir().terminal_contract, end.is_text, &end.result) {
-        end.handoff = handoff::parse(text).map(|items| Value::from(items));
+        end.handoff = handoff::parse(text).map(Value::from);
     }
     at.end(end)
 }

@@ -34,7 +34,7 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     }
     let rules = config.plugins.values().flat_map(|plugin| &plugin.grants.http).chain(&config.sessions.http);
     let bound = config.tools.values().flat_map(ToolTarget::rules);
-    secrets.extend(rules.chain(bound).filter_map(key_file).map(|file| real(file)));
+    secrets.extend(rules.chain(bound).filter_map(key_file).map(real));
     for secret in config.sessions.models.providers.values().flat_map(ProviderConfig::secrets) {
         if let models::SecretSource::File(file) = secret {
             secrets.push(real(&config.root.join(file)));
@@ -52,7 +52,7 @@ fn key_file(rule: &HttpRule) -> Option<&Path> {
 
 /// What is loaded, read as instructions, or started.
 fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
-    let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
+    let mut fixed: Vec<PathBuf> = config.file.iter().map(real).collect();
     fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));
     fixed.extend(config.plugins.values().map(|plugin| real(&plugin.path)));
     let root = real(&config.root);

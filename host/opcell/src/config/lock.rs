@@ -238,8 +238,7 @@ mod tests {
     #[test]
     fn what_was_remembered_and_what_is_granted_is_agreed_to() {
         let folder = tempfile::tempdir().unwrap();
-        let mut places = Places::default();
-        places.state = Some(folder.path().join("state"));
+        let places = Places { state: Some(folder.path().join("state")), ..Places::default() };
         let project = folder.path().join("opcell.toml");
         let new = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(new.agreed("repo"), None);

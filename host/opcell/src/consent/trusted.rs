@@ -125,9 +125,7 @@ mod tests {
     use crate::config::Config;
 
     fn places(folder: &Path) -> Places {
-        let mut places = Places::default();
-        places.state = Some(folder.join("state"));
-        places
+        Places { state: Some(folder.join("state")), ..Places::default() }
     }
 
     fn requests(text: &str, root: &Path) -> Requests {

@@ -286,7 +286,7 @@ impl HostBuilder {
         for finding in skills.findings() {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
-        let http = Arc::new(HttpClient::new(self.fetch.clone()));
+        let http = Arc::new(HttpClient::new(self.fetch));
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control)?;
         let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
             .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;

@@ -50,7 +50,7 @@ fn strip(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(strip),
         Value::Object(entries) => {
             // A property may have the name of an annotation; its value is a schema then, and no text.
-            entries.retain(|key, value| !(ANNOTATIONS.contains(&key.as_str()) && !value.is_object()));
+            entries.retain(|key, value| !ANNOTATIONS.contains(&key.as_str()) || value.is_object());
             entries.values_mut().for_each(strip);
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

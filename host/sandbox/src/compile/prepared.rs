@@ -26,10 +26,8 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 /// Before this call the program must not read standard input nor write to standard output, where the handshake takes place.
 ///
 /// ```no_run
-/// fn main() {
-///     opcell_sandbox::compile::prepare();
-///     // What the program is for.
-/// }
+/// // The first line of `main`:
+/// opcell_sandbox::compile::prepare();
 /// ```
 pub fn prepare() {
     if is_child() {

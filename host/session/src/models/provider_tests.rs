@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests and what they share")]
+
 use super::test_server::{Canned, Server};
 use super::*;
 use crate::testing::{Pieces, round, session};

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests and what they share")]
+
 use super::{Binary, McpServer, Server};
 use opcell_types::{Failure, Source, Value};
 use std::{fmt::Write as _, time::Duration};
