@@ -149,7 +149,7 @@ mod tests {
     fn more_headers_than_a_map_holds_are_refused_and_do_not_panic() {
         let headers: Vec<String> = (0..30_000).map(|number| format!("\"x-{number}\":\"\"")).collect();
         let request = format!(r#"{{"url":"https://a.com","headers":{{{}}}}}"#, headers.join(","));
-        assert_eq!(refusal(&request), "30000 headers; a request has at most 100");
+        assert_eq!(refusal(&request), "http.fetch: 30000 headers; a request has at most 100");
     }
 
     #[test]

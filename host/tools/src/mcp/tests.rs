@@ -16,7 +16,7 @@ fn listing_server(
     for (index, result) in results.iter().enumerate() {
         let _ = writeln!(calls, "      {index}) {result} ;;");
     }
-    let list = answer(&format!(r#"{{"tools":{tools}}}"#));
+    let list = answer(&format!(r#"{{"tools":{}}}"#, tools.replace('$', "\\$")));
     let script = format!(
         r#"calls=0
 while read -r line; do
@@ -55,7 +55,7 @@ fn server(results: &[&str], config: impl FnOnce(McpServer) -> McpServer) -> (Ser
 fn answer(result: &str) -> String {
     format!(
         r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#,
-        result.replace('"', "\\\"").replace('$', "\\$")
+        result.replace('"', "\\\"")
     )
 }
 

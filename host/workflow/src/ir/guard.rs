@@ -11,7 +11,7 @@ const MAX_PATTERN: usize = 1 << 20;
 
 /// One rule. Declaring it enforces it (PromptPack RFC 0015).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 pub struct Guard {
     /// As the document names it.
     pub name: String,

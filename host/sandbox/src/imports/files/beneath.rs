@@ -305,7 +305,7 @@ mod tests {
         let pipe = ground.path().join("root/pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         assert_eq!(open_file(&root, "pipe").unwrap_err(), Errno::NODEV);
-        assert_eq!(create_file(&root, "pipe").unwrap_err(), Errno::NXIO);
+        assert_eq!(create_file(&root, "pipe").unwrap_err(), Errno::NODEV);
         assert_eq!(remove(&root, "pipe").unwrap_err(), Errno::NODEV);
         assert_eq!(metadata(&root, "pipe").unwrap().kind, EntryKind::Other);
     }
