@@ -52,7 +52,7 @@ fn key_file(rule: &HttpRule) -> Option<&Path> {
 
 /// What is loaded, read as instructions, or started.
 fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
-    let mut fixed: Vec<PathBuf> = config.file.iter().map(real).collect();
+    let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
     fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));
     fixed.extend(config.plugins.values().map(|plugin| real(&plugin.path)));
     let root = real(&config.root);
