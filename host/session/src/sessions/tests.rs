@@ -136,7 +136,7 @@ async fn call(
 }
 
 #[tokio::test]
-async fn a_session_that_declares_nothing_has_and_shows_everything() {
+async fn a_session_that_declares_nothing_has_and_shows_all_that_is_harmless() {
     let world = world();
     let sessions = world.builder.build().unwrap();
     let opened = open(&sessions, Session::default()).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_session_that_declares_nothing_has_and_shows_everything() {
     {
         assert!(opened.system.contains(shown), "{shown}: {}", opened.system);
     }
-    assert!(opened.system.contains("unsandboxed(enabled by operator)"), "bash says what it is: {}", opened.system);
+    assert!(!opened.system.contains("unsandboxed"), "what is not had is not described: {}", opened.system);
     assert_eq!(opened.models, ["scripted"]);
 }
 

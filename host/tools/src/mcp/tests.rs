@@ -53,10 +53,7 @@ fn server(results: &[&str], config: impl FnOnce(McpServer) -> McpServer) -> (Ser
 }
 
 fn answer(result: &str) -> String {
-    format!(
-        r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#,
-        result.replace('"', "\\\"")
-    )
+    format!(r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{}}}""#, result.replace('"', "\\\""))
 }
 
 fn nothing() -> Value {
