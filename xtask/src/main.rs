@@ -56,9 +56,8 @@ fn demo(rest: &[String]) -> Result<()> {
     guests::build()?;
     let opcell = |arguments: &[&str]| {
         let mut command = cargo();
-        // The report runs in cells alone: no client, no TLS and no database are built for it.
         command
-            .args(["run", "--package", "opcell-cli", "--no-default-features", "--"])
+            .args(["run", "--package", "opcell-cli", "--"])
             .args(arguments)
             .args(rest)
             .current_dir(root());
