@@ -56,11 +56,7 @@ fn demo(rest: &[String]) -> Result<()> {
     guests::build()?;
     let opcell = |arguments: &[&str]| {
         let mut command = cargo();
-        command
-            .args(["run", "--package", "opcell-cli", "--"])
-            .args(arguments)
-            .args(rest)
-            .current_dir(root());
+        command.args(["run", "--package", "opcell-cli", "--"]).args(arguments).args(rest).current_dir(root());
         command
     };
     run(&mut opcell(&["run", "repo-health"]))?;
