@@ -1,0 +1,312 @@
+"""The Opcell SDK for Python: operations and judges as functions with type hints, host capabilities as plain calls.
+
+    from opcell import operation, Judges, Operations
+
+    @operation("greet/hello", effects="pure")
+    def hello(name: str) -> dict[str, str]:
+        "Greets a person by name."
+        return {"greeting": f"Hello, {name}!"}
+
+The module that is built must import `Operations` and `Judges`: the component exports them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import traceback
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable
+
+from componentize_py_types import Err
+from wit_world.exports import judges as _judges
+from wit_world.exports import operations as _operations
+from wit_world.imports import files as _files
+from wit_world.imports import log as _log
+from wit_world.imports import skills as _skills
+from wit_world.imports import tools as _tools
+from wit_world.imports import types as _types
+
+from .schema import of_arguments, of_result, to_json
+
+__all__ = [
+    "Context", "Denied", "Failure", "Judges", "Keyword", "Operations", "Success", "Verdict",
+    "files", "judge", "log", "operation", "skills", "tools",
+]
+
+Context = _types.Context
+
+
+class Failure(Exception):
+    """A failure that the plugin reports on purpose. `reason` is kebab-case and stable; `details` is any JSON value."""
+
+    def __init__(self, reason: str, message: str, details: Any = None):
+        super().__init__(message)
+        self.reason, self.message, self.details = reason, message, details
+
+
+class Denied(Failure):
+    """What the host refused: `capability`, `rule`, and the `remedy` that would grant it."""
+
+    def __init__(self, denial: _types.Denial):
+        details = {"capability": denial.capability, "rule": denial.rule, "remedy": denial.remedy}
+        super().__init__("denied", f"{denial.capability} is denied: {denial.rule}", details)
+        self.capability, self.rule, self.remedy = denial.capability, denial.rule, denial.remedy
+
+
+@dataclass
+class Success:
+    """A result with a summary for people, or with structured details."""
+
+    data: Any
+    summary: str | None = None
+    details: Any = None
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """A keyword outcome: `Keyword("done")` and `"done"` are different outcomes."""
+
+    name: str
+
+
+@dataclass
+class Verdict:
+    """An outcome and why."""
+
+    outcome: str | Keyword
+    rationale: str | None = None
+
+
+@dataclass
+class _Function:
+    id: str
+    summary: str
+    arguments: dict[str, Any]
+    run: Callable[..., Any]
+    data: dict[str, Any] | None = None
+    effects: str = "once"
+    outcomes: tuple[str | Keyword, ...] = ()
+
+    def call(self, arguments: str, context: Context) -> Any:
+        given = json.loads(arguments)
+        if "context" in inspect.signature(self.run).parameters:
+            given["context"] = context
+        return self.run(**given)
+
+
+_OPERATIONS: dict[str, _Function] = {}
+_JUDGES: dict[str, _Function] = {}
+
+
+def _summary(run: Callable[..., Any], summary: str | None) -> str:
+    first = (summary or inspect.getdoc(run) or "").strip().split("\n\n")[0]
+    return " ".join(first.split())
+
+
+def operation(id: str, *, effects: str = "once", summary: str | None = None,
+              arguments: dict[str, Any] | None = None, data: dict[str, Any] | None = None):
+    """Makes an operation of a function. Schemas come from its type hints, or are given; the summary is its docstring.
+
+    `effects` is "pure", "idempotent" or "once" (what may happen when the same call is made twice).
+    """
+    if effects not in ("pure", "idempotent", "once"):
+        raise ValueError(f'effects={effects!r}: expected "pure", "idempotent" or "once"')
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        _OPERATIONS[id] = _Function(id, _summary(run, summary), arguments or of_arguments(run), run,
+                                    data or of_result(run), effects)
+        return run
+
+    return register
+
+
+def judge(id: str, *, outcomes: Iterable[str | Keyword] = (), summary: str | None = None,
+          arguments: dict[str, Any] | None = None):
+    """Makes a judge of a function that returns one of `outcomes`, or a `Verdict`."""
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        _JUDGES[id] = _Function(id, _summary(run, summary), arguments or of_arguments(run), run, outcomes=tuple(outcomes))
+        return run
+
+    return register
+
+
+def _reported(error: Exception) -> Err[_types.Failure]:
+    if isinstance(error, Failure):
+        details = None if error.details is None else json.dumps(to_json(error.details))
+        return Err(_types.Failure(error.reason, error.message, details))
+    message = f"{type(error).__name__}: {error}"
+    _log.panicked("".join(traceback.format_exception(error)))
+    return Err(_types.Failure("exception", message, None))
+
+
+def _found(functions: dict[str, _Function], id: str) -> _Function:
+    if id not in functions:
+        raise Failure("unknown-id", f"this plugin has no {id}")
+    return functions[id]
+
+
+class Operations:
+    """What the component exports; not for plugins to use."""
+
+    def describe(self):
+        return [
+            _operations.OperationDescription(one.id, one.summary, json.dumps(one.arguments), json.dumps(one.data),
+                                             _types.Effects[one.effects.upper()])
+            for one in _OPERATIONS.values()
+        ]
+
+    def invoke(self, id: str, arguments: str, context: Context):
+        try:
+            result = _found(_OPERATIONS, id).call(arguments, context)
+            success = result if isinstance(result, Success) else Success(result)
+            details = None if success.details is None else json.dumps(to_json(success.details))
+            return _operations.Success(json.dumps(to_json(success.data)), success.summary, details)
+        except Exception as error:
+            raise _reported(error) from None
+
+
+def _outcome(outcome: str | Keyword):
+    if isinstance(outcome, Keyword):
+        return _judges.Outcome_Keyword(outcome.name)
+    return _judges.Outcome_Text(outcome)
+
+
+class Judges:
+    """What the component exports; not for plugins to use."""
+
+    def describe(self):
+        return [
+            _judges.JudgeDescription(one.id, one.summary, json.dumps(one.arguments), [_outcome(o) for o in one.outcomes])
+            for one in _JUDGES.values()
+        ]
+
+    def judge(self, id: str, arguments: str, context: Context):
+        try:
+            decided = _found(_JUDGES, id).call(arguments, context)
+            verdict = decided if isinstance(decided, Verdict) else Verdict(decided)
+            return _judges.Verdict(_outcome(verdict.outcome), verdict.rationale)
+        except Exception as error:
+            raise _reported(error) from None
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    """Turns the errors of the host into `Denied` and `Failure`."""
+    try:
+        return call()
+    except Err as error:
+        value = getattr(error.value, "value", None)
+        if isinstance(value, _types.Denial):
+            raise Denied(value) from None
+        if isinstance(value, _types.Failure):
+            details = None if value.details is None else json.loads(value.details)
+            raise Failure(value.reason, value.message, details) from None
+        kind = type(error.value).__name__.removeprefix("FileError_")
+        reason = "".join(f"-{c.lower()}" if c.isupper() else c for c in kind).strip("-")
+        raise Failure(reason, str(value) if value is not None else reason) from None
+
+
+class tools:
+    """Tools of the host. Only what is granted is listed."""
+
+    @staticmethod
+    def list() -> list[dict[str, Any]]:
+        return [{"name": t.name, "summary": t.summary, "arguments": json.loads(t.arguments_schema)} for t in _tools.list()]
+
+    @staticmethod
+    def call(name: str, **arguments: Any) -> Any:
+        return json.loads(_asked(lambda: _tools.call(name, json.dumps(to_json(arguments)))))
+
+
+class skills:
+    """Skills in the Agent Skills format. Only what is granted is listed."""
+
+    @staticmethod
+    def list() -> list[dict[str, str]]:
+        return [{"name": s.name, "description": s.description} for s in _skills.list()]
+
+    @staticmethod
+    def read(name: str) -> str:
+        return _asked(lambda: _skills.read(name))
+
+    @staticmethod
+    def read_resource(name: str, path: str) -> bytes:
+        return _asked(lambda: _skills.read_resource(name, path))
+
+
+#: Bytes that one call to the host reads or writes.
+_CHUNK = 1 << 16
+
+
+class files:
+    """Files below granted roots: `files.read("workspace", "src/main.rs")`. Paths are relative and never leave their root."""
+
+    @staticmethod
+    def roots() -> list[dict[str, Any]]:
+        return [{"name": r.name, "writable": r.writable} for r in _files.roots()]
+
+    @staticmethod
+    def entries(root: str, path: str = "") -> list[dict[str, Any]]:
+        directory = _asked(lambda: _files.open_root(root))
+        if path:
+            parent = directory
+            directory = _asked(lambda: parent.open_directory(path))
+        return [{"name": e.name, "kind": e.kind.name.lower(), "size": e.size} for e in _asked(directory.entries)]
+
+    @staticmethod
+    def read(root: str, path: str) -> bytes:
+        directory = _asked(lambda: _files.open_root(root))
+        file = _asked(lambda: directory.open(path))
+        parts: list[bytes] = []
+        offset = 0
+        while part := _asked(lambda: file.read(offset, _CHUNK)):
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    @staticmethod
+    def read_text(root: str, path: str) -> str:
+        return files.read(root, path).decode()
+
+    @staticmethod
+    def write(root: str, path: str, content: bytes | str) -> None:
+        data = content.encode() if isinstance(content, str) else content
+        directory = _asked(lambda: _files.open_root(root))
+        file = _asked(lambda: directory.create(path))
+        for start in range(0, len(data), _CHUNK):
+            _asked(lambda: file.write(data[start:start + _CHUNK]))
+
+    @staticmethod
+    def remove(root: str, path: str) -> None:
+        directory = _asked(lambda: _files.open_root(root))
+        _asked(lambda: directory.remove(path))
+
+
+class log:
+    """Messages for the operator. They reach the receipt, never a model."""
+
+    @staticmethod
+    def _at(level: str, message: str) -> None:
+        _log.log(_log.Level[level], str(message))
+
+    @staticmethod
+    def debug(message: str) -> None:
+        log._at("DEBUG", message)
+
+    @staticmethod
+    def info(message: str) -> None:
+        log._at("INFO", message)
+
+    @staticmethod
+    def warn(message: str) -> None:
+        log._at("WARN", message)
+
+    @staticmethod
+    def error(message: str) -> None:
+        log._at("ERROR", message)
+
+    @staticmethod
+    def progress(done: int, total: int = 0, message: str = "") -> None:
+        """`total` is 0 when it is not known."""
+        _log.progress(done, total, message)
