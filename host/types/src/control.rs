@@ -313,9 +313,9 @@ mod tests {
 
     #[test]
     fn folders_above_the_project_do_not_count_but_a_root_inside_one_does() {
-        let control = ControlFiles { project: Some("/home/u/.claude/work".into()), ..ControlFiles::default() };
-        assert!(control.refuses(Touch::Write, Path::new("/home/u/.claude/work/src/a.rs")).is_none());
-        assert!(control.refuses(Touch::Write, Path::new("/home/u/.claude/work/.git/x")).is_some());
+        let control = ControlFiles { project: Some("/home/u/.claude/tree".into()), ..ControlFiles::default() };
+        assert!(control.refuses(Touch::Write, Path::new("/home/u/.claude/tree/src/a.rs")).is_none());
+        assert!(control.refuses(Touch::Write, Path::new("/home/u/.claude/tree/.git/x")).is_some());
         assert!(control.refuses(Touch::Write, Path::new("/home/u/other/.git/x")).is_some());
     }
 

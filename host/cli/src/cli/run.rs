@@ -104,7 +104,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
-    // A run that waits for somebody ends this command, which says for what and how to go on.
+    // A run that waits for a signal or an answer ends this command, which says for what and how to go on.
     let options = RunOptions { run: args.journal.name(), detach: true, sink: sink.clone(), ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await.map_err(|error| refused(error.into()))?;
     if journaled && !terminal.json {

@@ -25,7 +25,7 @@ pub struct StopArgs {
 #[derive(Clone)]
 pub struct Stop {
     asked: CancellationToken,
-    /// Whether nothing is under way: the command waits for a line that somebody types.
+    /// Whether nothing is under way: the command waits for a line of input.
     idle: Arc<AtomicBool>,
     grace: Duration,
     /// Whether runs outlive this process: then they are given back to their journal, else they are cancelled.
