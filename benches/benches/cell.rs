@@ -1,7 +1,7 @@
 //! One call of the echo plugin: the bare engine, a cell, both in a fresh store and instance; bytes over the boundary; calls of the host.
 //!
 //! `cargo bench --package opcell-benches --bench cell`; the component is `example-operations/dist/echo.wasm`.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a failed test")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use opcell_cli::bench::Guest;

@@ -104,7 +104,7 @@ impl Sessions for Restless {
             models: vec!["restless".to_owned()],
             tools: request.engine_tools,
             settings: request.session,
-            at_once: Vec::new(),
+            parallel_tools: Vec::new(),
             narrowing: None,
         })
     }

@@ -4,7 +4,7 @@
 //! which costs the host two changes of page protection in every cell, and puts the heap where no cell's pages are kept resident.
 //! So the first 16 KiB come from the module's own memory, handed out front to back; whatever does not fit goes to the standard
 //! allocator. Only the block that was handed out last can grow in place or be given back: for a call that is enough, and a guest that
-//! allocates for ever loses those 16 KiB and nothing else. More would push plugins with some data of their own past the two pages that a
+//! allocates forever loses those 16 KiB and nothing else. More would push plugins with some data of their own past the two pages that a
 //! pool keeps.
 //!
 //! A plugin with an allocator of its own depends on this crate without its feature `allocator`.

@@ -144,7 +144,7 @@ impl<T: Serialize + JsonSchema> IntoReply for Success<T> {
 pub struct Verdict {
     /// Exactly one.
     pub outcome: Outcome,
-    /// Why.
+    /// Why the judge decided so, for people.
     pub rationale: Option<String>,
 }
 

@@ -20,7 +20,7 @@ struct Greeting {
     times: u32,
 }
 
-/// Greets somebody.
+/// Greets by name.
 ///
 /// What follows the first paragraph is for readers of the source.
 #[operation("greet/whole", effects = pure)]

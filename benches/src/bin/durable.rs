@@ -12,7 +12,7 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
 };
 use opcell_journal::{
-    Append, Cut, Fence, Journal, JournalError, Letter, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
+    Append, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
     SqliteJournal,
 };
 use opcell_types::Value;
@@ -94,8 +94,8 @@ impl Journal for Remembering {
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.inner.post(run, at, payload).await
     }
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
-        self.inner.letters(run).await
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
+        self.inner.inbox(run).await
     }
 }
 
@@ -177,7 +177,6 @@ fn bare(path: &Path, transactions: &[Vec<Record>]) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn per_second(steps: usize, time: Duration) -> f64 {
     steps as f64 / time.as_secs_f64()
 }

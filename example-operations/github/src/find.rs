@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// What stands before the number in a URL.
+    /// What precedes the number in a URL.
     fn url_segment(self) -> &'static str {
         match self {
             Self::Issue => "/issues/",

@@ -210,7 +210,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures. `progress` is told what happens now.
+    /// Measures. `progress` receives the current phase.
     ///
     /// # Errors
     /// When a peer that worked at first fails.

@@ -14,6 +14,7 @@ mod op;
 mod plugin;
 mod progress;
 mod prompt;
+mod receipts;
 mod run;
 mod runs;
 mod schema;
@@ -24,6 +25,7 @@ mod stream;
 mod terminal;
 mod tools;
 mod trust;
+mod units;
 mod worker;
 
 use clap::{Args, Parser, Subcommand};
@@ -38,7 +40,7 @@ use opcell_engine::RunError;
 use opcell_journal::JournalError;
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
-use terminal::Terminal;
+use terminal::{Color, Terminal};
 
 /// Run agent workflows whose operations are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -72,6 +74,12 @@ struct Global {
     /// Print results and errors only.
     #[arg(long, short, global = true)]
     quiet: bool,
+    /// Print every call of a plugin or a tool, even if there were many.
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    verbose: bool,
+    /// When to use colours. `auto`: on a terminal, unless `NO_COLOR` is set.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: Color,
 }
 
 #[derive(Debug, Subcommand)]
@@ -199,14 +207,14 @@ impl From<JournalError> for Failure {
 }
 
 impl Failure {
-    /// What somebody can put right is wrong input; what the storage does is not.
+    /// What the operator can correct is wrong input; a failure of the storage is not.
     fn of_journal(error: &Arc<JournalError>) -> Self {
         let code = match error.as_ref() {
             JournalError::UnknownRun(_) => "unknown-run",
             JournalError::RunExists(_) => "run-exists",
             JournalError::Held { .. } => "run-locked",
             JournalError::Ended { .. } => "run-ended",
-            JournalError::NewerSchema { .. } => "journal-schema",
+            JournalError::Schema { .. } => "journal-schema",
             JournalError::Corrupt { .. } => "journal-corrupt",
             JournalError::Broken { .. } => "journal-tampered",
             JournalError::Torn { .. } => "journal-torn",
@@ -227,7 +235,7 @@ enum Exit {
     Done,
     RunFailed,
     InputWrong,
-    /// The run waits for somebody.
+    /// The run is suspended.
     Waiting,
 }
 
@@ -249,7 +257,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let terminal = Terminal::new(cli.global.json, cli.global.quiet);
+    let terminal = Terminal::new(&cli.global);
     terminal.show_warnings();
     let outcome =
         opcell::host::runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(dispatch(&cli, &terminal)));

@@ -70,7 +70,7 @@ pub enum Shape {
 pub struct Edge {
     /// From which step.
     pub from: usize,
-    /// To where.
+    /// Destination.
     pub to: Target,
     /// The judge's outcome that leads this way, who decides, and what bounds it; empty where nothing decides.
     pub lines: Vec<String>,
@@ -228,7 +228,7 @@ fn continuations(workflow: &WorkflowIr) -> Vec<Target> {
             let members: Vec<usize> = group.iter().filter_map(|name| workflow.step_index(name)).collect();
             let followers = members.iter().skip(1).map(|next| Target::Step(*next)).chain([rest]);
             for (member, follower) in members.iter().zip(followers) {
-                // A document that names a step in two groups must not go round for ever.
+                // A document that names a step in two groups must not go round forever.
                 if let (Some(slot), Some(placed)) = (after.get_mut(*member), placed.get_mut(*member))
                     && !std::mem::replace(placed, true)
                 {

@@ -58,7 +58,7 @@ pub async fn run_folder(sandbox: &Sandbox, folder: &CaseFolder) -> Report {
     let started = Instant::now();
     let (done, read) = oneshot::channel();
     let reader = folder.clone();
-    // Not a thread that the end of this process waits for: parsing may take for ever.
+    // Not a thread that the end of this process waits for: parsing may take forever.
     let thread = std::thread::Builder::new().spawn(move || {
         let _ = done.send(reader.read());
     });
@@ -156,7 +156,7 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
     }
     let mut stopped = Stopped::not_at_all();
     for _ in 0..case.calls {
-        let mut cells: JoinSet<_> = (0..case.at_once).map(|_| call(Arc::clone(&plugin), case.judge)).collect();
+        let mut cells: JoinSet<_> = (0..case.concurrency).map(|_| call(Arc::clone(&plugin), case.judge)).collect();
         while let Some(cell) = cells.join_next().await {
             stopped = verdict(case, cell.map_err(|error| format!("the host itself failed: {error}"))?)?;
             if !case.expects(stopped.by) {

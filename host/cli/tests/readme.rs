@@ -1,5 +1,5 @@
 //! What the README shows of `examples/` is what happens there: every `console` block that begins with `cd examples/…` is run in a copy
-//! of that folder, what stands behind `>` is typed in, and everything else of the block must be printed, in order.
+//! of that folder, what follows `>` is typed in, and everything else of the block must be printed, in order.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 

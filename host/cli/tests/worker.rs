@@ -17,7 +17,7 @@ use std::{
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Goes round for ever once it may; nothing but deciding happens in it.
+/// Goes round forever once it may; nothing but deciding happens in it.
 const ROUND: &str = r#"{:name "round" :description "Goes round" :limits {:total-visits 1000000000}
  :steps [{:name "start" :type :wait :signal "go"}
          {:name "turn" :type :transform :operation :filter :where "true" :inputs {:items {:value []}}

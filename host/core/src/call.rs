@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A call of an operation or of an invoke judge.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Which one.
+    /// ID of the operation or judge: `namespace/name`.
     pub id: Arc<str>,
     /// An object.
     pub arguments: Value,
@@ -90,7 +90,7 @@ pub struct OpenedSession {
     /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at once. All others
     /// are made one after the other, so that each sees what the ones before it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub at_once: Vec<String>,
+    pub parallel_tools: Vec<String>,
     /// What sessions of workflows that this session's model calls may have at most: `tools`, `skills`, `extensions` and
     /// `workflows` only. Absent: nothing is narrowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -92,7 +92,7 @@ impl Messages {
         self.said.len()
     }
 
-    /// Whether nobody has said anything.
+    /// Whether there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.said.is_empty()

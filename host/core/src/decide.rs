@@ -38,7 +38,7 @@ pub enum Next {
     Perform,
     /// Nothing can go on until a signal or an answer comes.
     Wait,
-    /// Somebody wants the run to stop: stop every effect, append [`Event::Abandoned`] or [`Event::Replied`] for each, and ask again.
+    /// The run was asked to stop: stop every effect, append [`Event::Abandoned`] or [`Event::Replied`] for each, and decide again.
     Stop,
     /// The run has ended.
     Finished(Status),

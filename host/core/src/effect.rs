@@ -195,7 +195,6 @@ impl State {
     }
 
     /// What is left of the step's time for this attempt, and of the run's.
-    #[allow(clippy::cast_precision_loss)]
     fn time_left(&self, frame: FrameId, step: &Step) -> Option<f64> {
         let since = self.frames.get(&frame)?.work().map_or(self.now, |work| work.since);
         let of_step = step.timeout_ms.map(|ms| (ms as f64 - self.now.ms_since(since)).max(0.0));

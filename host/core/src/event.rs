@@ -24,16 +24,16 @@ use std::sync::Arc;
 pub use crate::id::{EffectId, FrameId, InstanceId, Timestamp};
 
 /// The version of the event schema that this code writes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
-/// An event, when it happened and where it stands in its run.
+/// An event, when it happened and where it is in its run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// From 1, without gaps.
     pub seq: u64,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub event: Event,
 }
 
@@ -83,7 +83,7 @@ pub enum Event {
     },
     /// The inputs of a step that performs no effect of its own with them (and, under `each`, as seen without an element).
     StepPrepared {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// By name.
         #[serde(with = "wire")]
@@ -91,7 +91,7 @@ pub enum Event {
     },
     /// What `each` goes over.
     EachStarted {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// An array.
         #[serde(with = "wire")]
@@ -141,7 +141,7 @@ pub enum Event {
     },
     /// An effect is wanted. It may have begun as soon as this is durable.
     Requested {
-        /// The effect.
+        /// ID of the effect.
         effect: EffectId,
         /// On whose behalf.
         frame: FrameId,
@@ -150,7 +150,7 @@ pub enum Event {
     },
     /// An effect ended.
     Replied {
-        /// The effect.
+        /// ID of the effect.
         effect: EffectId,
         /// How it ended.
         reply: EffectReply,
@@ -159,7 +159,7 @@ pub enum Event {
     Retrying {
         /// The step or the element.
         frame: FrameId,
-        /// Why.
+        /// Failure of the attempt before.
         failure: Failure,
         /// Milliseconds to wait first.
         delay_ms: f64,
@@ -186,11 +186,11 @@ pub enum Event {
     },
     /// Rules of the session rewrote what its model had just said.
     Guarded {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// Which rules, in order.
         guards: Vec<Arc<str>>,
-        /// What stands in the conversation from now on.
+        /// What is in the conversation from now on.
         text: Arc<str>,
     },
     /// A turn ended.
@@ -222,28 +222,28 @@ pub enum Event {
     },
     /// A delegated workflow ended.
     InstanceFinished {
-        /// Which.
+        /// The instance that ended.
         instance: InstanceId,
-        /// How.
+        /// Status, result and failure.
         end: Box<RunEnd>,
     },
     /// A step ended.
     StepFinished {
         /// Its frame.
         frame: FrameId,
-        /// How.
+        /// Result, outputs and failure.
         result: Box<StepResult>,
     },
     /// A judge decided.
     Judged {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// The decision, or why there is none.
         verdict: Result<Verdict, Failure>,
     },
     /// A decision was turned into a way to go.
     Routed {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// The decision; absent: a step without a judge.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,7 +261,7 @@ pub enum Event {
     },
     /// A model raised an event of the state; the last one before the round ends counts.
     EventRaised {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// Its name.
         event: Arc<str>,
@@ -285,29 +285,29 @@ pub enum Event {
     SignalReceived(Signal),
     /// A step took a signal.
     SignalTaken {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
-        /// Which signal.
+        /// ID of the signal, as in its `signal-received`.
         signal: u64,
     },
     /// A step waits for its signal from now on.
     WaitStarted {
-        /// The step.
+        /// Frame of the step.
         frame: FrameId,
         /// What is asked, rendered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<str>>,
     },
-    /// An effect may have happened before a crash, and must not happen twice: somebody has to say.
+    /// An effect may have happened before a crash and must not happen twice: someone has to decide.
     InDoubt {
-        /// Which.
+        /// The effect that may have happened.
         effect: EffectId,
     },
-    /// Somebody said.
+    /// An effect in doubt was settled.
     Answered {
-        /// Which effect.
+        /// The effect that was in doubt.
         effect: EffectId,
-        /// What.
+        /// Re-execute, skip or fail.
         answer: Answer,
         /// Who, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -315,7 +315,7 @@ pub enum Event {
     },
     /// An effect was stopped: something around it ended, or it did not end in time after the run was cancelled.
     Abandoned {
-        /// Which.
+        /// The effect that was stopped.
         effect: EffectId,
         /// Why: the reason of whatever ended, or `cancelled`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -326,16 +326,16 @@ pub enum Event {
     },
     /// A limit does not allow what comes next.
     LimitReached {
-        /// Which.
+        /// The limit that was reached.
         limit: LimitKind,
         /// How much was used.
         used: f64,
         /// How much is allowed.
         max: f64,
     },
-    /// Somebody wants the run to stop. No effect begins after this.
+    /// The run was asked to stop. No effect starts after this.
     CancelRequested {
-        /// Why.
+        /// Text for people, as it was given.
         reason: Arc<str>,
         /// Who, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -351,7 +351,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RunStarted {
-    /// The run.
+    /// ID of the run.
     pub run: Arc<str>,
     /// The definition.
     pub program: Arc<Program>,

@@ -11,7 +11,6 @@ pub struct Timestamp(pub i64);
 impl Timestamp {
     /// Milliseconds from `earlier` to this moment; 0 if the clock went back.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)]
     pub fn ms_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0).max(0) as f64 / 1000.0
     }
@@ -24,7 +23,6 @@ impl Timestamp {
 
     /// The moment `ms` milliseconds later.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation)]
     pub fn plus_ms(self, ms: f64) -> Self {
         Self(self.0.saturating_add((ms * 1000.0) as i64))
     }

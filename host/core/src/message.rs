@@ -11,7 +11,7 @@ pub fn approves(data: &Value) -> bool {
     data.get("approved") == Some(&Value::Bool(true)) || *data == Value::Bool(true)
 }
 
-/// What a run can be told from outside; also what a letter in the journal says.
+/// A message to a run from outside; also the payload of an inbox message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Message {
@@ -27,7 +27,7 @@ pub enum Message {
     },
     /// Stop.
     Cancel {
-        /// Why.
+        /// Text for people; recorded with the run.
         reason: Arc<str>,
         /// Who says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub enum Message {
         /// Which; absent: every one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<EffectId>,
-        /// What.
+        /// Re-execute, skip or fail.
         answer: Answer,
         /// Who says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,7 @@ pub enum Status {
     Completed,
     /// It ended without reaching it.
     Failed,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -148,10 +148,10 @@ pub struct Used {
     pub host_calls: u64,
 }
 
-/// What is left when a run has ended, or has nothing to do until somebody acts.
+/// How a run ended, or stopped until a message arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
-    /// The run.
+    /// ID of the run.
     pub run: Arc<str>,
     /// How it stands: ended, or `suspended`.
     pub status: Status,
@@ -202,9 +202,9 @@ pub enum Question {
     },
     /// Whether an effect, which may have happened before a crash, shall be repeated, skipped or taken as failed.
     Doubt {
-        /// The effect.
+        /// ID of the effect.
         effect: crate::id::EffectId,
-        /// The step.
+        /// Name of the step whose effect is in doubt.
         step: Arc<str>,
         /// What it is, in words.
         what: String,

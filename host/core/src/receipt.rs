@@ -16,11 +16,11 @@ use std::{
     time::Duration,
 };
 
-/// Characters of a name that somebody outside chose.
+/// Maximum characters of a name that others chose.
 const NAME: usize = 100;
 
-/// What a receipt says, when somebody wants to read it: most are only kept.
-pub trait ToReceipt: fmt::Debug + Send + Sync {
+/// A receipt that is made into a value when it is first read: most never are.
+pub trait LazyReceipt: fmt::Debug + Send + Sync {
     /// The receipt as a value; the same every time.
     fn to_value(&self) -> Value;
 
@@ -30,41 +30,40 @@ pub trait ToReceipt: fmt::Debug + Send + Sync {
 
 /// What a call used and touched. Reads as a value.
 #[derive(Clone)]
-pub struct Receipt(Kept);
+pub struct Receipt(Repr);
 
 #[derive(Clone)]
-enum Kept {
+enum Repr {
     Value(Arc<Value>),
-    Later(Arc<Later<dyn ToReceipt>>),
+    Deferred(Arc<Deferred<dyn LazyReceipt>>),
 }
 
-struct Later<T: ?Sized> {
+struct Deferred<T: ?Sized> {
     value: OnceLock<Value>,
     of: T,
 }
 
 impl Receipt {
-    /// One that is made into a value when somebody reads it.
+    /// A receipt that is made into a value when it is first read.
     #[must_use]
-    pub fn later(of: impl ToReceipt + 'static) -> Self {
-        Self(Kept::Later(Arc::new(Later { value: OnceLock::new(), of })))
+    pub fn deferred(of: impl LazyReceipt + 'static) -> Self {
+        Self(Repr::Deferred(Arc::new(Deferred { value: OnceLock::new(), of })))
     }
 
     /// How many functions of the host the cell called that it tells of; nothing where no cell ran.
     #[must_use]
     pub fn host_calls(&self) -> Option<u64> {
         match &self.0 {
-            Kept::Value(receipt) => cell_of(receipt).map(|cell| match cell.get("host-calls") {
+            Repr::Value(receipt) => cell_of(receipt).map(|cell| match cell.get("host-calls") {
                 Some(Value::Object(calls)) => calls.values().map(count).sum(),
                 Some(calls) => count(calls),
                 None => 0,
             }),
-            Kept::Later(later) => later.of.host_calls(),
+            Repr::Deferred(deferred) => deferred.of.host_calls(),
         }
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn count(value: &Value) -> u64 {
     match value {
         Value::Number(number) => number.as_f64().max(0.0) as u64,
@@ -77,15 +76,15 @@ impl Deref for Receipt {
 
     fn deref(&self) -> &Value {
         match &self.0 {
-            Kept::Value(value) => value,
-            Kept::Later(later) => later.value.get_or_init(|| later.of.to_value()),
+            Repr::Value(value) => value,
+            Repr::Deferred(deferred) => deferred.value.get_or_init(|| deferred.of.to_value()),
         }
     }
 }
 
 impl From<Value> for Receipt {
     fn from(value: Value) -> Self {
-        Self(Kept::Value(Arc::new(value)))
+        Self(Repr::Value(Arc::new(value)))
     }
 }
 
@@ -114,7 +113,7 @@ impl<'de> Deserialize<'de> for Receipt {
 }
 
 /// A receipt that may be there, as snapshots hold it: `[]` or `[receipt]`.
-pub(crate) mod maybe {
+pub(crate) mod option {
     use super::Receipt;
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -180,7 +179,7 @@ pub struct CallReceipt {
     /// The operation or judge that a step called; only where the call was stopped, for otherwise its cell or its tool is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<Arc<str>>,
-    /// Who performs the tool, as far as that is known.
+    /// Who performs the tool, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<Provider>,
     status: Ending,
@@ -236,7 +235,7 @@ impl CallReceipt {
         }
     }
 
-    /// It ended: with a result of so many bytes, or with a failure. `own`: what whoever performed it says.
+    /// It ended: with a result of this many bytes, or with a failure. `own`: what whoever performed it says.
     #[must_use]
     pub fn ended(mut self, took: Duration, result: Result<u64, &Failure>, own: Option<Receipt>) -> Self {
         self.duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -266,7 +265,6 @@ impl CallReceipt {
 
     /// It was stopped, some milliseconds after it began.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn stopped(self, after_ms: f64, why: &str) -> Self {
         let duration_us = (after_ms.max(0.0) * 1000.0) as u64;
         Self { status: Ending::Stopped, error: Some(why.into()), duration_us, ..self }

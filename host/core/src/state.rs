@@ -294,18 +294,18 @@ impl State {
         match &self.end {
             Some(end) => end.status,
             None if self.seq == 0 => Status::Pending,
-            None if self.ready.is_empty() && self.cancel.is_none() && self.waits_for_somebody() => Status::Suspended,
+            None if self.ready.is_empty() && self.cancel.is_none() && self.waits_for_message() => Status::Suspended,
             None => Status::Running,
         }
     }
 
-    /// Nothing is in flight but timers of steps that wait, and somebody can act.
-    fn waits_for_somebody(&self) -> bool {
+    /// Nothing is in flight but timers of steps that wait, and a message can change that.
+    fn waits_for_message(&self) -> bool {
         self.effects.values().all(|effect| effect.in_doubt || matches!(effect.request, Request::Timeout { .. }))
     }
 
     /// When the run can go on without anybody's doing: at once (some moment in the past), or when a timer ends or some wall time does.
-    /// `None`: it has ended, or waits for somebody.
+    /// `None`: it has ended, or waits for a message.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         if self.end.is_some() {

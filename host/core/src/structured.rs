@@ -53,7 +53,7 @@ fn unfenced(answer: &str) -> &str {
     inside.split_once('\n').map_or(inside, |(_, body)| body).trim()
 }
 
-/// What a model is told about an answer that does not pass.
+/// The feedback to a model whose answer does not match.
 pub(crate) fn feedback(problem: &str) -> String {
     format!(
         "Your response is not the requested JSON. {problem}. Respond with one JSON value that matches the schema and nothing else."

@@ -25,7 +25,7 @@ use std::{collections::HashMap, sync::Arc};
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Trace {
-    /// The run.
+    /// ID of the run.
     pub run: Arc<str>,
     /// The workflow's name.
     pub workflow: Arc<str>,
@@ -49,7 +49,7 @@ pub struct Trace {
     pub steps: Vec<StepTrace>,
     /// What people and programs told the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub told: Vec<Told>,
+    pub messages: Vec<SentMessage>,
     /// What the run used.
     pub used: Used,
     /// How often each step of the workflow itself was entered, in authored order; steps that were not are left out.
@@ -64,7 +64,7 @@ pub struct Trace {
 /// How a run stands; see [`RunOutcome`].
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct End {
     pub status: crate::outcome::Status,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub struct StepTrace {
     pub depth: u32,
     /// The workflow that the step belongs to.
     pub workflow: Arc<str>,
-    /// The step.
+    /// Name of the step.
     pub step: Arc<str>,
     /// `invoke`, `session`, …; `element` for one element of a step with `each`.
     pub form: &'static str,
@@ -136,7 +136,7 @@ pub struct StepTrace {
     pub arguments: Option<Value>,
     /// Its conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub conversation: Option<Talk>,
+    pub conversation: Option<ConversationTrace>,
     /// What it asked whoever it waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<Arc<str>>,
@@ -174,7 +174,7 @@ pub struct StepTrace {
 /// A model conversation.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Talk {
+pub struct ConversationTrace {
     /// The assembled system prompt.
     pub system: String,
     /// Its sections.
@@ -211,11 +211,11 @@ pub struct JudgeTrace {
     pub arguments: Option<Value>,
     /// An LLM judge's conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub conversation: Option<Talk>,
+    pub conversation: Option<ConversationTrace>,
     /// What it decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Why.
+    /// Why the judge decided so, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rationale: Option<String>,
     /// Why it did not decide.
@@ -230,7 +230,7 @@ pub struct JudgeTrace {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Transition {
-    /// The event.
+    /// Number of the event, from 1.
     pub seq: u64,
     /// The outcome that was routed; absent: a step without a judge.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,10 +248,10 @@ pub struct Transition {
 /// Something that the run was told.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Told {
-    /// The event.
+pub struct SentMessage {
+    /// Number of the event, from 1.
     pub seq: u64,
-    /// When.
+    /// When the run recorded it.
     pub at: Timestamp,
     /// Who, as the host knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -267,7 +267,7 @@ pub struct Told {
 /// What a run was told.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum What {
     Signal { id: u64, name: Arc<str>, data: Value },
     Answer { effect: EffectId, answer: Answer },
@@ -305,7 +305,7 @@ impl Trace {
             artifacts: Value::from(state.artifacts().clone()),
             questions: state.questions(),
             steps: reader.steps,
-            told: reader.told,
+            messages: reader.messages,
         })
     }
 }
@@ -321,7 +321,7 @@ struct Place {
 struct Reader {
     state: State,
     steps: Vec<StepTrace>,
-    told: Vec<Told>,
+    messages: Vec<SentMessage>,
     at: HashMap<FrameId, usize>,
     lines: HashMap<FrameId, Place>,
     effects: HashMap<EffectId, (FrameId, Request)>,
@@ -426,7 +426,7 @@ impl Reader {
             Event::TurnStarted { frame, messages, .. } => self.say(*frame, at, messages),
             Event::Interjected { frame, message, .. } => self.say(*frame, at, std::slice::from_ref(message)),
             Event::Guarded { frame, text, .. } => {
-                if let Some(said) = self.step(*frame, at).and_then(|step| step.talk().messages.last_mut()) {
+                if let Some(said) = self.step(*frame, at).and_then(|step| step.conversation_mut().messages.last_mut()) {
                     text.as_ref().clone_into(&mut said.content);
                 }
             }
@@ -490,12 +490,12 @@ impl Reader {
             }
             Event::SignalReceived(signal) => {
                 let what = What::Signal { id: signal.id, name: signal.name.clone(), data: signal.data.clone() };
-                self.told.push(Told { seq, at, by: signal.by.clone(), what, taken_by: None });
+                self.messages.push(SentMessage { seq, at, by: signal.by.clone(), what, taken_by: None });
             }
             Event::SignalTaken { frame, signal } => {
                 let Some(step) = self.step(*frame, at).map(|step| step.step.clone()) else { return };
                 let taken =
-                    self.told.iter_mut().find(|told| matches!(&told.what, What::Signal { id, .. } if id == signal));
+                    self.messages.iter_mut().find(|sent| matches!(&sent.what, What::Signal { id, .. } if id == signal));
                 if let Some(told) = taken {
                     told.taken_by = Some(step.clone());
                     if let What::Signal { data, .. } = &told.what {
@@ -515,11 +515,11 @@ impl Reader {
                     }
                 }
                 let what = What::Answer { effect: *effect, answer: *answer };
-                self.told.push(Told { seq, at, by: by.clone(), what, taken_by: None });
+                self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
             }
             Event::CancelRequested { reason, by } => {
                 let what = What::Cancel { reason: reason.clone() };
-                self.told.push(Told { seq, at, by: by.clone(), what, taken_by: None });
+                self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
             }
             Event::DefinitionPinned { .. }
             | Event::Chosen { .. }
@@ -577,7 +577,7 @@ impl Reader {
 
     fn say(&mut self, frame: FrameId, now: Timestamp, messages: &[Message]) {
         if let Some(step) = self.step(frame, now) {
-            messages.iter().for_each(|message| step.talk().hear(message.clone()));
+            messages.iter().for_each(|message| step.conversation_mut().add(message.clone()));
         }
     }
 }
@@ -588,7 +588,7 @@ impl StepTrace {
     }
 
     /// The conversation under way: the step's, or its judge's once the step is done.
-    fn talk(&mut self) -> &mut Talk {
+    fn conversation_mut(&mut self) -> &mut ConversationTrace {
         if self.done {
             self.judging().conversation.get_or_insert_default()
         } else {
@@ -617,29 +617,29 @@ impl StepTrace {
             EffectReply::Judge(reply) => self.judging().receipts.extend(reply.receipt.clone()),
             EffectReply::Open(Ok(opened)) => {
                 // Another attempt is another conversation.
-                *self.talk() = Talk {
+                *self.conversation_mut() = ConversationTrace {
                     system: opened.system.clone(),
                     sections: opened.sections.clone(),
                     models: opened.models.clone(),
                     tools: opened.tools.iter().map(|tool| tool.name.clone()).collect(),
-                    ..Talk::default()
+                    ..ConversationTrace::default()
                 };
             }
             EffectReply::Round(Ok(answer)) => {
-                let talk = self.talk();
+                let talk = self.conversation_mut();
                 talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage });
                 // What only the provider understands is not part of what was said.
                 talk.messages.push(Message { continuation: None, ..answer.message.clone() });
             }
             EffectReply::Open(Err(failure)) | EffectReply::Round(Err(failure)) => {
-                self.talk().failures.push(failure.clone());
+                self.conversation_mut().failures.push(failure.clone());
             }
             EffectReply::Tool(reply) => {
                 let call = match request {
                     Request::Tool { call } => Some(call.as_ref().to_owned()),
                     _ => None,
                 };
-                self.talk().hear(tool_message(call, &reply.result));
+                self.conversation_mut().add(tool_message(call, &reply.result));
                 self.receipts_of(request).extend(reply.receipt.clone());
             }
             EffectReply::Slept | EffectReply::Found => {}
@@ -647,9 +647,9 @@ impl StepTrace {
     }
 }
 
-impl Talk {
+impl ConversationTrace {
     /// Takes in what was said; answers of tools in the order of the calls, whichever came first.
-    fn hear(&mut self, answer: Message) {
+    fn add(&mut self, answer: Message) {
         if answer.role != Role::Tool {
             return self.messages.push(answer);
         }

@@ -31,7 +31,7 @@ pub fn is_undefined(value: &Value) -> bool {
 /// # Errors
 /// The serializer's.
 pub fn serialize<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
-    Exact(value).serialize(serializer)
+    Encoded(value).serialize(serializer)
 }
 
 /// Reads a value that [`serialize`] wrote.
@@ -43,77 +43,83 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, 
 }
 
 /// A value that may be there; `[]` or `[value]`, since null is a value.
-pub mod maybe {
-    use super::{Exact, Kept, Value};
+pub mod option {
+    use super::{Decoded, Encoded, Value};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
-        value.as_ref().map_or(&[][..], std::slice::from_ref).iter().map(Exact).collect::<Vec<_>>().serialize(serializer)
+        value
+            .as_ref()
+            .map_or(&[][..], std::slice::from_ref)
+            .iter()
+            .map(Encoded)
+            .collect::<Vec<_>>()
+            .serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-        Ok(Vec::<Kept>::deserialize(deserializer)?.pop().map(|kept| kept.0))
+        Ok(Vec::<Decoded>::deserialize(deserializer)?.pop().map(|kept| kept.0))
     }
 }
 
 /// Values that may be there, in order.
-pub mod maybes {
-    use super::{Exact, Kept, Value};
+pub mod option_seq {
+    use super::{Decoded, Encoded, Value};
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(values: &[Option<Value>], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(|value| value.iter().map(Exact).collect::<Vec<_>>()))
+        serializer.collect_seq(values.iter().map(|value| value.iter().map(Encoded).collect::<Vec<_>>()))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<Value>>, D::Error> {
-        let kept = Vec::<Vec<Kept>>::deserialize(deserializer)?;
+        let kept = Vec::<Vec<Decoded>>::deserialize(deserializer)?;
         Ok(kept.into_iter().map(|mut one| one.pop().map(|kept| kept.0)).collect())
     }
 }
 
 /// Values in order.
 pub mod list {
-    use super::{Exact, Kept};
+    use super::{Decoded, Encoded};
     use opcell_types::value::Array;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(values: &Array, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(Exact))
+        serializer.collect_seq(values.iter().map(Encoded))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Array, D::Error> {
-        let kept = Vec::<Kept>::deserialize(deserializer)?;
+        let kept = Vec::<Decoded>::deserialize(deserializer)?;
         Ok(kept.into_iter().map(|kept| kept.0).collect())
     }
 }
 
 /// Values by name.
 pub mod map {
-    use super::{Exact, Kept, Map};
+    use super::{Decoded, Encoded, Map};
     use indexmap::IndexMap;
     use opcell_types::value::Text;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(values: &Map, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(values.iter().map(|(name, value)| (name.as_ref(), Exact(value))))
+        serializer.collect_map(values.iter().map(|(name, value)| (name.as_ref(), Encoded(value))))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
-        let kept = IndexMap::<Text, Kept>::deserialize(deserializer)?;
+        let kept = IndexMap::<Text, Decoded>::deserialize(deserializer)?;
         Ok(kept.into_iter().map(|(name, kept)| (name, kept.0)).collect())
     }
 }
 
 /// A value as it was before [`serialize`].
-struct Kept(Value);
+struct Decoded(Value);
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for Decoded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize(deserializer).map(Self)
     }
 }
 
-struct Exact<'a>(&'a Value);
+struct Encoded<'a>(&'a Value);
 
 fn tagged<S: Serializer, T: Serialize + ?Sized>(serializer: S, tag: &str, content: &T) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(1))?;
@@ -125,7 +131,7 @@ struct Entries<'a>(&'a Object);
 
 impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key.as_ref(), Exact(value))))
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key.as_ref(), Encoded(value))))
     }
 }
 
@@ -136,14 +142,14 @@ fn tag_of(entries: &Object) -> Option<&str> {
     }
 }
 
-impl Serialize for Exact<'_> {
+impl Serialize for Encoded<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Undefined => tagged(serializer, UNDEFINED, &true),
             Value::Number(n) if n.as_f64().is_nan() => tagged(serializer, NUMBER, "NaN"),
             Value::Number(n) if n.as_f64() == f64::INFINITY => tagged(serializer, NUMBER, "Infinity"),
             Value::Number(n) if n.as_f64() == f64::NEG_INFINITY => tagged(serializer, NUMBER, "-Infinity"),
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Exact)),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Encoded)),
             Value::Object(entries) if tag_of(entries).is_some() => tagged(serializer, OBJECT, &Entries(entries)),
             Value::Object(entries) => Entries(entries).serialize(serializer),
             scalar => scalar.serialize(serializer),

@@ -58,7 +58,6 @@ async fn measure(
     }
     times.sort_by(f64::total_cmp);
     let (best, median) = (times.first().copied().unwrap_or_default(), times.get(4).copied().unwrap_or_default());
-    #[allow(clippy::cast_precision_loss)]
     let per = |total: f64| total / units as f64;
     println!(
         "{what:<12} {units:>7}: median {:>8.2} us each, best {:>8.2} us each, total {:>9.2} ms",

@@ -3,11 +3,11 @@
 use crate::{
     error::RunError,
     handle::{Listeners, RunHandle},
-    nothing::Nothing,
     ports::{Judges, Operations, Ports, RunText, Sessions, SystemTimer, Timer, Workflows},
     record::{fold, from_record, from_snapshot},
     run::Driver,
     shutdown::Shutdown,
+    unconfigured::Unconfigured,
 };
 use indexmap::IndexMap;
 use opcell_core::{
@@ -61,10 +61,10 @@ pub struct RunOptions {
     pub session: Option<Session>,
     /// Receives models' text while it comes.
     pub sink: Option<Arc<dyn RunText>>,
-    /// Whether to let go of the run while it waits for somebody: [`RunHandle::finished`] then says `suspended`, and
+    /// Whether to release the run when it is suspended: [`RunHandle::finished`] then reports `suspended`, and
     /// [`Engine::resume`] takes it up again.
     pub detach: bool,
-    /// Whether to let go of the run when all it waits for is more time than this; [`Engine::runnable`] names it when that is over.
+    /// Whether to release the run when its only wait is a timer longer than this; [`Engine::runnable`] lists it when the timer is due.
     pub park: Option<Duration>,
 }
 
@@ -79,15 +79,15 @@ pub struct ResumeOptions {
     pub detach: bool,
     /// As [`RunOptions::park`].
     pub park: Option<Duration>,
-    /// Whether what the run pinned does not matter: only for a run that is told to stop.
+    /// Whether what the run pinned does not matter: only for a run that is being cancelled.
     pub unpinned: bool,
-    /// Cancelled when the run shall be let go of as soon as nothing is in flight: for a fair share, or an orderly end.
-    pub let_go: CancellationToken,
+    /// Cancelled to release the run as soon as no effect is in flight: for fair scheduling, or an orderly shutdown.
+    pub release: CancellationToken,
     /// How much of a damaged run may be given up.
     pub cut: Cut,
 }
 
-/// Names by which a delegate's nesting is bounded unless a host says otherwise.
+/// How deep delegated workflows may nest by default.
 const MAX_DEPTH: u32 = 16;
 
 /// psi stops after this many events of one drain; here it is transitions back to a step on routes without a limit.
@@ -145,7 +145,7 @@ impl EngineBuilder {
 impl Engine {
     /// Begins to build an engine.
     pub fn builder() -> EngineBuilder {
-        let nothing = Arc::new(Nothing);
+        let nothing = Arc::new(Unconfigured);
         let ports = Ports {
             operations: nothing.clone(),
             judges: nothing.clone(),
@@ -212,7 +212,7 @@ impl Engine {
             sink: options.sink,
             detach: options.detach,
             park: options.park,
-            let_go: CancellationToken::new(),
+            release: CancellationToken::new(),
             damage: None,
             unsaved: 0,
         });
@@ -286,7 +286,7 @@ impl Engine {
                     sink: options.sink,
                     detach: options.detach,
                     park: options.park,
-                    let_go: options.let_go,
+                    release: options.release,
                     damage: opened.damage,
                     unsaved: opened.records.iter().map(|record| record.payload.len()).sum(),
                 });
@@ -360,11 +360,11 @@ impl Engine {
             sink: drive.sink,
             detach: drive.detach,
             park: drive.park,
-            let_go: drive.let_go,
+            release: drive.release,
             shutdown: self.shutdown.clone(),
             state: drive.state,
             pure: EffectId(0),
-            stands: None,
+            last_state: None,
             unsaved: drive.unsaved,
             saved: 0,
         };
@@ -381,11 +381,11 @@ impl Engine {
         (driver, handle)
     }
 
-    /// Tells a run something, whichever process drives it; what nobody drives now is told when it is resumed.
+    /// Sends a message to a run, whichever process drives it; a run without a driver receives it when it is resumed.
     ///
     /// # Errors
     /// When the journal does not have the run.
-    pub async fn tell(&self, run: &RunId, message: &Message) -> Result<(), RunError> {
+    pub async fn send(&self, run: &RunId, message: &Message) -> Result<(), RunError> {
         let payload = serde_json::to_string(message).unwrap_or_default();
         Ok(self.journal.post(run, self.ports.timer.now().0, payload.into()).await?)
     }
@@ -407,10 +407,10 @@ impl Engine {
             });
             return Ok(last.map(|(signal, at)| answered(&signal.data, signal.by.clone(), at)));
         }
-        let unread = self.journal.letters(run).await?;
-        Ok(unread.iter().find_map(|letter| match serde_json::from_str(&letter.payload) {
+        let unread = self.journal.inbox(run).await?;
+        Ok(unread.iter().find_map(|message| match serde_json::from_str(&message.payload) {
             Ok(Message::Signal { name: sent, data, by }) if sent == *name => {
-                Some(answered(&data, by, Timestamp(letter.at)))
+                Some(answered(&data, by, Timestamp(message.at)))
             }
             _ => None,
         }))
@@ -420,7 +420,7 @@ impl Engine {
     /// now, or one that comes to wait later.
     ///
     /// # Errors
-    /// As [`Engine::tell`], when the run has ended, when no step waits for such a signal, or when it answers an approval that has an
+    /// As [`Engine::send`], when the run has ended, when no step waits for such a signal, or when it answers an approval that has an
     /// answer already.
     pub async fn signal(
         &self,
@@ -428,7 +428,7 @@ impl Engine {
         name: &Arc<str>,
         data: Value,
         by: Option<Arc<str>>,
-    ) -> Result<Taker, RunError> {
+    ) -> Result<Delivery, RunError> {
         let state = self.state_at(run, None).await?;
         if state.status().has_ended() {
             return Err(RunError::Ended { run: run.clone(), status: state.status() });
@@ -444,22 +444,22 @@ impl Engine {
         if asks_approval && let Some(earlier) = self.earlier_answer(run, &state, name).await? {
             return Err(earlier);
         }
-        self.tell(run, &Message::Signal { name: name.clone(), data, by }).await?;
+        self.send(run, &Message::Signal { name: name.clone(), data, by }).await?;
         let waits = state.questions().into_iter().find_map(|question| match question {
             Question::Signal { name: wanted, step, .. } if wanted == *name => Some(step),
             _ => None,
         });
-        Ok(waits.map_or(Taker::Later, Taker::Waits))
+        Ok(waits.map_or(Delivery::Queued, Delivery::Now))
     }
 }
 
 /// Who takes a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taker {
+pub enum Delivery {
     /// This step waits for it now.
-    Waits(Arc<str>),
+    Now(Arc<str>),
     /// A step that is not there yet; the signal is kept until then.
-    Later,
+    Queued,
 }
 
 struct FirstOptions {
@@ -477,7 +477,7 @@ struct Drive {
     sink: Option<Arc<dyn RunText>>,
     detach: bool,
     park: Option<Duration>,
-    let_go: CancellationToken,
+    release: CancellationToken,
     damage: Option<Damage>,
     /// Bytes of events that no snapshot covers.
     unsaved: usize,

@@ -17,7 +17,7 @@ pub enum RunError {
     /// The journal holds events that do not follow from each other.
     #[error("the journal of run `{run}` is inconsistent: {source}")]
     Replay {
-        /// The run.
+        /// ID of the run.
         run: RunId,
         /// What is wrong.
         source: ApplyError,
@@ -25,9 +25,9 @@ pub enum RunError {
     /// A record is not an event that this version knows.
     #[error("cannot read event {seq} of run `{run}` ({kind}, schema {version}): {problem}")]
     Unreadable {
-        /// The run.
+        /// ID of the run.
         run: RunId,
-        /// The record.
+        /// Number of the record, from 1.
         seq: u64,
         /// Its kind.
         kind: String,
@@ -39,7 +39,7 @@ pub enum RunError {
     /// What the run was started with is not what is there now.
     #[error("run `{run}` was started with {name} {pinned}, but found {found}; restore the pinned version to resume it")]
     Pin {
-        /// The run.
+        /// ID of the run.
         run: RunId,
         /// What was pinned.
         name: Arc<str>,
@@ -54,7 +54,7 @@ pub enum RunError {
         if known.is_empty() { "; it takes none".to_owned() } else { format!("; it takes {}", known.join(", ")) }
     )]
     UnknownSignal {
-        /// The run.
+        /// ID of the run.
         run: RunId,
         /// The signal.
         signal: Arc<str>,
@@ -69,7 +69,7 @@ pub enum RunError {
         at.to_text()
     )]
     AlreadyAnswered {
-        /// The run.
+        /// ID of the run.
         run: RunId,
         /// The approval.
         signal: Arc<str>,
@@ -83,15 +83,15 @@ pub enum RunError {
     /// The run has ended, and what was asked for needs one that has not.
     #[error("run `{run}` has ended ({status})")]
     Ended {
-        /// The run.
+        /// ID of the run.
         run: RunId,
-        /// How.
+        /// Status with which it ended: `completed`, `failed` or `cancelled`.
         status: Status,
     },
     /// The run has no such event.
     #[error("run `{run}` has {last} events; there is no event {seq}")]
     NoSuchEvent {
-        /// The run.
+        /// ID of the run.
         run: RunId,
         /// What was asked for.
         seq: u64,

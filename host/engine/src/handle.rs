@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// Who listens. Events reach everybody who was there when they became durable, and nobody before.
+/// The listeners of a run. An event reaches them when it is durable, never before.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     inner: Mutex<Audience>,
@@ -24,7 +24,7 @@ struct Audience {
     /// The last event that everybody has been told.
     last: u64,
     senders: Vec<mpsc::UnboundedSender<Arc<Recorded>>>,
-    /// Nobody drives the run any more: whoever comes now hears the past only.
+    /// The run is no longer driven: a new listener receives past events only.
     over: bool,
 }
 
@@ -44,7 +44,7 @@ impl Listeners {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).last = seq;
     }
 
-    pub(crate) fn tell(&self, events: Vec<Arc<Recorded>>) {
+    pub(crate) fn notify(&self, events: Vec<Arc<Recorded>>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.last = events.last().map_or(inner.last, |last| last.seq);
         if inner.senders.is_empty() {
@@ -87,7 +87,7 @@ impl RunHandle {
         self.damage.as_ref()
     }
 
-    /// The last event that was there when the run was taken up; 0 for a run that was started.
+    /// The last event that was there when the run was resumed; 0 for a run that was started.
     #[must_use]
     pub fn resumed_at(&self) -> u64 {
         self.resumed_at
@@ -105,21 +105,21 @@ impl RunHandle {
 
     /// Asks the run to stop. It ends as `cancelled` once everything in flight has stopped.
     pub fn cancel(&self, reason: impl Into<Arc<str>>) {
-        self.tell(Message::Cancel { reason: reason.into(), by: None });
+        self.send(Message::Cancel { reason: reason.into(), by: None });
     }
 
     /// Sends a signal. It is kept until a step waits for it.
     pub fn signal(&self, name: impl Into<Arc<str>>, data: Value, by: Option<Arc<str>>) {
-        self.tell(Message::Signal { name: name.into(), data, by });
+        self.send(Message::Signal { name: name.into(), data, by });
     }
 
     /// Tells the run something. A run that has ended does not listen.
-    pub fn tell(&self, message: Message) {
+    pub fn send(&self, message: Message) {
         // The receiver is gone only when the run has ended, and then nothing can be told any more.
         let _ = self.inbox.send(message);
     }
 
-    /// Waits until the run has ended, or, if it was started with `detach`, waits for somebody.
+    /// Waits until the run has ended or, if it was started with `detach`, is suspended.
     ///
     /// # Errors
     /// When it could not be driven to its end. It can then be resumed.
@@ -132,7 +132,7 @@ impl RunHandle {
     }
 }
 
-/// A run's events; see [`RunHandle::events`]. Ends when nobody drives the run any more.
+/// A run's events; see [`RunHandle::events`]. Ends when the run is no longer driven.
 #[derive(Debug)]
 pub struct EventStream {
     past: VecDeque<Arc<Recorded>>,

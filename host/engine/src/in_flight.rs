@@ -54,7 +54,7 @@ pub(crate) struct InFlight {
     next: EffectId,
 }
 
-/// A task of its own that performs its share of a run's effects. It ends when the run lets go of it, and what it performs with it.
+/// A task of its own that performs its share of a run's effects. It ends, with what it performs, when the run drops it.
 struct Lane {
     work: mpsc::UnboundedSender<Vec<Abortable<Tagged>>>,
     /// How many effects it performs.
@@ -265,7 +265,7 @@ mod tests {
         (EffectId(id), work.boxed())
     }
 
-    fn at_once(id: u64) -> (EffectId, Work) {
+    fn immediate(id: u64) -> (EffectId, Work) {
         (EffectId(id), async { EffectReply::Slept }.boxed())
     }
 
@@ -281,7 +281,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn every_effect_ends_once_whatever_lane_it_is_in() {
         let mut in_flight = InFlight::new();
-        in_flight.start((0..100).map(at_once));
+        in_flight.start((0..100).map(immediate));
         assert_eq!((in_flight.len(), in_flight.next()), (100, EffectId(100)));
         let mut ended = HashSet::new();
         for _ in 0..100 {
@@ -295,13 +295,13 @@ mod tests {
         let mut in_flight = InFlight::new();
         let count = Arc::default();
         let mut effects: Vec<_> = (0..20).map(|id| endless(id, &count)).collect();
-        effects.push(at_once(20));
+        effects.push(immediate(20));
         in_flight.start(effects);
         assert_eq!(in_flight.ended().await.0, EffectId(20));
         in_flight.keep(|id| id == EffectId(7));
         assert_eq!(in_flight.len(), 1);
         assert!(in_flight.ended().now_or_never().is_none());
-        in_flight.start(vec![at_once(21), at_once(22)]);
+        in_flight.start(vec![immediate(21), immediate(22)]);
         let ended = HashSet::from([in_flight.ended().await.0, in_flight.ended().await.0]);
         assert_eq!(ended, HashSet::from([EffectId(21), EffectId(22)]));
         in_flight.keep(|_| false);
@@ -322,7 +322,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn there_is_a_lane_for_every_thread_and_they_share_alike() {
         let mut in_flight = InFlight::new();
-        in_flight.start((0..40).map(at_once));
+        in_flight.start((0..40).map(immediate));
         assert_eq!(in_flight.lanes.iter().map(|lane| lane.load).collect::<Vec<_>>(), [10; 3]);
         assert_eq!(in_flight.here.len(), 10, "the first lane is here");
     }

@@ -1,7 +1,7 @@
 //! The async shell around the execution model of `opcell-core`.
 //!
 //! Owns: starting and resuming runs, performing what [`opcell_core::decide()`] asks for, appending every event before anything depends
-//! on it, cancellation, who listens to a run, and what a journal says about runs that nobody drives.
+//! on it, cancellation, the listeners of a run, and what a journal says about runs without a driver.
 //!
 //! The road of a run: [`engine::Engine`] starts it; the core says what comes next; the shell performs effects through [`ports`] and
 //! appends an event for each; the core folds it in.
@@ -13,8 +13,8 @@ pub mod ports;
 
 mod error;
 mod in_flight;
-mod nothing;
 mod record;
+mod unconfigured;
 
 pub mod handle;
 
@@ -31,7 +31,7 @@ pub use opcell_core::{
     message::Message, offer, outcome, outcome::RunOutcome, program, receipt, state, trace,
 };
 
-pub use engine::{Engine, EngineBuilder, ResumeOptions, RunOptions, Taker};
+pub use engine::{Delivery, Engine, EngineBuilder, ResumeOptions, RunOptions};
 pub use error::RunError;
 pub use handle::{EventStream, RunHandle};
 pub use past::Divergence;

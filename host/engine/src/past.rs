@@ -30,7 +30,7 @@ impl Engine {
         Ok(self.journal.runs().await?)
     }
 
-    /// Up to `limit` runs that nobody drives and that could go on now, the one that has waited longest first.
+    /// Up to `limit` runnable runs without a driver, the one that has waited longest first.
     ///
     /// # Errors
     /// The journal's.
@@ -49,7 +49,7 @@ impl Engine {
     /// A run's events up to its `seq`th, or all of them.
     ///
     /// # Errors
-    /// As [`Engine::history`]; what is broken behind `seq` does not matter.
+    /// As [`Engine::history`]; what is broken after `seq` does not matter.
     pub async fn history_up_to(&self, run: &RunId, seq: Option<u64>) -> Result<Vec<Recorded>, RunError> {
         // There is no event 0; how many there are is part of the answer.
         let up_to = seq.filter(|seq| *seq > 0).unwrap_or(u64::MAX);
@@ -98,7 +98,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Makes a new run that shares the first `seq` events of another, and gives its name. Nobody drives it yet: [`Engine::resume`]
+    /// Creates a run that shares the first `seq` events of another, and returns its ID. It has no driver yet: [`Engine::resume`]
     /// does. Its effects have idempotency keys of their own.
     ///
     /// # Errors

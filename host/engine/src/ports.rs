@@ -111,7 +111,7 @@ pub trait Sessions: Send + Sync {
         None
     }
 
-    /// Calls one tool; a failure is told to the model.
+    /// Calls one tool; a failure becomes the answer to the model.
     async fn call_tool(&self, call: ToolCall) -> Reply<Value>;
 }
 
@@ -140,7 +140,7 @@ impl Timer for SystemTimer {
     }
 
     async fn sleep(&self, ms: f64) {
-        // Longer than the clock can count is for ever, not at once.
+        // Longer than the clock can count is forever, not at once.
         tokio::time::sleep(Duration::try_from_secs_f64(ms.max(0.0) / 1000.0).unwrap_or(Duration::MAX)).await;
     }
 

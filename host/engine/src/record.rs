@@ -2,7 +2,7 @@
 
 use crate::error::RunError;
 use opcell_core::{Recorded, State, event::SCHEMA_VERSION, id::Timestamp, state::SNAPSHOT_VERSION};
-use opcell_journal::{Journal, Payload, Record, RunId, Snapshot, ToText};
+use opcell_journal::{Journal, LazyPayload, Payload, Record, RunId, Snapshot};
 use std::sync::{Arc, OnceLock};
 
 /// How many records are read at once.
@@ -15,7 +15,7 @@ struct Unwritten {
     text: OnceLock<Box<str>>,
 }
 
-impl ToText for Unwritten {
+impl LazyPayload for Unwritten {
     fn text(&self) -> &str {
         self.text.get_or_init(|| self.recorded.event.to_json().into())
     }
@@ -27,8 +27,8 @@ pub(crate) fn to_record(recorded: &Recorded) -> Record {
 }
 
 /// The same for a journal that may never read the text.
-pub(crate) fn to_unread_record(recorded: &Arc<Recorded>) -> Record {
-    with_payload(recorded, Payload::later(Arc::new(Unwritten { recorded: recorded.clone(), text: OnceLock::new() })))
+pub(crate) fn to_lazy_record(recorded: &Arc<Recorded>) -> Record {
+    with_payload(recorded, Payload::deferred(Arc::new(Unwritten { recorded: recorded.clone(), text: OnceLock::new() })))
 }
 
 fn with_payload(recorded: &Recorded, payload: Payload) -> Record {

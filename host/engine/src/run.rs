@@ -6,7 +6,7 @@ use crate::{
     in_flight::{Done, InFlight, Work},
     perform::perform,
     ports::{Ports, RunText, TextSink},
-    record::{to_record, to_snapshot, to_unread_record},
+    record::{to_lazy_record, to_record, to_snapshot},
     shutdown::Shutdown,
 };
 use futures_util::FutureExt;
@@ -42,8 +42,8 @@ const SMALL_BATCH: usize = 64;
 /// How long events may wait to become durable while nothing but pure calls depends on them.
 const LAG: Duration = Duration::from_millis(20);
 
-/// How often a run that waits looks into its letter box.
-const LETTERS: Duration = Duration::from_millis(200);
+/// How often a suspended run polls its inbox.
+const INBOX_POLL: Duration = Duration::from_millis(200);
 
 /// One run being driven.
 pub(crate) struct Driver {
@@ -58,18 +58,18 @@ pub(crate) struct Driver {
     /// Published whenever the run stops for a while, and at its end.
     pub outcome: watch::Sender<Option<Result<RunOutcome, RunError>>>,
     pub cancel: CancellationToken,
-    /// Whether to let go of a run that waits for somebody.
+    /// Whether to release the run when it is suspended.
     pub detach: bool,
-    /// Whether to let go of a run that has to wait longer than this for nothing but time.
+    /// Whether to release a run whose only wait is a timer longer than this.
     pub park: Option<Duration>,
-    /// Cancelled when the run shall be let go of.
-    pub let_go: CancellationToken,
+    /// Cancelled to release the run.
+    pub release: CancellationToken,
     /// Begins when the engine shall end.
     pub shutdown: Shutdown,
-    /// Effects before this one are calls of pure operations, as far as they have not ended.
+    /// Every effect before this one that has not ended is a call of a pure operation.
     pub pure: EffectId,
-    /// How the run stood when the journal was last told.
-    pub stands: Option<RunState>,
+    /// The run's state as the journal last recorded it.
+    pub last_state: Option<RunState>,
     /// Bytes of events since the last snapshot.
     pub unsaved: usize,
     /// Bytes of the last snapshot.
@@ -83,17 +83,17 @@ struct Batch {
     records: Vec<Record>,
     /// When the first of them happened.
     since: Option<Instant>,
-    /// The last letter whose message is among them.
-    letters: Option<u64>,
+    /// The last inbox message that is among them.
+    inbox: Option<u64>,
 }
 
 /// One round's part of a run's text.
-struct OfRound {
+struct RoundSink {
     sink: Arc<dyn RunText>,
     round: EffectId,
 }
 
-impl TextSink for OfRound {
+impl TextSink for RoundSink {
     fn text(&self, piece: &str) {
         self.sink.text(self.round, piece);
     }
@@ -123,19 +123,19 @@ impl Driver {
             state: state.clone(),
         };
         self.fence = self.journal.create(new).await?;
-        self.stands = Some(state);
-        self.listeners.tell(batch.events);
+        self.last_state = Some(state);
+        self.listeners.notify(batch.events);
         Ok(())
     }
 
-    /// Drives the run to its end, or to where it waits for somebody. `resumed`: somebody else drove it before.
+    /// Drives the run until it ends or is suspended. `resumed`: another driver drove it before.
     pub(crate) async fn drive(mut self, resumed: bool) {
-        let result = self.go_on(resumed).await;
+        let result = self.run_loop(resumed).await;
         if let Err(error) = &result {
             tracing::error!(run = %self.run, %error, "run stopped");
         }
         // A run that has ended has no owner any more.
-        let released = result.is_ok() && self.stands.as_ref().is_some_and(|state| state.ended);
+        let released = result.is_ok() && self.last_state.as_ref().is_some_and(|state| state.ended);
         if !released && let Err(error) = self.journal.release(&self.run, self.fence).await {
             tracing::warn!(run = %self.run, %error, "the run could not be released");
         }
@@ -143,7 +143,7 @@ impl Driver {
         self.outcome.send_replace(Some(result.map(|()| self.state.outcome())));
     }
 
-    async fn go_on(&mut self, mut resumed: bool) -> Result<(), RunError> {
+    async fn run_loop(&mut self, mut resumed: bool) -> Result<(), RunError> {
         let mut batch = Batch::default();
         let mut in_flight = InFlight::new();
         // Whoever drove the run before may have begun these.
@@ -156,7 +156,7 @@ impl Driver {
         let mut decides = false;
         for turn in 1u64.. {
             // Everything that was asked for has ended, so whoever takes the run up has nothing to doubt.
-            if self.let_go.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
+            if self.release.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
                 return self.flush(&mut batch).await;
             }
             // A run whose effects all end at once must not keep other runs waiting.
@@ -167,7 +167,7 @@ impl Driver {
                 return self.shut_down(&mut in_flight, &mut batch).await;
             }
             let now = Instant::now();
-            if now.duration_since(looked) >= LETTERS {
+            if now.duration_since(looked) >= INBOX_POLL {
                 looked = now;
                 self.read_letters(&mut batch).await?;
             }
@@ -186,7 +186,7 @@ impl Driver {
                 Next::Record(_) => {
                     // A long stretch of pure decisions must not keep other runs waiting, nor be deaf to who wants it to stop.
                     if let Ok(message) = self.inbox.try_recv() {
-                        self.hear(&mut batch, message)?;
+                        self.receive(&mut batch, message)?;
                     }
                     tokio::task::yield_now().await;
                     continue;
@@ -211,7 +211,7 @@ impl Driver {
     fn may_lag(&mut self, batch: &Batch, next: &Next, now: Instant) -> bool {
         let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         matches!(next, Next::Perform)
-            && batch.letters.is_none()
+            && batch.inbox.is_none()
             && batch.records.len() < most
             && batch.since.is_none_or(|since| now.duration_since(since) < LAG)
             && self.only_pure_calls()
@@ -283,17 +283,17 @@ impl Driver {
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
         let reads = self.journal.reads_payloads();
-        batch.records.push(if reads { to_record(&recorded) } else { to_unread_record(&recorded) });
+        batch.records.push(if reads { to_record(&recorded) } else { to_lazy_record(&recorded) });
         batch.events.push(recorded);
         Ok(())
     }
 
     async fn flush(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        if batch.records.is_empty() && batch.letters.is_none() {
+        if batch.records.is_empty() && batch.inbox.is_none() {
             return Ok(());
         }
         let state = self.run_state();
-        let changed = self.stands.as_ref() != Some(&state);
+        let changed = self.last_state.as_ref() != Some(&state);
         batch.since = None;
         let records = std::mem::take(&mut batch.records);
         let append = Append {
@@ -302,11 +302,11 @@ impl Driver {
             snapshot: self.snapshot(&records, state.ended),
             records,
             state: changed.then(|| state.clone()),
-            letters: batch.letters.take(),
+            inbox: batch.inbox.take(),
         };
         self.journal.append(append).await?;
-        self.stands = Some(state);
-        self.listeners.tell(std::mem::take(&mut batch.events));
+        self.last_state = Some(state);
+        self.listeners.notify(std::mem::take(&mut batch.events));
         Ok(())
     }
 
@@ -344,7 +344,7 @@ impl Driver {
         let effect = self.state.effect(id, resumed)?;
         let request = self.state.request_of(id).cloned()?;
         let (ports, cancel) = (self.ports.clone(), self.cancel.clone());
-        let sink = self.sink.clone().map(|sink| OfRound { sink, round: id });
+        let sink = self.sink.clone().map(|sink| RoundSink { sink, round: id });
         let work = async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
             let performed = AssertUnwindSafe(perform(&ports, effect, cancel, sink)).catch_unwind().await;
@@ -362,7 +362,7 @@ impl Driver {
     async fn wait(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
         // Most effects end at once: look before arming timers.
         if let Ok(message) = self.inbox.try_recv() {
-            return self.hear(batch, message);
+            return self.receive(batch, message);
         }
         // Not all of them: those that work elsewhere should find more to do before they have ended what they have.
         let enough = in_flight.len().div_ceil(4);
@@ -387,14 +387,14 @@ impl Driver {
         tokio::select! {
             biased;
             message = self.inbox.recv() => match message {
-                Some(message) => self.hear(batch, message)?,
-                // Nobody can say anything any more; letters still can.
+                Some(message) => self.receive(batch, message)?,
+                // Nobody can say anything any more; inbox messages still can.
                 None => self.wait_alone(in_flight, batch).await?,
             },
             done = in_flight.ended() => self.take(batch, done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = self.shutdown.begun() => {}
-            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => {}
+            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => {}
         }
         Ok(())
     }
@@ -405,7 +405,7 @@ impl Driver {
             biased;
             done = in_flight.ended() => self.take(batch, done),
             () = self.shutdown.begun() => Ok(()),
-            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { LETTERS }) => Ok(()),
+            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => Ok(()),
         }
     }
 
@@ -426,7 +426,7 @@ impl Driver {
         Program::new(ir).inspect_err(|error| tracing::warn!(%error, "a delegated workflow cannot be run")).ok()
     }
 
-    fn hear(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
+    fn receive(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
         match message {
             Message::Signal { name, data, by } => {
                 let id = self.state.next_signal();
@@ -449,15 +449,15 @@ impl Driver {
     }
 
     async fn read_letters(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        let letters = self.journal.letters(&self.run).await?;
-        for letter in letters {
-            match serde_json::from_str(&letter.payload) {
-                Ok(message) => self.hear(batch, message)?,
+        let messages = self.journal.inbox(&self.run).await?;
+        for entry in messages {
+            match serde_json::from_str(&entry.payload) {
+                Ok(message) => self.receive(batch, message)?,
                 Err(error) => {
-                    tracing::warn!(run = %self.run, letter = letter.id, %error, "an inbox message cannot be read")
+                    tracing::warn!(run = %self.run, message = entry.id, %error, "an inbox message cannot be read")
                 }
             }
-            batch.letters = Some(letter.id);
+            batch.inbox = Some(entry.id);
         }
         Ok(())
     }
@@ -473,7 +473,7 @@ impl Driver {
                 biased;
                 done = in_flight.ended() => self.take(batch, done)?,
                 () = &mut grace => break,
-                () = tokio::time::sleep(LETTERS) => self.read_letters(batch).await?,
+                () = tokio::time::sleep(INBOX_POLL) => self.read_letters(batch).await?,
             }
         }
         if !in_flight.is_empty() {

@@ -227,7 +227,7 @@ impl Flusher {
         let ended: Vec<Option<bool>> = appends().map(|append| append.state.as_ref().map(|state| state.ended)).collect();
         let due: Vec<Option<i64>> = appends().map(|append| append.state.as_ref().and_then(|state| state.due)).collect();
         let at: Vec<Option<i64>> = appends().map(|append| append.records.last().map(|last| last.at)).collect();
-        let taken: Vec<Option<i64>> = appends().map(|append| append.letters.map(u64::cast_signed)).collect();
+        let taken: Vec<Option<i64>> = appends().map(|append| append.inbox.map(u64::cast_signed)).collect();
 
         let records = || appends().flat_map(|append| append.records.iter().map(move |record| (&append.run, record)));
         let of: Vec<&str> = records().map(|(run, _)| run.as_ref()).collect();

@@ -1,4 +1,4 @@
-//! The server's clock, as far as this process knows it.
+//! The server's clock, as this process estimates it.
 
 use std::{
     sync::{

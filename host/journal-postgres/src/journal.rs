@@ -13,8 +13,8 @@ use crate::{
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use opcell_journal::{
-    Append, Cut, Damage, Fence, Journal, JournalError, Letter, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
-    RunState, Snapshot,
+    Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry,
+    RunId, RunState, Snapshot,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -45,7 +45,7 @@ impl PostgresJournal {
     /// Connects, makes the tables where there are none, and takes a lease.
     ///
     /// # Errors
-    /// [`JournalError::NewerSchema`], or the storage's: no connection, wrong password, no right to make a schema.
+    /// [`JournalError::Schema`], or the storage's: no connection, wrong password, no right to make a schema.
     pub async fn open(settings: Settings) -> Result<Self, JournalError> {
         let tls = settings.tls().map_err(|error| JournalError::Storage(Arc::new(error)))?;
         let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -60,7 +60,7 @@ impl PostgresJournal {
         let mut client = pool.get().await.map_err(storage)?;
         if let Found::Newer(found) = schema::open(&mut client, &settings).await? {
             let path = settings.to_string();
-            return Err(JournalError::NewerSchema { path, found, newest: SCHEMA.unsigned_abs() });
+            return Err(JournalError::Schema { path, found, supported: SCHEMA.unsigned_abs() });
         }
         drop(client);
         let lease = Lease::take(pool.clone(), &settings).await?;
@@ -219,7 +219,7 @@ impl Journal for PostgresJournal {
         let read = good_records(run, after, &rows)?;
         let last_good = read.records.last().map_or(after, |record| record.seq);
         let missing = (row.records > last_good)
-            .then(|| format!("{} records were written, and {last_good} are there", row.records));
+            .then(|| format!("{} records were written, but only {last_good} are present", row.records));
         let damage = match read.broken.or(missing) {
             None => None,
             Some(reason) if read.after > 0 && cut == Cut::Tail => {
@@ -369,13 +369,17 @@ impl Journal for PostgresJournal {
         Err(JournalError::Ended { run: run.clone(), status: row.try_get(0).map_err(storage)? })
     }
 
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
         let sql = "SELECT b.id, b.at, b.payload FROM {s}.inbox b JOIN {s}.runs r ON r.id = b.run WHERE r.run = $1 ORDER BY b.id";
         let rows = self.query(sql, &[(&run.as_ref(), Type::TEXT)]).await?;
-        let letter = |row: &Row| -> Result<Letter, StoreError> {
-            Ok(Letter { id: unsigned(row, 0)?, at: row.try_get(1)?, payload: row.try_get::<_, String>(2)?.into() })
+        let message = |row: &Row| -> Result<InboxMessage, StoreError> {
+            Ok(InboxMessage {
+                id: unsigned(row, 0)?,
+                at: row.try_get(1)?,
+                payload: row.try_get::<_, String>(2)?.into(),
+            })
         };
-        rows.iter().map(|row| Ok(letter(row)?)).collect()
+        rows.iter().map(|row| Ok(message(row)?)).collect()
     }
 
     async fn changed(&self, at_most: Duration) {

@@ -59,7 +59,7 @@ pub(crate) fn good_records(run: &str, after: u64, rows: &[Row]) -> Result<Read, 
         if found.broken.is_some() {
             found.after += u64::from(sound && record.seq >= expected);
         } else if !sound {
-            found.broken = Some(format!("record {expected} does not have the checksum it was written with"));
+            found.broken = Some(format!("record {expected} has a wrong checksum"));
         } else if record.seq != expected {
             found.broken = Some(format!("record {expected} is missing"));
             found.after = 1;

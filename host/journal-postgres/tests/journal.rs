@@ -167,7 +167,7 @@ async fn tables_of_a_newer_version_are_refused() {
     let sql = format!("UPDATE {}.version SET version = 99", settings.schema);
     client(server().unwrap()).await.batch_execute(&sql).await.unwrap();
     let error = PostgresJournal::open(settings).await.unwrap_err();
-    assert!(matches!(error, JournalError::NewerSchema { found: 99, .. }), "{error}");
+    assert!(matches!(error, JournalError::Schema { found: 99, .. }), "{error}");
 }
 
 #[tokio::test]

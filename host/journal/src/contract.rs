@@ -31,7 +31,7 @@ pub fn append(run: &RunId, fence: Fence, seqs: impl IntoIterator<Item = u64>) ->
         records: seqs.into_iter().map(record).collect(),
         state: None,
         snapshot: None,
-        letters: None,
+        inbox: None,
     }
 }
 
@@ -91,20 +91,20 @@ pub async fn an_unknown_run_is_an_error_everywhere(journal: Arc<dyn Journal>) {
     assert!(matches!(journal.post(&run, 0, "{}".into()).await, Err(JournalError::UnknownRun(_))));
 }
 
-/// Letters stay until records say what they say.
+/// Messages stay until records say what they say.
 pub async fn letters_stay_until_records_say_what_they_say(journal: Arc<dyn Journal>) {
     let run: RunId = "r".into();
     let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
     for text in ["1", "2", "3"] {
         journal.post(&run, 7, text.into()).await.unwrap();
     }
-    let letters = journal.letters(&run).await.unwrap();
-    assert_eq!(letters.iter().map(|letter| letter.payload.as_ref()).collect::<Vec<_>>(), ["1", "2", "3"]);
-    let taken = Some(letters[1].id);
-    journal.append(Append { letters: taken, ..append(&run, fence, [9]) }).await.unwrap_err();
-    assert_eq!(journal.letters(&run).await.unwrap().len(), 3, "what is not recorded is not taken");
-    journal.append(Append { letters: taken, ..append(&run, fence, [1]) }).await.unwrap();
-    assert_eq!(journal.letters(&run).await.unwrap(), letters[2..]);
+    let inbox = journal.inbox(&run).await.unwrap();
+    assert_eq!(inbox.iter().map(|message| message.payload.as_ref()).collect::<Vec<_>>(), ["1", "2", "3"]);
+    let taken = Some(inbox[1].id);
+    journal.append(Append { inbox: taken, ..append(&run, fence, [9]) }).await.unwrap_err();
+    assert_eq!(journal.inbox(&run).await.unwrap().len(), 3, "what is not recorded is not taken");
+    journal.append(Append { inbox: taken, ..append(&run, fence, [1]) }).await.unwrap();
+    assert_eq!(journal.inbox(&run).await.unwrap(), inbox[2..]);
 }
 
 /// Retention never touches a run that has not ended.
@@ -162,7 +162,7 @@ pub async fn a_run_is_made_with_its_first_records_or_not_at_all(journal: Arc<dyn
     assert_eq!(journal.read(&"r".into(), 0, 9).await.unwrap().len(), 3);
 }
 
-/// Runs that could go on are those that are due or have letters and no owner.
+/// Runs that could go on are those that are due or have messages and no owner.
 pub async fn runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner(journal: Arc<dyn Journal>) {
     let state = |due| RunState { status: "suspended".into(), ended: false, due };
     for (name, due) in [("later", Some(50)), ("now", Some(10)), ("waits", None), ("owned", Some(0)), ("told", None)] {
@@ -183,7 +183,7 @@ pub async fn runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no
     assert_eq!(journal.runnable(50, 1).await.unwrap().len(), 1);
 }
 
-/// A run that has ended has no owner and takes no letters.
+/// A run that has ended has no owner and takes no messages.
 pub async fn a_run_that_has_ended_has_no_owner_and_takes_no_letters(journal: Arc<dyn Journal>) {
     let run: RunId = "r".into();
     let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();

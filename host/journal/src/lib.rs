@@ -1,7 +1,7 @@
 //! Append-only run journals: the trait, a store in memory and an embedded one.
 //!
 //! Owns: records in order, who may write them (one owner per run, fenced), durability, damage found and cut, retention, and a
-//! letter box for runs that another process drives.
+//! inbox for runs that another process drives.
 //!
 //! Must not know: what a record means. A record's payload is JSON text that the engine wrote; the journal keeps it, in order,
 //! and gives it back unchanged.
@@ -23,7 +23,7 @@ mod writer;
 pub mod contract;
 
 pub use memory::MemoryJournal;
-pub use record::{Fence, Letter, Payload, Record, RunEntry, RunId, RunState, ToText};
+pub use record::{Fence, InboxMessage, LazyPayload, Payload, Record, RunEntry, RunId, RunState};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
 pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};

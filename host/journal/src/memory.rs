@@ -1,7 +1,7 @@
 //! A journal in memory: for tests, for measuring, and for runs that need not survive.
 
 use crate::{
-    record::{Fence, Letter, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
     store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
 };
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Records of ended runs that are kept unless somebody asks for more: what a process remembers must not grow with how long it runs. So
+/// Ended runs that are kept by default: what a process remembers must not grow with how long it runs. So
 /// many fit the second cache of one core beside the run that goes on, which makes its steps a third faster than ten times as many do.
 const ENDED_RECORDS: u64 = 2_000;
 
@@ -61,8 +61,8 @@ struct Run {
     /// As they were appended, so that a long run is never copied to make room.
     appends: Vec<Vec<Record>>,
     snapshot: Option<Snapshot>,
-    letters: Vec<Letter>,
-    next_letter: u64,
+    inbox: Vec<InboxMessage>,
+    next_message: u64,
 }
 
 impl Run {
@@ -81,7 +81,7 @@ impl Run {
         }
     }
 
-    /// The records behind one of them.
+    /// The records after one of them.
     fn behind(&self, seq: u64) -> impl Iterator<Item = &Record> {
         let first = self.appends.partition_point(|records| records.last().is_some_and(|last| last.seq <= seq));
         self.appends.iter().skip(first).flatten().skip_while(move |record| record.seq <= seq)
@@ -135,8 +135,8 @@ impl Journal for MemoryJournal {
             created_at: new.at,
             appends: Vec::new(),
             snapshot: None,
-            letters: Vec::new(),
-            next_letter: 1,
+            inbox: Vec::new(),
+            next_message: 1,
         };
         run.push(new.records);
         let ended = run.state.ended;
@@ -177,7 +177,7 @@ impl Journal for MemoryJournal {
             }
             in_order(&run, found.len(), &append.records)?;
             found.push(append.records);
-            found.letters.retain(|letter| append.letters.is_none_or(|last| letter.id > last));
+            found.inbox.retain(|message| append.inbox.is_none_or(|last| message.id > last));
             found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
             if let Some(state) = append.state {
                 found.owned &= !state.ended;
@@ -222,7 +222,7 @@ impl Journal for MemoryJournal {
         let runs = self.lock();
         let could_go_on = |run: &Run| {
             let due = run.state.due.is_some_and(|due| due <= now);
-            !run.owned && !run.state.ended && (due || !run.letters.is_empty())
+            !run.owned && !run.state.ended && (due || !run.inbox.is_empty())
         };
         let mut found: Vec<(i64, RunId)> = runs
             .by_name
@@ -252,14 +252,14 @@ impl Journal for MemoryJournal {
             if found.state.ended {
                 return Err(JournalError::Ended { run: run.clone(), status: found.state.status.clone().into() });
             }
-            found.letters.push(Letter { id: found.next_letter, at, payload });
-            found.next_letter += 1;
+            found.inbox.push(InboxMessage { id: found.next_message, at, payload });
+            found.next_message += 1;
             Ok(())
         })?
     }
 
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
-        self.with(run, |found| found.letters.clone())
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
+        self.with(run, |found| found.inbox.clone())
     }
 }
 

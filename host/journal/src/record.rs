@@ -21,8 +21,8 @@ pub struct Record {
     pub payload: Payload,
 }
 
-/// Something whose JSON text is made when somebody wants it.
-pub trait ToText: fmt::Debug + Send + Sync {
+/// Something whose JSON text is made when it is first read.
+pub trait LazyPayload: fmt::Debug + Send + Sync {
     /// The text; the same every time.
     fn text(&self) -> &str;
 }
@@ -34,14 +34,14 @@ pub struct Payload(Source);
 #[derive(Clone)]
 enum Source {
     Text(Arc<str>),
-    Later(Arc<dyn ToText>),
+    Deferred(Arc<dyn LazyPayload>),
 }
 
 impl Payload {
     /// The text of something that does not change any more, made when it is first read.
     #[must_use]
-    pub fn later(of: Arc<dyn ToText>) -> Self {
-        Self(Source::Later(of))
+    pub fn deferred(of: Arc<dyn LazyPayload>) -> Self {
+        Self(Source::Deferred(of))
     }
 }
 
@@ -51,7 +51,7 @@ impl Deref for Payload {
     fn deref(&self) -> &str {
         match &self.0 {
             Source::Text(text) => text,
-            Source::Later(of) => of.text(),
+            Source::Deferred(of) => of.text(),
         }
     }
 }
@@ -109,7 +109,7 @@ impl RunState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RunEntry {
-    /// Which run.
+    /// ID of the run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: Arc<str>,
@@ -128,8 +128,8 @@ pub struct RunEntry {
 /// Something for whoever drives the run: a signal or a request to cancel, as JSON text that the engine understands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Letter {
-    /// Position in the letter box; grows.
+pub struct InboxMessage {
+    /// Position in the inbox; grows.
     pub id: u64,
     /// When it was posted, in microseconds since 1970.
     pub at: i64,

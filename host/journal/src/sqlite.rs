@@ -5,7 +5,7 @@ mod schema;
 
 use crate::{
     owner::Owner,
-    record::{Fence, Letter, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
     store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention},
     writer::{Writer, storage},
 };
@@ -32,7 +32,7 @@ impl SqliteJournal {
     /// Opens a store, or makes one that only this user can read, and checks that it is sound.
     ///
     /// # Errors
-    /// [`JournalError::Corrupt`] when the file is not a sound store, [`JournalError::NewerSchema`], [`JournalError::Locked`], or the
+    /// [`JournalError::Corrupt`] when the file is not a sound store, [`JournalError::Schema`], [`JournalError::Locked`], or the
     /// storage's.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
@@ -67,7 +67,7 @@ impl SqliteJournal {
     }
 }
 
-/// Cuts what is broken behind the last good record, as far as allowed, and says what was cut.
+/// Cuts what is broken after the last intact record, if allowed, and returns what was cut.
 fn mend(
     connection: &Connection,
     run: &RunId,
@@ -178,7 +178,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let Append { run, fence, records, state, snapshot, letters } = append;
+        let Append { run, fence, records, state, snapshot, inbox } = append;
         let row = self.row_of(&run).await?;
         let ends = state.as_ref().is_some_and(|state| state.ended);
         if let Some(first) = records.first() {
@@ -197,9 +197,9 @@ impl Journal for SqliteJournal {
                 if let Some(snapshot) = snapshot.filter(|_| !ends) {
                     put_snapshot(connection, row, &snapshot)?;
                 }
-                if let Some(last) = letters {
+                if let Some(last) = inbox {
                     connection
-                        .prepare_cached("DELETE FROM letters WHERE run = ?1 AND id <= ?2")
+                        .prepare_cached("DELETE FROM inbox WHERE run = ?1 AND id <= ?2")
                         .and_then(|mut delete| delete.execute(params![row, last.cast_signed()]))
                         .map_err(storage)?;
                 }
@@ -225,7 +225,7 @@ impl Journal for SqliteJournal {
             let found = find(connection, &run)?;
             let read = good_records(connection, found.id, after, limit)?;
             match read.broken {
-                // What can still be read is given; whoever goes on behind it is told.
+                // What can still be read is returned; a reader that continues after it gets the error.
                 Some(_) if !read.records.is_empty() => Ok(read.records),
                 Some(reason) if read.behind > 0 => {
                     Err(JournalError::Broken { run, last_good: after, reason, behind: read.behind })
@@ -270,7 +270,7 @@ impl Journal for SqliteJournal {
         self.read_with(move |connection| {
             let mut query = connection
                 .prepare_cached(
-                    "SELECT run, owner FROM (SELECT id FROM runs WHERE due <= ?1 UNION SELECT run FROM letters) AS could
+                    "SELECT run, owner FROM (SELECT id FROM runs WHERE due <= ?1 UNION SELECT run FROM inbox) AS could
                      JOIN runs USING (id) WHERE ended = 0 ORDER BY updated_at, id",
                 )
                 .map_err(storage)?;
@@ -297,7 +297,7 @@ impl Journal for SqliteJournal {
         self.writer
             .write(move |connection| {
                 for run in &gone {
-                    // Asked again inside the transaction: a run that was taken up since has to stay.
+                    // Asked again inside the transaction: a run that was acquired since has to stay.
                     connection
                         .execute("DELETE FROM runs WHERE run = ?1 AND ended = 1", [run.as_ref()])
                         .map_err(storage)?;
@@ -317,7 +317,7 @@ impl Journal for SqliteJournal {
                 }
                 connection
                     .execute(
-                        "INSERT INTO letters (run, at, payload) VALUES (?1, ?2, ?3)",
+                        "INSERT INTO inbox (run, at, payload) VALUES (?1, ?2, ?3)",
                         params![found.id, at, payload.as_ref()],
                     )
                     .map_err(storage)?;
@@ -326,16 +326,16 @@ impl Journal for SqliteJournal {
             .await
     }
 
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
         let run = run.clone();
         self.read_with(move |connection| {
             let mut query = connection
-                .prepare_cached("SELECT l.id, l.at, l.payload FROM letters l JOIN runs r ON r.id = l.run WHERE r.run = ?1 ORDER BY l.id")
+                .prepare_cached("SELECT l.id, l.at, l.payload FROM inbox l JOIN runs r ON r.id = l.run WHERE r.run = ?1 ORDER BY l.id")
                 .map_err(storage)?;
-            let letters = query.query_map([run.as_ref()], |row| {
-                Ok(Letter { id: unsigned(row, 0)?, at: row.get(1)?, payload: row.get::<_, String>(2)?.into() })
+            let inbox = query.query_map([run.as_ref()], |row| {
+                Ok(InboxMessage { id: unsigned(row, 0)?, at: row.get(1)?, payload: row.get::<_, String>(2)?.into() })
             });
-            letters.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)
+            inbox.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)
         })
         .await
     }
@@ -378,7 +378,7 @@ fn stand(
     changed.map(|changed| changed > 0).map_err(storage)
 }
 
-/// Why a run did not take what its former owner, or somebody who skips, wanted to append.
+/// Why an append was refused: a former owner's, or one that skips a number.
 fn refusal(
     connection: &Connection,
     run: RunId,

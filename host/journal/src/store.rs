@@ -1,6 +1,6 @@
 //! What every journal does.
 
-use crate::record::{Fence, Letter, Record, RunEntry, RunId, RunState};
+use crate::record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState};
 use async_trait::async_trait;
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ impl NewRun {
 /// Records to append, all or none of them.
 #[derive(Debug, Clone)]
 pub struct Append {
-    /// Which run.
+    /// ID of the run.
     pub run: RunId,
     /// Proof of ownership.
     pub fence: Fence,
@@ -40,8 +40,8 @@ pub struct Append {
     pub state: Option<RunState>,
     /// The run's state after the last of them, as text, to be given back instead of the records up to it.
     pub snapshot: Option<Snapshot>,
-    /// Letters up to this one are what some of the records say, and leave the box with them.
-    pub letters: Option<u64>,
+    /// Messages up to this one are what some of the records say, and leave the box with them.
+    pub inbox: Option<u64>,
 }
 
 /// A run's state, as whoever drives it wrote it. The records say the same, and stay.
@@ -58,10 +58,10 @@ pub struct Snapshot {
 /// How much of a broken run may be given up to take it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cut {
-    /// A broken end. Where good records stand behind a broken one, somebody changed the store, and somebody has to look.
+    /// Only a broken end. If intact records follow a broken one, the store was tampered with, and the operator has to decide.
     #[default]
     Tail,
-    /// Everything behind the last record before which nothing is broken.
+    /// Everything after the last record up to which the run is intact.
     Anything,
 }
 
@@ -72,9 +72,9 @@ pub struct OpenedRun {
     pub fence: Fence,
     /// The newest snapshot, if there is a good one.
     pub snapshot: Option<Snapshot>,
-    /// Every good record behind the snapshot, in order.
+    /// Every intact record after the snapshot, in order.
     pub records: Vec<Record>,
-    /// What was found broken behind them, and cut.
+    /// What was found broken after them, and cut.
     pub damage: Option<Damage>,
 }
 
@@ -126,7 +126,7 @@ pub enum JournalError {
     /// A living process drives the run.
     #[error("run `{run}` is locked: another process drives it ({owner}); wait for it to end, or send it a signal")]
     Held {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
         /// Who drives it.
         owner: String,
@@ -134,7 +134,7 @@ pub enum JournalError {
     /// Another owner has taken the run since.
     #[error("run `{run}` was taken over: this writer has fence {held}, the newest is {newest}; nothing was written")]
     Fenced {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
         /// The writer's.
         held: Fence,
@@ -146,7 +146,7 @@ pub enum JournalError {
         "the lease on run `{run}` ran out before this was written; nothing was written, and the run can be resumed"
     )]
     LeaseLost {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
     },
     /// A record in the middle of the run is not what was written.
@@ -154,37 +154,37 @@ pub enum JournalError {
         "run `{run}` was tampered with: {reason}, but {behind} intact records follow; the run is intact up to event {last_good}"
     )]
     Broken {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
         /// The last record before which nothing is broken.
         last_good: u64,
         /// What is wrong with the next one.
         reason: String,
-        /// Good records behind it.
+        /// Intact records after it.
         behind: u64,
     },
     /// The end of the run is not what was written. Taking the run over cuts it.
     #[error("the end of run `{run}` is damaged: {reason}; the run is intact up to event {last_good}")]
     Torn {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
         /// The last good record.
         last_good: u64,
-        /// What is wrong behind it.
+        /// What is wrong after it.
         reason: String,
     },
-    /// The run has ended and takes no letters.
+    /// The run has ended and takes no messages.
     #[error("run `{run}` has ended ({status}); it accepts no more messages")]
     Ended {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
-        /// How.
+        /// Status with which it ended: `completed`, `failed` or `cancelled`.
         status: String,
     },
     /// The run has as many records as a run can have.
     #[error("run `{run}` has {most} records, the maximum")]
     Full {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
         /// The most.
         most: u64,
@@ -195,7 +195,7 @@ pub enum JournalError {
     /// The records do not follow the run's last.
     #[error("run `{run}` has {last} records; the next one is {expected}, not {got}; nothing was written")]
     OutOfOrder {
-        /// Which run.
+        /// ID of the run.
         run: RunId,
         /// The run's last record.
         last: u64,
@@ -204,20 +204,20 @@ pub enum JournalError {
         /// What came.
         got: u64,
     },
-    /// The store was written by a newer version.
-    #[error("{path} has schema {found}; this version reads up to {newest}: use a newer opcell")]
-    NewerSchema {
-        /// The store.
+    /// The store was written by a newer or an older version.
+    #[error("{path} has schema {found}, and this version reads schema {supported}: {}", if found > supported { "use a newer opcell" } else { "use the opcell that wrote it, or move the file away to start a new journal" })]
+    Schema {
+        /// File or address of the store.
         path: String,
         /// Its schema.
         found: u32,
-        /// The newest known here.
-        newest: u32,
+        /// The one that this version reads and writes.
+        supported: u32,
     },
     /// The file is not a sound store.
     #[error("{path} is not an intact journal: {reason}; restore it from a backup, or move it away to start a new one")]
     Corrupt {
-        /// The store.
+        /// File or address of the store.
         path: String,
         /// What the check said.
         reason: String,
@@ -227,7 +227,7 @@ pub enum JournalError {
     Storage(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
-/// Runs as append-only sequences of records. Every method returns only after what it did is durable, as far as the store is.
+/// Runs as append-only sequences of records. Every method returns only after its changes are durable, if the store is.
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Whether appending reads the records' payloads, so that whoever appends had better make the texts first. A journal that does
@@ -242,7 +242,7 @@ pub trait Journal: Send + Sync {
     /// [`JournalError::RunExists`], [`JournalError::OutOfOrder`], or the storage's.
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError>;
 
-    /// Takes ownership of a run whose owner is gone, and reads it. What is damaged is cut first, as far as `cut` allows.
+    /// Takes ownership of a run whose owner is gone, and reads it. Damage is cut first, if `cut` allows it.
     ///
     /// # Errors
     /// [`JournalError::UnknownRun`], [`JournalError::Held`], [`JournalError::Broken`], or the storage's.
@@ -273,7 +273,7 @@ pub trait Journal: Send + Sync {
     /// The storage's.
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError>;
 
-    /// Up to `limit` runs that nobody drives and that could go on: those that are due, and those with letters; the one that has
+    /// Up to `limit` runs that nobody drives and that could go on: those that are due, and those with inbox; the one that has
     /// waited longest first.
     ///
     /// # Errors
@@ -286,18 +286,18 @@ pub trait Journal: Send + Sync {
     /// The storage's.
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError>;
 
-    /// Puts a letter into a run's box, without owning the run.
+    /// Puts a message into a run's box, without owning the run.
     ///
     /// # Errors
     /// [`JournalError::UnknownRun`], [`JournalError::Ended`], or the storage's.
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError>;
 
-    /// Letters that are still in the box, oldest first. Reading takes nothing out: the owner appends what a letter says, and
-    /// [`Append::letters`] takes it out of the box with that, so none is lost and none is heard twice.
+    /// Messages that are still in the box, oldest first. Reading takes nothing out: the owner appends what a message says, and
+    /// [`Append::inbox`] takes it out of the box with that, so none is lost and none is heard twice.
     ///
     /// # Errors
     /// The storage's.
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError>;
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError>;
 
     /// Waits until a run may have become runnable, or for this long. A journal that cannot tell waits the whole time.
     async fn changed(&self, at_most: Duration) {

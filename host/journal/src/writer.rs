@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The most jobs of one transaction: enough to share the wait, few enough that nobody waits long.
+/// Maximum jobs of one transaction: enough to share the wait, few enough that no caller waits long.
 const GROUP: usize = 256;
 
 /// The longest that a transaction waits for those who shared the last one.

@@ -2,7 +2,7 @@
 //!
 //! What was acknowledged is there afterwards, whole and in order; nothing panics.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
 
 use opcell_journal::{Append, Cut, Fence, Journal, JournalError, NewRun, Record, RunId, SqliteJournal};
 use std::{
@@ -152,7 +152,7 @@ fn record(seq: u64) -> Record {
 }
 
 fn append(run: &RunId, fence: Fence, seq: u64) -> Append {
-    Append { run: run.clone(), fence, records: vec![record(seq)], state: None, snapshot: None, letters: None }
+    Append { run: run.clone(), fence, records: vec![record(seq)], state: None, snapshot: None, inbox: None }
 }
 
 /// Events that were reported as cut, in all.
@@ -356,8 +356,8 @@ async fn what_a_run_was_told_survives_storage_that_fails_and_is_there_once() {
             journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
             let armed = arm(fault, nth);
             let mut told: usize = 0;
-            for letter in 0..6 {
-                match journal.post(&run, 0, letter.to_string().into()).await {
+            for message in 0..6 {
+                match journal.post(&run, 0, message.to_string().into()).await {
                     Ok(()) => told += 1,
                     Err(error) => {
                         assert!(matches!(error, JournalError::Storage(_)), "{error}");
@@ -368,9 +368,9 @@ async fn what_a_run_was_told_survives_storage_that_fails_and_is_there_once() {
             }
             drop(armed);
             drop(journal);
-            let letters = SqliteJournal::open(&path).unwrap().letters(&run).await.unwrap();
-            let there: Vec<&str> = letters.iter().map(|letter| letter.payload.as_ref()).collect();
-            let expected: Vec<String> = (0..there.len()).map(|letter| letter.to_string()).collect();
+            let inbox = SqliteJournal::open(&path).unwrap().inbox(&run).await.unwrap();
+            let there: Vec<&str> = inbox.iter().map(|message| message.payload.as_ref()).collect();
+            let expected: Vec<String> = (0..there.len()).map(|message| message.to_string()).collect();
             assert_eq!(there, expected, "{fault:?} at {nth}");
             assert!(
                 (told..=told + 1).contains(&there.len()),

@@ -8,7 +8,7 @@ use crate::{
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
-use opcell_engine::receipt::{self, CallReceipt, Receipt, ToReceipt};
+use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
 use opcell_sandbox::{CellRequest, CellResult, HostServices, Narrowing, Plugin};
 use opcell_session::tools::ToolDescription;
 use opcell_tools::mcp::Server;
@@ -28,9 +28,9 @@ pub(crate) struct Loaded {
 
 /// What a cell left.
 #[derive(Debug)]
-struct OfCell(opcell_sandbox::Receipt);
+struct CellReceipt(opcell_sandbox::Receipt);
 
-impl ToReceipt for OfCell {
+impl LazyReceipt for CellReceipt {
     fn to_value(&self) -> Value {
         // A receipt is made of texts and numbers under names; none of them is refused.
         Value::of(&self.0).unwrap_or_default()
@@ -248,7 +248,10 @@ impl Catalog {
             host: loaded.services.clone(),
         };
         let CellResult { result, receipt } = run(&loaded.plugin, request).await;
-        Reply { result: result.map(turn).map_err(Failure::from), receipt: Some(Receipt::later(OfCell(receipt))) }
+        Reply {
+            result: result.map(turn).map_err(Failure::from),
+            receipt: Some(Receipt::deferred(CellReceipt(receipt))),
+        }
     }
 }
 

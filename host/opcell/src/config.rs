@@ -74,7 +74,7 @@ pub struct JournalSettings {
     pub path: PathBuf,
     /// The most ended runs that are kept; all unless said.
     pub keep: Option<u64>,
-    /// How long an ended run is kept; for ever unless said.
+    /// How long an ended run is kept; forever unless said.
     pub max_age: Option<Duration>,
 }
 

@@ -119,7 +119,7 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
 pub fn compile(path: &Path, text: String) -> Document {
     let source = Arc::new(SourceFile::new(path.display().to_string(), text));
     let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-    let compiled = document::compile(&source, &Beside(folder));
+    let compiled = document::compile(&source, &SiblingFiles(folder));
     Document {
         language: Language::of(&source),
         source,
@@ -130,9 +130,9 @@ pub fn compile(path: &Path, text: String) -> Document {
 }
 
 /// The Markdown files in a document's own folder. A link that leads out of it is no such file.
-struct Beside<'a>(Option<&'a Path>);
+struct SiblingFiles<'a>(Option<&'a Path>);
 
-impl Companions for Beside<'_> {
+impl Companions for SiblingFiles<'_> {
     fn text(&self, path: &str) -> Option<Result<String, String>> {
         let folder = self.0?.canonicalize().ok()?;
         let file = folder.join(path).canonicalize().ok()?;

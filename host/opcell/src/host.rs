@@ -99,7 +99,7 @@ impl Host {
         Ok(Run::new(self.engine.start(program, input, options).await?))
     }
 
-    /// Takes up a run of the journal that nobody drives, with its own definition and with the plugins of this host.
+    /// Resumes a run of the journal that has no driver, with its own definition and with the plugins of this host.
     ///
     /// # Errors
     /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not here.

@@ -37,7 +37,7 @@ pub struct PromptRequest {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepPrompt {
-    /// The step.
+    /// Name of the step.
     pub step: StepName,
     /// Whether this is the session of the step's judge.
     pub judge: bool,
@@ -45,19 +45,19 @@ pub struct StepPrompt {
     #[serde(flatten)]
     pub system: SystemPrompt,
     /// What is said first, in order.
-    pub conversation: Vec<Said>,
+    pub conversation: Vec<PromptMessage>,
 }
 
 /// One message that is there before the model answers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Said {
+pub struct PromptMessage {
     /// The prompt group, of a session that has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Arc<str>>,
     /// Who says it.
     pub role: Arc<str>,
-    /// What.
+    /// Text of the message, its references resolved as far as known.
     pub text: String,
     /// The text's length in UTF-8.
     pub bytes: usize,
@@ -109,7 +109,7 @@ impl Host {
         judge: bool,
         request: &PromptRequest,
     ) -> Result<StepPrompt, Failure> {
-        let before = Before::new(program.ir(), request.input.as_ref());
+        let before = PreviewScope::new(program.ir(), request.input.as_ref());
         let mut session = declared.clone();
         session.system_prompt = declared.system_prompt.as_ref().map(|text| before.instructions(text, declared));
         session.prompt_mode = request.mode.or(session.prompt_mode);
@@ -142,19 +142,19 @@ fn no_session(ir: &WorkflowIr, name: &str) -> Diagnostic {
 }
 
 /// A run before it starts: the input may be known, nothing else is.
-struct Before<'a> {
+struct PreviewScope<'a> {
     input: Option<&'a Value>,
     original: Option<&'a Value>,
     printing: Printing,
 }
 
-impl<'a> Before<'a> {
+impl<'a> PreviewScope<'a> {
     fn new(ir: &WorkflowIr, input: Option<&'a Value>) -> Self {
         let original = input.map(|input| input.get("original").unwrap_or(input));
         Self { input, original, printing: ir.dialect.printing }
     }
 
-    fn conversation(&self, prompt: Option<&Arc<str>>, contributions: &[Contribution]) -> Vec<Said> {
+    fn conversation(&self, prompt: Option<&Arc<str>>, contributions: &[Contribution]) -> Vec<PromptMessage> {
         let parts = contributions.iter().map(|contribution| self.known_part(contribution)).flat_map(|contribution| {
             resolve::conversation(std::slice::from_ref(&contribution), self)
                 .unwrap_or_else(|error| vec![resolve::ConversationPart::user(format!("⟨{error}⟩"))])
@@ -163,7 +163,7 @@ impl<'a> Before<'a> {
             .map(|part| {
                 let text = part.text().unwrap_or_else(|| part.message.to_json());
                 let (bytes, tokens) = (text.len(), tokens(&text));
-                Said { prompt: prompt.cloned(), role: part.role, text, bytes, tokens }
+                PromptMessage { prompt: prompt.cloned(), role: part.role, text, bytes, tokens }
             })
             .collect()
     }
@@ -208,7 +208,7 @@ impl<'a> Before<'a> {
     }
 }
 
-impl Scope for Before<'_> {
+impl Scope for PreviewScope<'_> {
     fn input(&self) -> &Value {
         static UNKNOWN: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("⟨workflow input⟩"));
         self.input.unwrap_or(&UNKNOWN)

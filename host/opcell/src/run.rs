@@ -115,13 +115,13 @@ impl Run {
         self.handle.run()
     }
 
-    /// What was found broken at the end of the journal, and cut, when the run was taken up.
+    /// What was found broken at the end of the journal, and cut, when the run was resumed.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.handle.damage()
     }
 
-    /// The last event that was there when the run was taken up; 0 for one that was started here.
+    /// The last event that was there when the run was resumed; 0 for one that was started here.
     #[must_use]
     pub fn resumed_at(&self) -> u64 {
         self.handle.resumed_at()

@@ -19,7 +19,7 @@ pub trait HostTool: Send + Sync {
     /// Calls it for a plugin. Must not block.
     ///
     /// # Errors
-    /// What the plugin is told.
+    /// Description for the plugin.
     async fn call(&self, plugin: &str, arguments: Value, context: &CallContext) -> Result<Value, Failure>;
 }
 
@@ -97,7 +97,7 @@ impl HostServices for PluginServices {
     }
 }
 
-/// Reads from disk where it keeps nobody waiting.
+/// Reads from disk on a thread where blocking is allowed.
 async fn off_runtime<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, SkillError> + Send + 'static,
 ) -> Result<T, Failure> {

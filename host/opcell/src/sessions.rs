@@ -31,7 +31,7 @@ use remote::RemoteTool;
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 /// What sessions of a project share with the rest of its host.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct SessionDeps<'a> {
     pub root: &'a Path,
     /// Operations and tools by the names that documents call them by.
     pub bindings: &'a IndexMap<String, String>,
@@ -70,7 +70,7 @@ fn wrong(error: String) -> Rejected {
 /// Puts a project's sessions together. Models may call every operation of the plugins as a tool (a step's `tools` narrow that), read
 /// and, where the project says so, write in its file roots, read its skills, delegate to its workflows, and, where the project says
 /// so, fetch and run commands.
-pub(crate) fn build(settings: SessionSettings, around: Surroundings<'_>) -> Result<HostSessions, Rejected> {
+pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Result<HostSessions, Rejected> {
     let models = match &settings.script {
         Some(script) => Models::only(Arc::new(ScriptedModel::load(script).map_err(|error| wrong(error.to_string()))?)),
         None => Models::new(settings.models).map_err(|error| wrong(error.to_string()))?,
@@ -139,7 +139,7 @@ fn extensions(
     extensions
 }
 
-/// The tools that documents call by other names. A name that is bound to nothing is no tool: what declares it is told so.
+/// The tools that documents call by other names. A name without a binding is not a tool, and what declares it says so.
 fn bound(tools: &[Arc<dyn HostTool>], bindings: &IndexMap<String, String>) -> Vec<Arc<dyn HostTool>> {
     let find = |name: &str| tools.iter().find(|tool| tool.description().spec.name == name);
     let bind = |(name, target): (&String, &String)| {

@@ -207,7 +207,7 @@ impl OutsideTool for Own {
             models: Vec::new(),
             tools: vec![spec],
             settings: ir::Session::default(),
-            at_once: Vec::new(),
+            parallel_tools: Vec::new(),
             narrowing: None,
         };
         let asked = call::ToolCall { context: call.context.clone(), session: Arc::new(session), request };

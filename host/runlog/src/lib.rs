@@ -55,7 +55,7 @@ pub struct RunLog {
 /// How a run or a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum LogStatus {
     Success,
     Failed,
@@ -121,7 +121,7 @@ pub struct Retries {
 /// Why a run did not begin or was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogError {
-    /// When.
+    /// Phase in which the error occurred.
     pub phase: Phase,
     /// One sentence.
     pub message: String,
@@ -133,7 +133,7 @@ pub struct LogError {
 /// When a run was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Phase {
     Parse,
     Validate,
@@ -143,13 +143,13 @@ pub enum Phase {
 /// One thing that is wrong with a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogIssue {
-    /// Where.
+    /// Path into the document, such as `steps[0].id`.
     pub path: String,
     /// One sentence.
     pub message: String,
 }
 
-/// What is told while a run goes on.
+/// Events of the log while a run is driven.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LogEvent {
@@ -164,7 +164,7 @@ pub enum LogEvent {
     /// A step's guard held.
     #[serde(rename_all = "camelCase")]
     StepStart {
-        /// Which step.
+        /// ID of the step.
         step_id: Arc<str>,
         /// `tool`, `transform`, `conditional` or `exit`.
         step_type: &'static str,
@@ -177,10 +177,10 @@ pub enum LogEvent {
     },
     /// A step ended.
     StepComplete {
-        /// Which step.
+        /// ID of the step.
         #[serde(rename = "stepId")]
         step_id: Arc<str>,
-        /// How.
+        /// `success`, `failed` or `skipped`.
         status: LogStatus,
         /// Milliseconds.
         duration_ms: i64,
@@ -191,9 +191,9 @@ pub enum LogEvent {
     /// A step did not run.
     #[serde(rename_all = "camelCase")]
     StepSkip {
-        /// Which step.
+        /// ID of the step.
         step_id: Arc<str>,
-        /// Why.
+        /// The guard, the branch or the end of the workflow.
         reason: &'static str,
         /// The step's own.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,7 +202,7 @@ pub enum LogEvent {
     /// An attempt failed and another follows.
     #[serde(rename_all = "camelCase")]
     StepRetry {
-        /// Which step.
+        /// ID of the step.
         step_id: Arc<str>,
         /// Failed attempts so far.
         attempt: usize,
@@ -212,9 +212,9 @@ pub enum LogEvent {
     /// A step failed.
     #[serde(rename_all = "camelCase")]
     StepError {
-        /// Which step.
+        /// ID of the step.
         step_id: Arc<str>,
-        /// Why.
+        /// Message of the failure.
         error: String,
         /// What that does to the run.
         on_error: OnError,
@@ -222,7 +222,7 @@ pub enum LogEvent {
     /// An element's turn ended.
     #[serde(rename_all = "camelCase")]
     EachProgress {
-        /// Which step.
+        /// ID of the step.
         step_id: Arc<str>,
         /// Elements so far.
         current: usize,
@@ -231,7 +231,7 @@ pub enum LogEvent {
     },
     /// Last.
     WorkflowComplete {
-        /// How.
+        /// `success` or `failed`.
         status: LogStatus,
         /// Milliseconds.
         duration_ms: i64,

@@ -65,14 +65,14 @@ impl std::fmt::Debug for Reused {
 
 impl Bare {
     /// Loads native code that the sandbox's own compiler made.
-    pub(crate) fn new(engine: &Engine, artefact: &[u8]) -> Result<Self, LoadError> {
+    pub(crate) fn new(engine: &Engine, compiled: &[u8]) -> Result<Self, LoadError> {
         let link = |message: String| LoadError::Link { message: opcell_types::text::printable(&message, 2_000) };
         let failed = |error: wasmtime::Error| link(format!("{error:#}"));
         // It never sleeps: waking it is not what is measured.
         let clock = Clock::start(vec![engine.weak()], || true)
             .map_err(|error| link(SandboxError::Ticker(error).to_string()))?;
-        // SAFETY: the artefact was made by our own compiler, or its MAC proves that it was when it was cached.
-        let component = unsafe { Component::deserialize(engine, artefact) }.map_err(|error| LoadError::Shape {
+        // SAFETY: the compiled component was made by our own compiler, or its MAC proves that it was when it was cached.
+        let component = unsafe { Component::deserialize(engine, compiled) }.map_err(|error| LoadError::Shape {
             message: opcell_types::text::printable(&format!("{error:#}"), 1_000),
         })?;
         let mut linker = Linker::new(engine);

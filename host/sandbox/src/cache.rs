@@ -1,7 +1,7 @@
 //! Compiled components on disk.
 //!
 //! Loading a compiled component runs whatever native code it holds, so an entry is only as trustworthy as whoever could write it. Each
-//! entry carries a keyed MAC over {place, engine, component digest, artefact digest}. The key lies in a directory of its own, among the
+//! entry carries a keyed MAC over {place, engine, component digest, compiled digest}. The key lies in a directory of its own, among the
 //! user's state: never beside the entries, and neither directory is ever named by a project file or reached by a grant.
 //!
 //! *Place* binds entries to where they were made: the paths and inodes of cache and key, the user and the machine. A cache or a key that
@@ -30,7 +30,7 @@ pub enum CacheError {
         /// Why; part of the message, and therefore not a source that would be told once more.
         error: io::Error,
     },
-    /// Somebody else could have written it.
+    /// Another user could have written it.
     #[error("the cache `{}` is not safe: {reason}; remove it or choose another directory", .path.display())]
     Unsafe {
         /// Directory or key file.
@@ -70,7 +70,7 @@ impl Key<'_> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Whole and ours.
-    Artefact(Vec<u8>),
+    Compiled(Vec<u8>),
     /// Nothing there.
     Nothing,
     /// Something was there and was set aside.
@@ -109,11 +109,11 @@ impl Cache {
         Ok(Self { path: path.clone(), directory, key, place })
     }
 
-    /// The artefact for `key`, if it is whole and ours.
+    /// The compiled component for `key`, if it is whole and ours.
     pub(crate) fn get(&self, key: Key<'_>) -> Found {
         let name = key.file_name(&self.place);
         match self.read(&name, key) {
-            Ok(Some(artefact)) => Found::Artefact(artefact),
+            Ok(Some(compiled)) => Found::Compiled(compiled),
             Ok(None) => Found::Nothing,
             Err(reason) => {
                 // Out of the way under a name that nothing loads; removed if even that is impossible.
@@ -127,16 +127,16 @@ impl Cache {
         }
     }
 
-    /// Keeps an artefact. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
-    pub(crate) fn put(&self, key: Key<'_>, artefact: &[u8]) -> io::Result<()> {
+    /// Keeps a compiled component. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
+    pub(crate) fn put(&self, key: Key<'_>, compiled: &[u8]) -> io::Result<()> {
         let name = key.file_name(&self.place);
         let unique = uuid::Uuid::new_v4();
         let temporary = format!("{name}.{unique}.tmp");
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(&self.directory, &*temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let written = file
-            .write_all(self.mac(key, artefact).as_bytes())
-            .and_then(|()| file.write_all(artefact))
+            .write_all(self.mac(key, compiled).as_bytes())
+            .and_then(|()| file.write_all(compiled))
             .and_then(|()| file.sync_data())
             .and_then(|()| Ok(rustix::fs::renameat(&self.directory, &*temporary, &self.directory, &*name)?));
         if written.is_err() {
@@ -156,24 +156,24 @@ impl Cache {
         check_owned(&file, FileType::RegularFile, 0o600).map_err(|error| error.to_string())??;
         let mut bytes = Vec::new();
         File::from(file).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-        let Some((mac, artefact)) = bytes.split_first_chunk::<MAC_BYTES>() else {
+        let Some((mac, compiled)) = bytes.split_first_chunk::<MAC_BYTES>() else {
             return Err("it is too short".to_owned());
         };
         // The comparison of two `blake3::Hash` takes the same time wherever they differ.
-        if blake3::Hash::from_bytes(*mac) != self.mac(key, artefact) {
+        if blake3::Hash::from_bytes(*mac) != self.mac(key, compiled) {
             return Err("its MAC is wrong".to_owned());
         }
         bytes.drain(..MAC_BYTES);
         Ok(Some(bytes))
     }
 
-    fn mac(&self, key: Key<'_>, artefact: &[u8]) -> blake3::Hash {
+    fn mac(&self, key: Key<'_>, compiled: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.place.as_bytes());
         hasher.update(&(key.engine.len() as u64).to_le_bytes());
         hasher.update(key.engine.as_bytes());
         hasher.update(key.component.as_bytes());
-        hasher.update(blake3::hash(artefact).as_bytes());
+        hasher.update(blake3::hash(compiled).as_bytes());
         hasher.finalize()
     }
 }
@@ -295,7 +295,7 @@ mod tests {
         let (directory, cache) = open();
         cache.put(key(&component()), b"code").unwrap();
         let again = Cache::open(&place(directory.path())).unwrap();
-        assert_eq!(again.get(key(&component())), Found::Artefact(b"code".to_vec()));
+        assert_eq!(again.get(key(&component())), Found::Compiled(b"code".to_vec()));
         assert_eq!(again.get(Key { engine: "e2", component: &component() }), Found::Nothing);
     }
 

@@ -10,11 +10,11 @@ use crate::{
     host::HostServices,
     limits::Limits,
     memory::Memory,
+    permits,
     plugin::Linked,
     receipt::{FileBytes, LogTail, Receipt},
     state::{CellState, Denials},
     ticker::SLICES_PER_TICK,
-    turns,
     wasi::{ClosedWasi, drain_output},
 };
 use opcell_types::{CallContext, Denial, Touched};
@@ -83,7 +83,7 @@ where
 {
     let started = Instant::now();
     let operation = Arc::clone(&call.operation);
-    match turns::run(&linked.share, live(Arc::clone(linked), call, started, before, export, after)).await {
+    match permits::run(&linked.share, live(Arc::clone(linked), call, started, before, export, after)).await {
         Some(done) => done,
         None => {
             let message = "the host failed inside of the cell".to_owned();
@@ -115,7 +115,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     // Held until the store is gone, for only then has the pool its slot back, and until what it gave is checked.
     let mut held = (None, None);
     let work = async {
-        held.0 = linked.turns.acquire().await.ok();
+        held.0 = linked.permits.acquire().await.ok();
         held.1 = linked.engine.slot().await;
         before.await.map_err(End::Explained)?;
         let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
@@ -201,7 +201,7 @@ fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> 
             return Ok(UpdateDeadline::Interrupt);
         }
         // Lets others run, and the cell's deadline be seen, although the guest never waits.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turns::give_way())))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(permits::give_way())))
     });
     if linked.metering == Metering::Deterministic {
         store.set_fuel(limits.fuel)?;

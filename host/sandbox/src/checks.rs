@@ -4,7 +4,7 @@
 //! other, so that none makes the others wait for all of its values, and nobody waits for these threads, neither a caller whose time is
 //! up nor the end of the process. Each piece of work ends by itself, because it is weighed before it begins.
 
-use crate::turns::{Share, yield_to_others};
+use crate::permits::{Share, yield_to_others};
 use opcell_schema::{MAX_STEPS, Schema, Weight};
 use serde_json::Value;
 use std::{

@@ -15,7 +15,7 @@ use crate::{
     engine::{Metering, Room},
     error::SandboxError,
 };
-use frame::{Answer, Order};
+use frame::{Answer, Request};
 use std::{ffi::OsString, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -52,7 +52,7 @@ pub struct CompileLimits {
     /// Bytes of a component; checked before anything is parsed. Default 64 MiB: components of interpreters have some 40 MB.
     pub component_bytes: u64,
     /// Bytes of native code that are accepted. Default 512 MiB.
-    pub artefact_bytes: u64,
+    pub compiled_bytes: u64,
     /// Address space of the child in bytes. Default 4 GiB.
     pub address_space: u64,
     /// CPU time of the child in seconds, all its threads together. Default 120.
@@ -67,7 +67,7 @@ impl Default for CompileLimits {
     fn default() -> Self {
         Self {
             component_bytes: 64 << 20,
-            artefact_bytes: 512 << 20,
+            compiled_bytes: 512 << 20,
             address_space: 4 << 30,
             cpu_seconds: 120,
             deadline: Duration::from_secs(120),
@@ -88,13 +88,13 @@ pub enum CompileError {
     /// A limit ended the compilation.
     #[error("compiling the component exceeds a limit: {what}")]
     Limit {
-        /// Which limit.
+        /// The limit with its value and unit.
         what: String,
     },
     /// The child process did not do its work, for reasons that need not be the component's.
     #[error("the compile process failed: {message}")]
     Process {
-        /// What happened.
+        /// What the process did instead of answering.
         message: String,
     },
 }
@@ -123,7 +123,7 @@ pub(crate) struct Compiler {
     room: Room,
     engine: Engine,
     compatibility: String,
-    turns: Semaphore,
+    permits: Semaphore,
 }
 
 impl Compiler {
@@ -139,8 +139,8 @@ impl Compiler {
         }
         let engine = crate::engine::compiler(metering, room)?;
         let compatibility = crate::engine::compatibility(&engine);
-        let turns = Semaphore::new(limits.parallel.max(1));
-        Ok(Self { mode, limits, metering, room, engine, compatibility, turns })
+        let permits = Semaphore::new(limits.parallel.max(1));
+        Ok(Self { mode, limits, metering, room, engine, compatibility, permits })
     }
 
     /// Which engines can load what this compiler makes.
@@ -155,7 +155,7 @@ impl Compiler {
 
     /// Native code for `component`.
     pub(crate) async fn compile(&self, component: &Arc<[u8]>) -> Result<Vec<u8>, CompileError> {
-        let _turn = self.turns.acquire().await.map_err(|error| CompileError::process("no turn", error))?;
+        let _permit = self.permits.acquire().await.map_err(|error| CompileError::process("no permit", error))?;
         match &self.mode {
             CompileMode::Child(program) => {
                 match tokio::time::timeout(self.limits.deadline, self.in_child(program, component)).await {
@@ -196,7 +196,7 @@ impl Compiler {
             return Err(CompileError::Process { message: "no pipes to the child".to_owned() });
         };
         let mut stdout = BufReader::new(stdout);
-        let order = Order::new(self.metering, self.room, &self.compatibility, component, &self.limits);
+        let request = Request::new(self.metering, self.room, &self.compatibility, component, &self.limits);
         let exchange = async {
             // Nothing is sent to a program that does not know what it was started for, and it ends here.
             match self.handshake(&mut stdout, program).await {
@@ -209,7 +209,7 @@ impl Compiler {
             }
             let send = async {
                 // A child that dies early breaks the pipe; how it died says more than the broken pipe.
-                let _ = stdin.write_all(order.line().as_bytes()).await;
+                let _ = stdin.write_all(request.line().as_bytes()).await;
                 let _ = stdin.write_all(component).await;
                 drop(stdin);
             };
@@ -272,15 +272,15 @@ impl Compiler {
                 if engine != self.compatibility {
                     return Err("the child was built with a different engine than this process".to_owned());
                 }
-                if bytes > self.limits.artefact_bytes {
+                if bytes > self.limits.compiled_bytes {
                     return Ok(Err(CompileError::Limit { what: format!("{bytes} bytes of native code") }));
                 }
-                let mut artefact = Vec::new();
-                (&mut stdout).take(bytes).read_to_end(&mut artefact).await.map_err(|error| error.to_string())?;
-                if artefact.len() as u64 != bytes || blake3::hash(&artefact).to_hex().as_str() != digest {
+                let mut compiled = Vec::new();
+                (&mut stdout).take(bytes).read_to_end(&mut compiled).await.map_err(|error| error.to_string())?;
+                if compiled.len() as u64 != bytes || blake3::hash(&compiled).to_hex().as_str() != digest {
                     return Err("the native code was truncated or changed in transit".to_owned());
                 }
-                Ok(Ok(artefact))
+                Ok(Ok(compiled))
             }
         }
     }

@@ -108,7 +108,7 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
         .wasm_relaxed_simd(false)
         // What copies between the components that one component is made of has both of their memories.
         .wasm_multi_memory(true)
-        // Said once more where the engine is built without them: another crate's features must not bring them back.
+        // PromptMessage once more where the engine is built without them: another crate's features must not bring them back.
         .concurrency_support(false)
         .wasm_features(
             WasmFeatures::FUNCTION_REFERENCES
@@ -286,7 +286,7 @@ impl Engines {
     }
 }
 
-/// Which engine an artefact was compiled for: equal texts are compatible.
+/// Which engine a compiled component was compiled for: equal texts are compatible.
 pub(crate) fn compatibility(engine: &Engine) -> String {
     struct Hash(blake3::Hasher);
     impl std::hash::Hasher for Hash {
@@ -311,16 +311,16 @@ mod tests {
     #[test]
     fn what_the_compiler_makes_every_pool_can_load() {
         let compiler = compiler(Metering::Ticks, Room::Plenty).unwrap();
-        let artefact = compiler
+        let compiled = compiler
             .precompile_component(b"(component)")
             .or_else(|_| compiler.precompile_component(&wat::parse_str("(component (core module))").unwrap()));
-        let artefact = artefact.unwrap();
+        let compiled = compiled.unwrap();
         let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10).unwrap();
         assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);
         for pool in engines.smallest_first() {
             assert_eq!(compatibility(&compiler), compatibility(pool.wasmtime()));
-            // SAFETY: the artefact was made two lines above by this very version of the engine.
-            unsafe { Component::deserialize(pool.wasmtime(), &artefact) }.unwrap();
+            // SAFETY: the compiled component was made two lines above by this very version of the engine.
+            unsafe { Component::deserialize(pool.wasmtime(), &compiled) }.unwrap();
         }
     }
 

@@ -1,10 +1,10 @@
-//! Everything that can go wrong with a plugin or a cell, as closed enums with stable names.
+//! All errors of plugins and cells, as closed enums with stable names.
 
 use crate::{compile::CompileError, limits::LimitError, manifest::ManifestError};
 use opcell_types::{Denial, Failure, Source};
 use std::path::PathBuf;
 
-/// Why a cell has no result. The receipt stands beside it in [`crate::CellResult`].
+/// Why a cell has no result. The receipt is beside it in [`crate::CellResult`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CellError {
     /// The plugin offers no such operation or judge.
@@ -36,7 +36,7 @@ pub enum CellError {
     /// The guest was seen running in more ticks than it may.
     #[error("computing time limit reached: {ticks} ticks of 10 ms")]
     Interrupted {
-        /// The limit.
+        /// Limit, in ticks of 10 ms.
         ticks: u64,
     },
     /// The caller cancelled the cell.
@@ -45,7 +45,7 @@ pub enum CellError {
     /// The deterministic engine's fuel is used up.
     #[error("fuel limit reached: {fuel} units")]
     OutOfFuel {
-        /// The limit.
+        /// Limit, in units of fuel: about one per instruction.
         fuel: u64,
     },
     /// The guest needs more memory or table elements than it may have.
@@ -78,19 +78,19 @@ pub enum CellError {
     /// Too many bytes over the boundary, in one call or in all together.
     #[error("too much data over the boundary: {message}")]
     TransferLimit {
-        /// Which limit.
+        /// The limit with its value in bytes.
         message: String,
     },
     /// Too many resource handles.
     #[error("more than {limit} resource handles")]
     HandleLimit {
-        /// The limit.
+        /// Limit, in handles open at the same time.
         limit: u64,
     },
     /// Too many calls of host functions.
     #[error("more than {limit} host calls")]
     HostCallLimit {
-        /// The limit.
+        /// Limit, in calls per cell.
         limit: u64,
     },
     /// The plugin gave up because the host refused it something.
@@ -99,7 +99,7 @@ pub enum CellError {
     /// The host failed while serving the guest.
     #[error("the host failed: {message}")]
     HostError {
-        /// What happened.
+        /// Message of the host, printable and bounded.
         message: String,
     },
     /// The result is not JSON, or does not fit the schema that the plugin itself declares.
@@ -162,9 +162,9 @@ pub enum LoadError {
     /// The file cannot be read.
     #[error("cannot read the plugin `{}`: {source}", .path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// More bytes than a component may have.
@@ -172,7 +172,7 @@ pub enum LoadError {
     TooLarge {
         /// Bytes.
         size: u64,
-        /// The limit.
+        /// Limit, in bytes.
         limit: u64,
     },
     /// Not a component.
@@ -206,7 +206,7 @@ pub enum LoadError {
         /// The served version.
         served: &'static str,
     },
-    /// The component asks for more than its operator has agreed to: an upgrade that nobody looked at.
+    /// The component requests more than its operator has agreed to: an upgrade that has not been reviewed.
     #[error("this version requests more than was agreed to, and is not loaded until that is granted:{}", lines(.0, |denial| format!("{}: {}", denial.capability, denial.remedy)))]
     AsksForMore(Vec<Denial>),
     /// The component is not the one that its operator accepted.
@@ -260,7 +260,7 @@ pub enum LoadError {
     DescribeFailed {
         /// `operations` or `judges`.
         interface: &'static str,
-        /// How.
+        /// Error of the cell that ran `describe`.
         error: Box<CellError>,
     },
     /// `describe` says something that cannot be true or used.
@@ -274,26 +274,26 @@ pub enum LoadError {
     /// A granted directory cannot be opened.
     #[error("cannot open the grant `{name}`: `{}`: {source}", .path.display())]
     Grant {
-        /// The grant.
+        /// Name under which the plugin opens it.
         name: String,
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A grant's pattern is not a pattern.
     #[error("the grant `{name}` has an invalid pattern `{pattern}`: {message}")]
     Pattern {
-        /// The grant.
+        /// Name under which the plugin opens it.
         name: String,
         /// As written.
         pattern: String,
-        /// Why.
+        /// Message of the pattern compiler.
         message: String,
     },
 }
 
-/// One line for each, as many as somebody reads.
+/// One line for each, up to a readable number.
 fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
     const SHOWN: usize = 20;
     let mut lines: String = items.iter().take(SHOWN).map(|item| format!("\n  {}", line(item))).collect();

@@ -34,7 +34,7 @@ pub mod plugin;
 mod cell;
 mod exports;
 mod state;
-mod turns;
+mod permits;
 
 mod budget;
 mod descriptors;
@@ -72,7 +72,7 @@ pub mod fuzzing {
     /// What a cell's result becomes: the value, when the schema is one and the result fits it.
     pub async fn result(schema: &str, result: &str) -> Option<serde_json::Value> {
         let (_, schema) = opcell_schema::Schema::parse(schema).ok()?;
-        crate::checks::parse(&crate::turns::Share::new(), &std::sync::Arc::new(schema), result.into(), 64 << 20)
+        crate::checks::parse(&crate::permits::Share::new(), &std::sync::Arc::new(schema), result.into(), 64 << 20)
             .await
             .ok()
     }

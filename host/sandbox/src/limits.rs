@@ -72,7 +72,7 @@ pub enum LimitError {
     /// The value is not a quantity of the limit's unit.
     #[error("limit `{key}`: `{text}` is not {expected}")]
     NotAQuantity {
-        /// The limit.
+        /// Key of the limit, as in `[limits]`.
         key: &'static str,
         /// As written.
         text: String,
@@ -82,7 +82,7 @@ pub enum LimitError {
     /// The value is zero or above what the sandbox can enforce.
     #[error("limit `{key}`: {value} is out of range, expected 1 to {maximum}")]
     OutOfRange {
-        /// The limit.
+        /// Key of the limit, as in `[limits]`.
         key: &'static str,
         /// As understood.
         value: u64,
@@ -166,7 +166,7 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Wall time of a cell, waiting for the host included: the only limit that ends a plugin which waits for ever.
+    /// Wall time of a cell, waiting for the host included: the only limit that ends a plugin which waits forever.
     wall_time, "wall-time", Milliseconds, 30_000, 24 * 3_600_000;
     /// Ticks (10 ms) in which the guest itself was seen running: ends a busy loop long before the wall time when the host is slow.
     ticks, "ticks", Count, 1_000, 8_640_000;

@@ -16,9 +16,9 @@ use crate::{
     imports::{failure_from_guest, files::Roots},
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
+    permits::Share,
     receipt::{CellResult, Receipt},
     state::CellState,
-    turns::Share,
 };
 use opcell_schema::Schema;
 use opcell_types::{CallContext, Denial, Effects, Failure, Outcome, Verdict, suggest::did_you_mean, text::printable};
@@ -47,7 +47,7 @@ pub(crate) struct Linked {
     pub(crate) roots: Arc<Roots>,
     pub(crate) wasi: bool,
     /// Cells of this plugin at once.
-    pub(crate) turns: Semaphore,
+    pub(crate) permits: Semaphore,
     /// What its cells use.
     pub(crate) share: Arc<Share>,
 }
@@ -67,7 +67,7 @@ pub struct OperationSuccess {
 
 /// One call of an operation or judge.
 pub struct CellRequest<'a> {
-    /// Which one.
+    /// ID of the operation or judge: `namespace/name`.
     pub id: &'a str,
     /// One JSON value as text.
     pub arguments: &'a str,

@@ -12,9 +12,9 @@ use crate::{
     imports::{self, files::Roots},
     inspect::{self, Surface},
     limits::{EffectiveLimits, LimitRequest},
+    permits::Share,
     plugin::{Linked, Plugin},
     state::CellState,
-    turns::Share,
     wasi::check_preopens,
 };
 use opcell_types::control::ControlFiles;
@@ -53,7 +53,7 @@ pub struct SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// The defaults, compiling in child processes of `program`.
+    /// The defaults, with this compile mode.
     #[must_use]
     pub fn new(compile: CompileMode) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Sandbox {
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
         let roots = Roots::open(&name, policy.grants(), &self.control)?;
         check_preopens(&policy.grants().dangerous_preopens, &self.control)?;
-        let artefact = self.artefact(&bytes, &digest).await?;
+        let compiled = self.compiled(&bytes, &digest).await?;
         drop(bytes);
         for (kind, unused) in policy.unused_grants() {
             tracing::warn!(
@@ -218,8 +218,8 @@ impl Sandbox {
                 kind.word()
             );
         }
-        let (pool, component) = self.place(&artefact)?;
-        drop(artefact);
+        let (pool, component) = self.place(&compiled)?;
+        drop(compiled);
         let linked = pool.link(&component, &surface, name, &digest, policy, Arc::new(roots), self.metering, &limits)?;
         Plugin::describe(linked, surface.manifest, limits).await.map(Arc::new)
     }
@@ -231,10 +231,10 @@ impl Sandbox {
     pub async fn bare(&self, source: PluginSource) -> Result<Bare, LoadError> {
         let bytes = self.read(source).await?;
         inspect::inspect(&bytes)?;
-        let artefact = self.artefact(&bytes, &blake3::hash(&bytes)).await?;
+        let compiled = self.compiled(&bytes, &blake3::hash(&bytes)).await?;
         let engine = engine::like_small(self.metering, self.room, self.cells, self.keep_resident)
             .map_err(|error| LoadError::Shape { message: error.to_string() })?;
-        Bare::new(&engine, &artefact)
+        Bare::new(&engine, &compiled)
     }
 
     async fn read(&self, source: PluginSource) -> Result<Arc<[u8]>, LoadError> {
@@ -259,34 +259,34 @@ impl Sandbox {
         Ok(bytes)
     }
 
-    async fn artefact(&self, bytes: &Arc<[u8]>, digest: &blake3::Hash) -> Result<Vec<u8>, LoadError> {
+    async fn compiled(&self, bytes: &Arc<[u8]>, digest: &blake3::Hash) -> Result<Vec<u8>, LoadError> {
         let key = Key { engine: self.compiler.compatibility(), component: digest };
         if let Some(cache) = &self.cache
-            && let Found::Artefact(artefact) = cache.get(key)
+            && let Found::Compiled(compiled) = cache.get(key)
         {
-            return Ok(artefact);
+            return Ok(compiled);
         }
-        let artefact = self.compiler.compile(bytes).await?;
+        let compiled = self.compiler.compile(bytes).await?;
         if let Some(cache) = &self.cache
-            && let Err(error) = cache.put(key, &artefact)
+            && let Err(error) = cache.put(key, &compiled)
         {
-            tracing::warn!(%error, "the compiled component cannot be kept; it is compiled again next time");
+            tracing::warn!(%error, "the compiled cannot be kept; it is compiled again next time");
         }
-        Ok(artefact)
+        Ok(compiled)
     }
 
     /// The smallest pool that has room for the component.
-    fn place(&self, artefact: &[u8]) -> Result<(&Pool, Component), LoadError> {
+    fn place(&self, compiled: &[u8]) -> Result<(&Pool, Component), LoadError> {
         let mut message = String::new();
         if let Some(shapes) = &self.shapes {
             // SAFETY: as below; nothing of it is run.
-            unsafe { Component::deserialize(shapes, artefact) }.map_err(|error| LoadError::Shape {
+            unsafe { Component::deserialize(shapes, compiled) }.map_err(|error| LoadError::Shape {
                 message: opcell_types::text::printable(&format!("{error:#}"), 1_000),
             })?;
         }
         for pool in &self.pools {
-            // SAFETY: the artefact was made by our own compiler process, or its MAC proves that it was when it was cached.
-            match unsafe { Component::deserialize(pool.engine.wasmtime(), artefact) } {
+            // SAFETY: the compiled component was made by our own compiler process, or its MAC proves that it was when it was cached.
+            match unsafe { Component::deserialize(pool.engine.wasmtime(), compiled) } {
                 Ok(component) => return Ok((pool, component)),
                 Err(error) => message = opcell_types::text::printable(&format!("{error:#}"), 1_000),
             }
@@ -343,7 +343,7 @@ impl Pool {
             roots,
             wasi: surface.wasi,
             share: Share::new(),
-            turns: Semaphore::new(usize::try_from(limits.limits.concurrent_cells).unwrap_or(usize::MAX)),
+            permits: Semaphore::new(usize::try_from(limits.limits.concurrent_cells).unwrap_or(usize::MAX)),
         })
     }
 }

@@ -147,7 +147,7 @@ async fn a_compiler_that_is_missing_dies_or_lies_is_an_error() {
             ],
             "a different engine",
         ),
-        // What it was started for stands in its environment, and nothing else does.
+        // What it was started for is in its environment, and nothing else does.
         (
             "/bin/sh",
             vec!["-c", "test \"$OPCELL_COMPILE_CHILD\" = 1 && test -z \"$HOME\" && echo marked"],

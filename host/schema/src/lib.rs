@@ -5,7 +5,7 @@
 //! counted, its references stay inside of it, the schemas that the validator makes of it are counted, and the steps that a check of a
 //! value may take are known before the check begins.
 //!
-//! It is not a place for schemas of this project's own making; nothing has to be weighed there.
+//! It is not a place for schemas of this project's own making; their cost is known.
 
 mod cost;
 mod graph;
@@ -118,7 +118,7 @@ impl Schema {
             && self.cost.worst().saturating_mul(text.len() as u64 / 2 + 1) <= QUICK_STEPS
     }
 
-    /// Whether a value can be checked in so many steps.
+    /// Whether a value can be checked in this many steps.
     ///
     /// # Errors
     /// When it cannot.

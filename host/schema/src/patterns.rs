@@ -38,7 +38,7 @@ impl<'a> Patterns<'a> {
                     for pattern in
                         one.into_iter().chain(keys.into_iter().flat_map(|map| map.keys().map(String::as_str)))
                     {
-                        total += patterns.weigh(pattern)?.max(FEWEST_STATES);
+                        total += patterns.cost_of(pattern)?.max(FEWEST_STATES);
                         check_total(total)?;
                     }
                 }
@@ -53,7 +53,7 @@ impl<'a> Patterns<'a> {
         self.0.get(pattern).copied().unwrap_or(0)
     }
 
-    fn weigh(&mut self, pattern: &'a str) -> Result<u64, String> {
+    fn cost_of(&mut self, pattern: &'a str) -> Result<u64, String> {
         if let Some(states) = self.0.get(pattern) {
             return Ok(*states);
         }
@@ -73,7 +73,7 @@ impl<'a> Patterns<'a> {
     }
 }
 
-/// Whether so many states may be kept.
+/// Whether this many states may be kept.
 pub(crate) fn check_total(states: u64) -> Result<(), String> {
     if states > MAX_STATES {
         return Err(format!("its patterns together need more than {MAX_STATES} states; use fewer or simpler ones"));

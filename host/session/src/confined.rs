@@ -17,7 +17,7 @@ pub enum FileError {
     /// The path is not one that may be asked for.
     #[error("`{path}` is refused: {why}")]
     Refused {
-        /// As asked.
+        /// Path as requested.
         path: String,
         /// The rule.
         why: &'static str,
@@ -44,7 +44,7 @@ pub enum FileError {
     /// More than may be read at once.
     #[error("`{path}` has {size} bytes; at most {limit} can be read")]
     TooLarge {
-        /// As asked.
+        /// Path as requested.
         path: String,
         /// In bytes.
         size: u64,
@@ -54,7 +54,7 @@ pub enum FileError {
     /// Not UTF-8.
     #[error("`{path}` is not text: byte {at} is not UTF-8")]
     NotText {
-        /// As asked.
+        /// Path as requested.
         path: String,
         /// Offset of the first bad byte.
         at: usize,
@@ -62,7 +62,7 @@ pub enum FileError {
     /// Anything else.
     #[error("`{path}`: {message}")]
     Failed {
-        /// As asked.
+        /// Path as requested.
         path: String,
         /// What the system said, without host paths.
         message: String,
@@ -148,7 +148,7 @@ impl Folder {
         let relative = relative(path)?;
         self.may_touch(Touch::Read, path, None)?;
         let mut options = OpenOptions::new();
-        // Without O_NONBLOCK, opening a pipe would wait for its writer for ever.
+        // Without O_NONBLOCK, opening a pipe would wait for its writer forever.
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
         let file = self.dir.open_with(relative, &options).map_err(|error| failed(path, &error))?;
         let metadata = file.metadata().map_err(|error| failed(path, &error))?;

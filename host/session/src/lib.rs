@@ -1,4 +1,4 @@
-//! Model conversations: what a model is told, which model is asked, and what it may call.
+//! Model conversations: prompts, models, and the tools that a model may call.
 //!
 //! **Owns** prompt assembly, skills, models (a scripted one among them) and host tools.
 //!

@@ -15,7 +15,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
-    /// Who the model is and how it works, in the words of the mode.
+    /// Who the model is and how it works, phrased for the mode.
     Preamble,
     /// What it may call.
     Tools,

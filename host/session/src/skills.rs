@@ -68,7 +68,7 @@ pub enum SkillError {
     /// No skill has this name.
     #[error("there is no skill `{name}`; available: {known}{hint}")]
     Unknown {
-        /// As asked.
+        /// Name as requested.
         name: String,
         /// "; did you mean …", or empty.
         hint: String,

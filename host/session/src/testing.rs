@@ -19,7 +19,7 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         models: vec!["test/model".to_owned()],
         tools: Vec::new(),
         settings: ir::Session::default(),
-        at_once: Vec::new(),
+        parallel_tools: Vec::new(),
         narrowing: None,
     }
 }

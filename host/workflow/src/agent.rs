@@ -8,7 +8,7 @@ pub const MESSAGE: &str = "input";
 /// The key under which the caller says what it wants, as in the reference.
 pub const QUERY: &str = "query";
 
-/// The key under which it is told what the agent said, as in the reference.
+/// The key of the agent's answer, as in the reference.
 pub const RESPONSE: &str = "response";
 
 /// JSON Schema of the arguments of every agent's tool. (Images and sounds cannot be handed on.)

@@ -1,6 +1,6 @@
 //! Static checks beyond what any reference runtime makes: the ways through a workflow ([`flow`]), and the names it uses ([`names`]).
 //!
-//! What a reference runtime accepts is a warning here; a caller that wants to be strict takes warnings for errors.
+//! What a reference runtime accepts is a warning here; a strict caller treats warnings as errors.
 
 mod callees;
 mod graph;
@@ -20,7 +20,7 @@ use std::{
 /// The code of a finding about an operation that the host does not have.
 pub const UNKNOWN_OPERATION: &str = "unknown-operation";
 
-/// What a host has. `None` means that nobody knows, and keeps the checks quiet.
+/// What a host has. `None` means unknown, and disables the checks that need it.
 pub trait Catalog {
     /// Ids of operations, and of judges that are called like operations.
     fn operations(&self) -> Option<Vec<String>> {

@@ -103,7 +103,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A `$root` and the properties named after it, as far as they are constant: `$steps.fetch.output[$index]` gives
+/// A `$root` and the properties named after it, if they are constant: `$steps.fetch.output[$index]` gives
 /// `steps`, `fetch`, `output`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {

@@ -29,7 +29,7 @@ fn item(line: &str) -> Option<(Text, Value)> {
     let mark = ["`", "**"].into_iter().find(|mark| rest.starts_with(mark)).unwrap_or("");
     let rest = rest.get(mark.len()..)?;
     let (key, value) = rest.split_once(':')?;
-    // The closing mark stands on one side of the colon or the other.
+    // The closing mark is on one side of the colon or the other.
     let (key, value) = match key.strip_suffix(mark) {
         Some(key) => (key, value),
         None => (key, value.strip_prefix(mark)?),

@@ -105,12 +105,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_true(b: &bool) -> bool {
     *b
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(b: &bool) -> bool {
     !*b
 }
@@ -440,7 +438,6 @@ pub enum OnError {
 }
 
 impl OnError {
-    #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_fail(&self) -> bool {
         matches!(self, Self::Fail)
     }

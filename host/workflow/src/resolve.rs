@@ -77,7 +77,7 @@ pub enum ResolveError {
     /// A path into an output that is neither an object nor an array.
     #[error("Workflow source output is not structured: output `{output}` of step '{step}' is {found}")]
     NotStructured {
-        /// The step.
+        /// Name of the step.
         step: Arc<str>,
         /// Its output.
         output: Arc<str>,
@@ -87,7 +87,7 @@ pub enum ResolveError {
     /// A path that a structured output lacks.
     #[error("Workflow structured output path is missing: {path} in output `{output}` of step '{step}'")]
     StructuredPathMissing {
-        /// The step.
+        /// Name of the step.
         step: Arc<str>,
         /// Its output.
         output: Arc<str>,

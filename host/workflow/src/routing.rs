@@ -65,7 +65,7 @@ impl LimitKind {
 /// A limit that is reached, and by how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
-    /// Which.
+    /// The limit that was reached.
     pub limit: LimitKind,
     /// What was used.
     pub current: u64,

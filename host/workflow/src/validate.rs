@@ -168,7 +168,7 @@ impl StepCheck<'_> {
         }
     }
 
-    /// psi takes any source; one that nothing produces gives null for ever.
+    /// psi takes any source; one that nothing produces gives null forever.
     fn output_sources(&mut self) {
         let (form, parts): (&str, &[&str]) = match &self.step.form {
             Form::Invoke { .. } => ("invoke", &["data", "summary", "details", "result"]),

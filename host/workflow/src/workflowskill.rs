@@ -276,7 +276,7 @@ pub fn compile(file: &SourceFile) -> Compiled {
     Compiled { ir, spans, diagnostics }
 }
 
-/// Reads a document kindly: bare YAML counts, and broken front matter is told.
+/// Reads a document kindly: bare YAML counts, and broken front matter is reported.
 fn read(text: &str, is_yaml: bool) -> Result<(Skill, Vec<Diagnostic>), ParseError> {
     if extract::is_blank(text) {
         return parse_content(text).map(|skill| (skill, Vec::new()));

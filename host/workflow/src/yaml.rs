@@ -62,7 +62,7 @@ pub struct Entry {
 pub struct YamlError {
     /// One sentence.
     pub message: String,
-    /// Where.
+    /// Byte range in the source text.
     pub span: Span,
 }
 
@@ -232,7 +232,7 @@ fn dedented_line(text: &str, span: Span, block_column: usize) -> Option<Span> {
     None
 }
 
-/// How far a place stands from the start of its line, in bytes, if only white space stands before it.
+/// How far a place stands from the start of its line, in bytes, if only white space precedes it.
 fn indentation(text: &str, at: usize) -> Option<usize> {
     let before = text.get(..at)?;
     let line = before.trim_end_matches(|c| c != '\n' && js::is_space(c));

@@ -1,5 +1,5 @@
 //! Our EDN reader against another one, on the EDN that both accept.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
 
 use std::collections::HashSet;
 

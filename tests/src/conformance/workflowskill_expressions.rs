@@ -157,7 +157,7 @@ fn operator_matrix(document: &Value) -> Result<Vec<Outcome>, String> {
     Ok(outcomes)
 }
 
-/// The context that generated expressions run in stands in the file of single cases.
+/// The context that generated expressions run in is in the file of single cases.
 const EXPRESSION_CASES: &str = include_str!("../../conformance/workflowskill/expressions.json");
 
 fn fuzz(document: &Value) -> Result<Vec<Outcome>, String> {

@@ -103,7 +103,7 @@ fn parse(expected: &Value, got: &Result<Skill, ParseError>) -> Result<(), Failur
     }
 }
 
-/// YAML's own texts are advisory; what stands before them is not.
+/// YAML's own texts are advisory; what precedes them is not.
 pub(super) fn same_message(expected: &str, got: &str) -> bool {
     let known = |text: &str| {
         ["Invalid YAML: ", "Invalid frontmatter YAML: "].into_iter().find(|prefix| text.starts_with(prefix))

@@ -225,7 +225,7 @@ async fn help(place: &Path) -> Result<()> {
                 let lines = Recorder::lines(place)?;
                 let done = lines.iter().any(|line| matches!(line, Line::Deed(deed) if deed.step == step.as_ref()));
                 let answer = if done { Answer::Skip } else { Answer::Retry };
-                engine.tell(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
+                engine.send(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
             }
         }
     }

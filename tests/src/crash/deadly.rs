@@ -3,7 +3,7 @@
 use super::recorder::Recorder;
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Fence, Journal, JournalError, Letter, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
+    Append, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
     SqliteJournal,
 };
 use rustix::process::{Signal, getpid, kill_process};
@@ -142,7 +142,7 @@ impl Journal for Deadly {
         self.write(self.inner.post(run, at, payload)).await
     }
 
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
-        self.inner.letters(run).await
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
+        self.inner.inbox(run).await
     }
 }

@@ -1,4 +1,4 @@
-//! The world that the workflow acts on. Everything that it does to the world is told to the recorder.
+//! The world that the workflow acts on. Everything that it does to the world is sent to the recorder.
 
 use super::recorder::{Deed, Recorder};
 use anyhow::{Context as _, Result};
@@ -111,7 +111,7 @@ impl Sessions for World {
             models: vec!["model".to_owned()],
             tools: request.session.tools.clone().unwrap_or_default().into_iter().map(tool).collect(),
             settings: request.session,
-            at_once: Vec::new(),
+            parallel_tools: Vec::new(),
             narrowing: None,
         })
     }

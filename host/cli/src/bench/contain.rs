@@ -94,7 +94,7 @@ async fn attack(plugin: &Plugin) -> (Duration, Option<&'static str>) {
     (started.elapsed(), cell.result.err().map(|error| error.kind()))
 }
 
-/// Measures containment. `progress` is told what happens now.
+/// Measures containment. `progress` receives the current phase.
 ///
 /// # Errors
 /// When a guest does not load.

@@ -2,10 +2,11 @@
 
 use super::{
     Exit, Failure, Global, Terminal,
-    follow::{self, Leg},
+    follow::{self, RunObserver},
     input,
     run::{JournalArgs, show_warnings},
     stop::{Stop, StopArgs},
+    units::counted,
 };
 use clap::Args;
 use opcell::{
@@ -145,19 +146,19 @@ pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Fai
     entered.ok_or_else(|| unknown(format!("agent `{agent}` names no state"), Some("give it a `state`".to_owned())))
 }
 
-/// Drives a run until it ends, or waits and nobody says anything any more.
+/// Drives a run until it ends, or is suspended and there are no more lines.
 pub async fn converse(
     host: &Host,
     workflow: &Workflow,
     mut run: Run,
     lines: &mut Lines,
-    watch: &mut impl Leg,
+    watch: &mut impl RunObserver,
     sink: Option<Arc<dyn RunText>>,
     stop: &Stop,
 ) -> Result<RunOutcome, Failure> {
     let mut past = 0;
     loop {
-        let (outcome, last) = follow::leg(host, &run, past, watch, stop).await?;
+        let (outcome, last) = follow::observe(host, &run, past, watch, stop).await?;
         past = last;
         if outcome.status != Status::Suspended || stop.is_asked() {
             return Ok(outcome);
@@ -170,7 +171,7 @@ pub async fn converse(
     }
 }
 
-/// What a run is told.
+/// A message to send to a run.
 struct Word {
     signal: Arc<str>,
     data: Value,
@@ -242,18 +243,18 @@ fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
     let Some(step) = step else { return "the run is not in any state".to_owned() };
     let used = &outcome.used;
     format!(
-        "state `{}`, events: {}; {} visits, {} tool calls, {} model rounds so far",
+        "state `{}`, events: {}; {}, {}, {} so far",
         step.name,
         if step.on.is_empty() { "none".to_owned() } else { events(step).join(", ") },
-        used.visits,
-        used.tool_calls,
-        used.rounds
+        counted(used.visits, "visit"),
+        counted(used.tool_calls, "tool call"),
+        counted(used.rounds, "model round")
     )
 }
 
 /// Where lines come from.
 pub enum Lines {
-    /// Said beforehand, in order.
+    /// PromptMessage beforehand, in order.
     Scripted(std::vec::IntoIter<String>),
     /// A person or a pipe. Read where it keeps the runtime's other threads going; nothing else happens meanwhile.
     Stdin {
@@ -332,7 +333,7 @@ impl<'t> Transcript<'t> {
     }
 }
 
-impl Leg for Transcript<'_> {
+impl RunObserver for Transcript<'_> {
     fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
         // Rules of a session rewrite an answer before anything else happens.
         if let Some((frame, said)) = self.unsaid.take() {

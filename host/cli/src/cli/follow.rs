@@ -1,6 +1,9 @@
-//! Following a run until it ends or waits for somebody, and showing what came of it.
+//! Following a run until it ends or is suspended, and showing its result.
 
-use super::{Exit, Failure, Terminal, progress::StepProgress, skill::LogWriter, stop::Stop, stream::Text};
+use super::{
+    Exit, Failure, Terminal, progress::StepProgress, receipts::denials, skill::LogWriter, stop::Stop, stream::Text,
+    units::counted,
+};
 use futures_util::StreamExt as _;
 use opcell::{Host, remedy, run::Run};
 use opcell_engine::{
@@ -12,12 +15,12 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Watches a run.
-pub trait Leg {
-    /// Takes the next event; `is_new`: it was not there when the run was taken up.
+pub trait RunObserver {
+    /// Takes the next event; `is_new`: it was appended after the run was resumed.
     fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure>;
 
-    /// Waits for text that a model has said; for ever where nobody listens.
-    async fn text_comes(&mut self) {
+    /// Waits for the next piece of a model's text; forever if none is shown.
+    async fn next_text(&mut self) {
         std::future::pending().await
     }
 
@@ -40,7 +43,7 @@ impl Steps {
     /// Shows how the run ended. `kept`: a journal has it, so that what it waits for can still be sent.
     pub fn end(mut self, outcome: &RunOutcome, kept: bool, terminal: &Terminal) -> Result<Exit, Failure> {
         self.progress.finish();
-        if self.log.takes_the_results_place() {
+        if self.log.replaces_result() {
             self.log.write(terminal)?;
         } else {
             show(outcome, &self.progress.receipts, self.log.records()?, kept, terminal)?;
@@ -49,7 +52,7 @@ impl Steps {
     }
 }
 
-impl Leg for Steps {
+impl RunObserver for Steps {
     fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
         if let Some(text) = &mut self.text {
             text.observe(&recorded.event, &mut self.progress);
@@ -63,8 +66,8 @@ impl Leg for Steps {
         Ok(())
     }
 
-    async fn text_comes(&mut self) {
-        Text::come(&mut self.text).await;
+    async fn next_text(&mut self) {
+        Text::next_piece(&mut self.text).await;
     }
 
     fn show_text(&mut self) {
@@ -84,7 +87,7 @@ pub async fn follow(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let mut steps = Steps::new(terminal, steps, None, LogWriter::default());
-    let (outcome, _) = leg(host, run, past, &mut steps, stop).await?;
+    let (outcome, _) = observe(host, run, past, &mut steps, stop).await?;
     let exit = steps.end(&outcome, true, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
@@ -93,11 +96,11 @@ pub async fn follow(
 }
 
 /// Watches a run until it ends, waits for an answer or is stopped; also gives its last event.
-pub async fn leg(
+pub async fn observe(
     host: &Host,
     run: &Run,
     past: u64,
-    watch: &mut impl Leg,
+    watch: &mut impl RunObserver,
     stop: &Stop,
 ) -> Result<(RunOutcome, u64), Failure> {
     let ending = stop.end_of(host, run);
@@ -108,7 +111,7 @@ pub async fn leg(
         let recorded = tokio::select! {
             biased;
             recorded = events.next() => recorded,
-            () = watch.text_comes() => {
+            () = watch.next_text() => {
                 watch.show_text();
                 continue;
             }
@@ -135,7 +138,8 @@ pub fn show_without_result(outcome: &RunOutcome, kept: bool, terminal: &Terminal
     if outcome.status == Status::Completed && !terminal.json {
         let step = outcome.step.as_deref().unwrap_or_default();
         let used = &outcome.used;
-        terminal.note(&format!("complete in `{step}`: {} visits, {} tool calls", used.visits, used.tool_calls));
+        let (visits, calls) = (counted(used.visits, "visit"), counted(used.tool_calls, "tool call"));
+        terminal.note(&format!("completed in `{step}`: {visits}, {calls}"));
         if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) {
             terminal.note(&format!("artifacts: {}", outcome.artifacts.to_json()));
         }
@@ -172,9 +176,13 @@ fn show(
     } else {
         let step = outcome.step.as_ref().map(|step| format!(" at step `{step}`")).unwrap_or_default();
         let reason = outcome.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let message = outcome.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+        // What was denied has just been shown, with its remedy.
+        let shown = !terminal.quiet && outcome.reason.as_deref() == Some("denied") && !denials(receipts).is_empty();
+        let message = outcome.message.as_deref().filter(|_| !shown);
+        let message = message.map(|message| format!(": {message}")).unwrap_or_default();
         terminal.failed(&format!("{}{reason}{step}{message}", outcome.status));
-        if let Some(remedy) = outcome.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
+        let denial = outcome.denial.as_ref().filter(|_| !shown);
+        if let Some(remedy) = denial.and_then(|denial| remedy::render(&denial.remedy)) {
             terminal.failed(&format!("to allow it: {remedy}"));
         }
         // A run that stopped short keeps what it has gathered.
@@ -222,11 +230,11 @@ pub fn ask(run: &str, question: &Question) -> String {
             } else {
                 ("a signal", format!("opcell runs signal {run} {name} --data JSON"))
             };
-            format!("{question}step `{step}` waits for {what}: {command}")
+            format!("{question}step `{step}` waits for {what}:\n  {command}")
         }
         Question::Doubt { step, what, effect } => format!(
-            "step `{step}`: {what} was in progress when the run was interrupted and must not be repeated without confirmation: \
-             opcell runs resume {run} --retry, --skip or --fail (effect {effect})"
+            "step `{step}`: {what} (effect {effect}) was in progress when the run was interrupted and must not be repeated without \
+             confirmation:\n  opcell runs resume {run} --retry    # or --skip, or --fail"
         ),
     }
 }

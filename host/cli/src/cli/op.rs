@@ -1,6 +1,6 @@
 //! `opcell op`: single operations, outside of any workflow.
 
-use super::{Exit, Failure, Global, Terminal, input, progress};
+use super::{Exit, Failure, Global, Terminal, input, receipts};
 use clap::{Args, Subcommand};
 use opcell::remedy;
 use opcell_types::Source;
@@ -52,7 +52,7 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
             host.catalog().find(&args.id)?;
             let reply = host.invoke(&args.id, arguments).await;
             if let Some(receipt) = &reply.receipt {
-                terminal.note(&progress::cell_line(receipt));
+                receipts::cell_lines(receipt).iter().for_each(|line| terminal.note(line));
             }
             let exit = match &reply.result {
                 Ok(_) => Exit::Done,

@@ -1,6 +1,9 @@
 //! `opcell prompt`: what models would receive.
 
-use super::{Exit, Failure, Global, Terminal, input};
+use super::{
+    Exit, Failure, Global, Terminal, input,
+    units::{Align, columns},
+};
 use clap::{Args, ValueEnum};
 use opcell::{
     prompts::{PromptRequest, StepPrompt},
@@ -65,18 +68,22 @@ fn text(prompt: &StepPrompt) -> String {
         PromptMode::Prose => "prose",
     };
     let whose = if prompt.judge { "judge of step" } else { "step" };
-    let mut text = format!("{whose} {}, mode {mode}\n{:30}{:>9} {:>9}\n", prompt.step, "", "bytes", "tokens");
+    let mut rows = vec![[String::new(), "bytes".to_owned(), "tokens".to_owned()].to_vec()];
     let mut parts = String::new();
     for section in &prompt.system.sections {
-        text.push_str(&row(&format!("  {}", section.component.name()), section.bytes, section.tokens));
+        rows.push(row(&format!("  {}", section.component.name()), section.bytes, section.tokens));
         let _ = write!(parts, "\n--- {}\n{}\n", section.component.name(), section.text);
     }
     let system = prompt.system.text();
-    text.push_str(&row("system prompt", system.len(), tokens(&system)));
-    for said in &prompt.conversation {
-        let group = said.prompt.as_ref().map(|group| format!(" ({group})")).unwrap_or_default();
-        text.push_str(&row(&format!("{}{group}", said.role), said.bytes, said.tokens));
-        let _ = write!(parts, "\n--- {}{group}\n{}\n", said.role, said.text);
+    rows.push(row("system prompt", system.len(), tokens(&system)));
+    for message in &prompt.conversation {
+        let group = message.prompt.as_ref().map(|group| format!(" ({group})")).unwrap_or_default();
+        rows.push(row(&format!("{}{group}", message.role), message.bytes, message.tokens));
+        let _ = write!(parts, "\n--- {}{group}\n{}\n", message.role, message.text);
+    }
+    let mut text = format!("{whose} {}, mode {mode}\n", prompt.step);
+    for line in columns(&rows, &[Align::Left, Align::Right, Align::Right]) {
+        let _ = writeln!(text, "{line}");
     }
     for note in &prompt.system.notes {
         let _ = writeln!(text, "note: {note}");
@@ -85,6 +92,6 @@ fn text(prompt: &StepPrompt) -> String {
     printable(&text).into_owned()
 }
 
-fn row(name: &str, bytes: usize, tokens: usize) -> String {
-    format!("{name:30}{bytes:>9} {:>9}\n", format!("~{tokens}"))
+fn row(name: &str, bytes: usize, tokens: usize) -> Vec<String> {
+    vec![name.to_owned(), bytes.to_string(), format!("~{tokens}")]
 }

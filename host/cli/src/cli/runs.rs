@@ -2,8 +2,8 @@
 
 mod list;
 mod resume;
+mod send;
 mod show;
-mod tell;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::{Args, Subcommand};
@@ -42,11 +42,11 @@ enum RunsCommand {
     /// Resume an interrupted or suspended run.
     Resume(resume::ResumeArgs),
     /// Cancel a run.
-    Cancel(tell::CancelArgs),
+    Cancel(send::CancelArgs),
     /// Send a signal to a run.
-    Signal(tell::SignalArgs),
+    Signal(send::SignalArgs),
     /// Approve what a run asks for, or refuse it.
-    Approve(tell::ApproveArgs),
+    Approve(send::ApproveArgs),
     /// Decide a run again from its journal; fail where this version decides otherwise.
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
@@ -62,9 +62,9 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::List(list) => list::list(&Open::journal(&config).await?, list, terminal).await,
         RunsCommand::Show(show) => show::show(&Open::journal(&config).await?, show, terminal).await,
         RunsCommand::Resume(resume) => resume::resume(config, resume, terminal).await,
-        RunsCommand::Cancel(cancel) => tell::cancel(&Open::journal(&config).await?, cancel, terminal).await,
-        RunsCommand::Signal(signal) => tell::signal(&Open::journal(&config).await?, signal, terminal).await,
-        RunsCommand::Approve(approve) => tell::approve(&Open::journal(&config).await?, approve, terminal).await,
+        RunsCommand::Cancel(cancel) => send::cancel(&Open::journal(&config).await?, cancel, terminal).await,
+        RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
+        RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, approve, terminal).await,
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,
     }
@@ -100,13 +100,13 @@ impl StoreArgs {
 
 /// Who tells.
 #[derive(Debug, Args)]
-struct Teller {
+struct Sender {
     /// Name to record as the sender. Defaults to the current user.
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
 }
 
-impl Teller {
+impl Sender {
     fn name(&self) -> Option<Arc<str>> {
         // The user that the kernel knows; a variable or an option may say anything, and is shown beside it.
         let user = format!("uid {}", rustix::process::getuid().as_raw());

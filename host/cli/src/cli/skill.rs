@@ -131,7 +131,7 @@ impl LogWriter {
     }
 
     /// Whether the log is written instead of the result.
-    pub fn takes_the_results_place(&self) -> bool {
+    pub fn replaces_result(&self) -> bool {
         self.instead
     }
 

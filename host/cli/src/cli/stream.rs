@@ -1,4 +1,4 @@
-//! What models say, shown while they say it, each answer after the event that asked for it and before the one that ends it.
+//! The text of models, shown as it comes: each answer after the event that requested it and before the one that ends it.
 
 use super::progress::StepProgress;
 use opcell_engine::{
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 type Piece = (EffectId, String);
 
-/// The end of a run that hears its models.
-pub struct Ear(mpsc::UnboundedSender<Piece>);
+/// Receives the text of a run's models.
+pub struct TextSender(mpsc::UnboundedSender<Piece>);
 
-impl RunText for Ear {
+impl RunText for TextSender {
     fn text(&self, round: EffectId, piece: &str) {
         // Nobody listens any more when the command is over.
         let _ = self.0.send((round, piece.to_owned()));
@@ -23,21 +23,21 @@ impl RunText for Ear {
 /// The end that shows it.
 pub struct Text {
     pieces: mpsc::UnboundedReceiver<Piece>,
-    /// What came and is not shown yet; rounds at once take turns only at their ends.
+    /// What came and is not shown yet; of concurrent rounds, only the oldest is shown until it ends.
     waiting: BTreeMap<EffectId, String>,
-    /// The rounds that have been asked for and have not ended.
+    /// The rounds in flight.
     open: Vec<EffectId>,
 }
 
 /// The two ends.
-pub fn text() -> (Ear, Text) {
+pub fn text() -> (TextSender, Text) {
     let (sender, pieces) = mpsc::unbounded_channel();
-    (Ear(sender), Text { pieces, waiting: BTreeMap::new(), open: Vec::new() })
+    (TextSender(sender), Text { pieces, waiting: BTreeMap::new(), open: Vec::new() })
 }
 
 impl Text {
-    /// Waits for the next piece; for ever when there is no text.
-    pub async fn come(text: &mut Option<Self>) {
+    /// Waits for the next piece; forever if no text is shown.
+    pub async fn next_piece(text: &mut Option<Self>) {
         let Some(text) = text else { return std::future::pending().await };
         match text.pieces.recv().await {
             Some(piece) => text.keep(piece),
@@ -45,7 +45,7 @@ impl Text {
         }
     }
 
-    /// Shows what the oldest open round has said so far.
+    /// Shows the text of the oldest round in flight.
     pub fn show(&mut self, progress: &mut StepProgress) {
         if let Some(text) = self.open.first().and_then(|round| self.waiting.remove(round)) {
             progress.text(&text);

@@ -1,11 +1,31 @@
 //! Where output goes and how it looks.
 
+use super::Global;
+use clap::ValueEnum;
 use opcell::{
     Severity,
     report::{Rejected, printable},
 };
 use std::io::{self, IsTerminal, Write};
 use tracing::level_filters::LevelFilter;
+
+/// When output has colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    fn on(self, stream: &impl IsTerminal) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => stream.is_terminal() && !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+        }
+    }
+}
 
 /// Results go to stdout, everything else to stderr.
 #[derive(Debug, Clone, Copy)]
@@ -14,21 +34,28 @@ pub struct Terminal {
     pub json: bool,
     /// Whether progress is suppressed.
     pub quiet: bool,
+    /// Whether calls are printed one by one, even if there are many.
+    pub verbose: bool,
     /// Whether stderr shows colours.
     pub color: bool,
-    /// Whether stdout is a terminal.
+    /// Whether stdout shows colours.
     pub color_out: bool,
 }
 
 impl Terminal {
-    pub fn new(json: bool, quiet: bool) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    pub fn new(global: &Global) -> Self {
         Self {
-            json,
-            quiet,
-            color: io::stderr().is_terminal() && !plain,
-            color_out: io::stdout().is_terminal() && !plain,
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            color: global.color.on(&io::stderr()),
+            color_out: global.color.on(&io::stdout()),
         }
+    }
+
+    /// Columns of the terminal that shows results; none where it is no terminal.
+    pub fn width(&self) -> Option<usize> {
+        console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
     }
 
     /// Prints warnings of the libraries to stderr from now on.

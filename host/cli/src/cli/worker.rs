@@ -35,7 +35,7 @@ pub struct WorkerArgs {
 const POLL: Duration = Duration::from_millis(200);
 
 /// How long a run is driven while others wait: one slice.
-const TURN: Duration = Duration::from_secs(2);
+const SLICE: Duration = Duration::from_secs(2);
 
 /// A run whose timer ends within this time stays loaded.
 const PARK: Duration = Duration::from_secs(1);
@@ -48,28 +48,28 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     let mut worker = Worker {
         host,
         terminal,
-        most: usize::from(args.concurrency),
-        turns: JoinSet::new(),
+        concurrency: usize::from(args.concurrency),
+        slices: JoinSet::new(),
         driven: HashMap::new(),
         refused: HashMap::new(),
     };
     let stop = Stop::listen(args.stop, true, terminal)?;
     while !stop.is_asked() {
-        let waiting = worker.take_up().await?;
-        if worker.turns.is_empty() && args.until_idle {
+        let waiting = worker.fill_slots().await?;
+        if worker.slices.is_empty() && args.until_idle {
             return Ok(worker.exit());
         }
-        worker.let_others_go_on(waiting);
+        worker.release_expired(waiting);
         tokio::select! {
             () = stop.asked() => {}
-            Some(done) = worker.turns.join_next(), if !worker.turns.is_empty() => worker.take(done)?,
+            Some(done) = worker.slices.join_next(), if !worker.slices.is_empty() => worker.ended(done)?,
             () = tokio::time::sleep(POLL) => {}
         }
     }
     let (host, driven) = (worker.host.clone(), worker.driven.len());
     stop.shut_down_now(&host).await;
-    while let Some(done) = worker.turns.join_next().await {
-        worker.take(done)?;
+    while let Some(done) = worker.slices.join_next().await {
+        worker.ended(done)?;
     }
     if driven > 0 {
         terminal.note(&format!("stopped; {driven} runs given back to the journal"));
@@ -78,9 +78,9 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
 }
 
 /// One run's slice.
-struct Turn {
+struct Slice {
     since: Instant,
-    let_go: CancellationToken,
+    release: CancellationToken,
 }
 
 /// A run that could not be resumed.
@@ -95,30 +95,30 @@ type Ended = (RunId, Result<RunOutcome, RunError>);
 struct Worker<'a> {
     host: Host,
     terminal: &'a Terminal,
-    most: usize,
-    turns: JoinSet<Ended>,
-    driven: HashMap<RunId, Turn>,
+    concurrency: usize,
+    slices: JoinSet<Ended>,
+    driven: HashMap<RunId, Slice>,
     refused: HashMap<RunId, Refused>,
 }
 
 impl Worker<'_> {
     /// Fills the free slots with the runs that have waited longest; returns whether more are runnable.
-    async fn take_up(&mut self) -> Result<bool, Failure> {
+    async fn fill_slots(&mut self) -> Result<bool, Failure> {
         let now = Instant::now();
         let held = self.refused.len() as u64;
-        let runnable = self.host.engine().runnable(self.most as u64 + 1 + held).await?;
+        let runnable = self.host.engine().runnable(self.concurrency as u64 + 1 + held).await?;
         for run in runnable {
             if self.driven.contains_key(&run) || self.refused.get(&run).is_some_and(|refused| refused.until > now) {
                 continue;
             }
-            if self.driven.len() >= self.most {
+            if self.driven.len() >= self.concurrency {
                 return Ok(true);
             }
-            let let_go = CancellationToken::new();
-            self.driven.insert(run.clone(), Turn { since: now, let_go: let_go.clone() });
-            let options = ResumeOptions { detach: true, park: Some(PARK), let_go, ..ResumeOptions::default() };
+            let release = CancellationToken::new();
+            self.driven.insert(run.clone(), Slice { since: now, release: release.clone() });
+            let options = ResumeOptions { detach: true, park: Some(PARK), release, ..ResumeOptions::default() };
             let host = self.host.clone();
-            self.turns.spawn(async move {
+            self.slices.spawn(async move {
                 let ended = match host.resume(&run, options).await {
                     Ok(taken) => taken.outcome().await,
                     Err(error) => Err(error),
@@ -130,29 +130,29 @@ impl Worker<'_> {
     }
 
     /// A run whose slice is over is released as soon as none of its effects is in flight.
-    fn let_others_go_on(&self, waiting: bool) {
-        for turn in self.driven.values().filter(|turn| waiting && turn.since.elapsed() >= TURN) {
-            turn.let_go.cancel();
+    fn release_expired(&self, waiting: bool) {
+        for slice in self.driven.values().filter(|slice| waiting && slice.since.elapsed() >= SLICE) {
+            slice.release.cancel();
         }
     }
 
-    fn take(&mut self, done: Result<Ended, tokio::task::JoinError>) -> Result<(), Failure> {
+    fn ended(&mut self, done: Result<Ended, tokio::task::JoinError>) -> Result<(), Failure> {
         let (run, ended) = done.map_err(anyhow::Error::from)?;
         self.driven.remove(&run);
         match ended {
             Ok(outcome) => {
                 self.refused.remove(&run);
-                self.say(&outcome)
+                self.report(&outcome)
             }
             // The signal came while the run was being resumed.
             Err(RunError::ShuttingDown) => Ok(()),
-            // Somebody else was faster.
+            // Another worker was faster.
             Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => Ok(()),
             Err(error) => self.refuse(run, &error),
         }
     }
 
-    fn say(&self, outcome: &RunOutcome) -> Result<(), Failure> {
+    fn report(&self, outcome: &RunOutcome) -> Result<(), Failure> {
         if self.terminal.json {
             let line = json!({
                 "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "step": outcome.step,

@@ -31,9 +31,9 @@ pub struct Path {
 pub enum Taken {
     /// From one step to the next.
     Route {
-        /// From where.
+        /// Index of the step that is left.
         step: usize,
-        /// To where.
+        /// Destination.
         to: Target,
         /// What the judge decided, if the step has one.
         outcome: Option<Outcome>,

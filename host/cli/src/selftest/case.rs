@@ -65,7 +65,7 @@ struct CaseFile {
     #[serde(default)]
     calls: Option<usize>,
     #[serde(default)]
-    at_once: Option<usize>,
+    concurrency: Option<usize>,
     #[serde(default)]
     denials_at_least: usize,
     #[serde(default)]
@@ -110,7 +110,7 @@ pub struct Case {
     /// How often it is called, one call after the other; each must end as expected.
     pub calls: usize,
     /// Cells of it that run at the same time, in each of these calls.
-    pub at_once: usize,
+    pub concurrency: usize,
     /// Refusals that the receipt must show.
     pub denials_at_least: usize,
     /// Bytes of the error's message.
@@ -267,7 +267,7 @@ impl Case {
             files_quota,
             race: file.race,
             calls: file.calls.unwrap_or(1),
-            at_once: file.at_once.unwrap_or(1),
+            concurrency: file.concurrency.unwrap_or(1),
             denials_at_least: file.denials_at_least,
             message_at_most: file.message_at_most,
             message_without_control: file.message_without_control,

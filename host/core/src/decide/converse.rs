@@ -86,7 +86,7 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
     vec![taken, raised]
 }
 
-/// What one of the engine's own tools does: an event, if it makes one, and what the model is told.
+/// What one of the engine's own tools does: an event, if it makes one, and the answer to the model.
 type OwnTool = fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Failure>;
 
 /// A call of one of the engine's own tools, done; `None` for any other tool.

@@ -112,7 +112,7 @@ fn usage(at: &At<'_>) -> Usage {
     }
 }
 
-/// Whether a limit, or somebody who has to speak first, keeps the run from going this way for ever.
+/// Whether a limit, or somebody who has to speak first, keeps the run from going this way forever.
 fn is_bounded(at: &At<'_>, to: &Destination) -> bool {
     let Destination::Step(index) = to else { return true };
     let visits = at.instance.memory.get(*index as usize).map_or(0, |memory| memory.visits);

@@ -31,7 +31,6 @@ pub(super) fn forbids(at: &At<'_>, request: &Request) -> Option<Event> {
 }
 
 /// The event that forbids entering one more step on a line.
-#[allow(clippy::cast_precision_loss)]
 pub(super) fn forbids_entry(at: &At<'_>) -> Option<Event> {
     let state = at.state;
     if !state.counts_visits(at.frame.instance) {
@@ -56,7 +55,6 @@ pub(super) fn overdue(state: &State) -> Option<Event> {
 }
 
 /// A limit that the rule of events found.
-#[allow(clippy::cast_precision_loss)]
 pub(super) fn of_event(reached: routing::LimitReached) -> Event {
     let limit = match reached.limit {
         routing::LimitKind::TotalVisits => LimitKind::TotalVisits,
@@ -93,7 +91,6 @@ pub(super) fn elapsed_seconds(state: &State) -> u64 {
 
 const EXHAUSTED: &str = "budget-exhausted";
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole_seconds(ms: f64) -> u64 {
     (ms / 1000.0) as u64
 }
@@ -108,7 +105,6 @@ fn details<const N: usize>((limit, used, max): Reached, more: [(&str, Value); N]
 }
 
 /// Counts are written as such.
-#[allow(clippy::cast_possible_truncation)]
 fn amount(of: f64) -> Value {
     if of.fract() == 0.0 && of.abs() < 1e15 { Value::from(of as i64) } else { Value::from(of) }
 }
@@ -162,7 +158,6 @@ fn end_of(instance: InstanceId, end: RunEnd) -> Event {
 }
 
 /// The limit that is reached, if one is.
-#[allow(clippy::cast_precision_loss)]
 fn reached(limits: &RunLimits, used: &Used, seconds: u64, before: Before<'_>) -> Option<Reached> {
     let count = |kind: LimitKind, used: u64, max: Option<u64>| {
         max.filter(|max| used >= *max).map(|max| (kind, used as f64, max as f64))

@@ -38,7 +38,7 @@ pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
         }
         (LineAt::Failed(step, failure), None) if at.is_sequential() => vec![sequential_end(at, Some((*step, failure)))],
         (LineAt::Failed(step, failure), None) => vec![at.end_failed(*step, failure)],
-        // Under the sequential lifecycle a failed step halts the run, whichever group it stands in.
+        // Under the sequential lifecycle a failed step halts the run, whichever group it is in.
         (LineAt::Failed(_, failure), Some(_)) => vec![leave(at, Settled::Failed(failure.clone()), at.is_sequential())],
         (LineAt::Exited(_), Some(group)) => {
             vec![leave(at, Settled::Ok(group_output(at, &group_steps(at, group))), true)]
@@ -55,16 +55,17 @@ fn refused(at: &At<'_>, place: u32) -> Option<Event> {
     if place != at.instance.program.entry() || at.instance.memory.iter().any(|memory| memory.visits > 0) {
         return None;
     }
-    let misfits = structured::check(schema, &at.instance.input).err()?;
-    let message = format!("The input does not match the input schema of `{}`: {misfits}", at.instance.program.name());
+    let violations = structured::check(schema, &at.instance.input).err()?;
+    let message =
+        format!("The input does not match the input schema of `{}`: {violations}", at.instance.program.name());
     Some(at.end(ended(Status::Failed, "invalid-input", message)))
 }
 
 /// The end of a workflow as it counts: one that returns what it must not has failed.
 pub(super) fn returned(ir: &WorkflowIr, end: RunEnd) -> RunEnd {
     let Some(schema) = ir.output_schema.as_ref().filter(|_| end.status == Status::Completed) else { return end };
-    let Err(misfits) = structured::check(schema, &end.result) else { return end };
-    let message = format!("The output does not match the output schema of `{}`: {misfits}", ir.name);
+    let Err(violations) = structured::check(schema, &end.result) else { return end };
+    let message = format!("The output does not match the output schema of `{}`: {violations}", ir.name);
     RunEnd { step: end.step, ..ended(Status::Failed, "invalid-output", message) }
 }
 

@@ -252,7 +252,6 @@ fn no_model_answered(talk: &Conversation, last: &Failure) -> Failure {
 
 fn timed_out(at: &At<'_>, step: &Step, work: &Work) -> Option<Failure> {
     let ms = step.timeout_ms?;
-    #[allow(clippy::cast_precision_loss)]
     let over = at.state.now.ms_since(work.since) >= ms as f64;
     over.then(|| Failure { retriable: true, ..failure("timeout", format!("The step took longer than {ms} ms")) })
 }

@@ -25,7 +25,7 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> 
         Phase::Entered => match &step.form {
             Form::Branch { branch } => group::begin_branch(at, entry, step, branch),
             Form::Parallel { .. } => group::begin_parallel(at, entry),
-            _ => begin(at, step, None, None),
+            _ => begin(at, step, None),
         },
         Phase::Work(work) => self::work(at, step, work, None),
         Phase::Each(each) => self::each(at, step, each),
@@ -99,9 +99,9 @@ pub(super) fn each_failed(at: &At<'_>, step: &Step, each: &Each, failure: &Failu
 
 fn work(at: &At<'_>, step: &Step, work: &Work, item: Option<(&Value, usize)>) -> Vec<Event> {
     match &work.stage {
-        Stage::Start => begin(at, step, Some(work), item),
+        Stage::Start => begin(at, step, item),
         Stage::Pause { ms } => vec![at.request(Request::Sleep { ms: *ms })],
-        Stage::Produced(raw) => vec![produced(at, step, work, raw, item)],
+        Stage::Produced(raw) => vec![produced(at, step, raw, item)],
         Stage::Failed(failure) => vec![retry_or_fail(at, step, work, failure)],
         Stage::Talking(talk) => session::decide(at, step, work, talk, item),
         Stage::Waiting { .. } => match at.state.waiting_signal(at.id) {
@@ -136,7 +136,7 @@ pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) ->
     })
 }
 
-fn begin(at: &At<'_>, step: &Step, work: Option<&Work>, item: Option<(&Value, usize)>) -> Vec<Event> {
+fn begin(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Vec<Event> {
     match &step.form {
         Form::Invoke { .. } => match inputs(at, step, item) {
             Ok(arguments) => vec![at.request(Request::Invoke { arguments })],
@@ -181,7 +181,6 @@ fn begin(at: &At<'_>, step: &Step, work: Option<&Work>, item: Option<(&Value, us
         }
         Form::Wait { wait } => self::wait(at, step, wait, item),
         Form::Branch { .. } | Form::Parallel { .. } => {
-            let _ = work;
             vec![failed(at, step, failure("each-not-valid", "`each` cannot repeat a branch or a parallel step"))]
         }
     }
@@ -195,7 +194,6 @@ fn wait(at: &At<'_>, step: &Step, wait: &Wait, item: Option<(&Value, usize)>) ->
     };
     let mut events = vec![Event::WaitStarted { frame: at.id, question }];
     if let Some(ms) = step.timeout_ms {
-        #[allow(clippy::cast_precision_loss)]
         events.push(at.request(Request::Timeout { ms: ms as f64 }));
     }
     events
@@ -243,8 +241,7 @@ fn delegate(at: &At<'_>, step: &Step, delegate: &Delegate, item: Option<(&Value,
 }
 
 /// The attempt produced something: computed outputs come last, and may fail.
-fn produced(at: &At<'_>, step: &Step, work: &Work, raw: &Raw, item: Option<(&Value, usize)>) -> Event {
-    let _ = work;
+fn produced(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Event {
     finished(at, step, raw, Value::Undefined, item)
 }
 

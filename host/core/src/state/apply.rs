@@ -36,7 +36,7 @@ pub enum ApplyError {
     /// The event names something that is not there.
     #[error("event {seq} ({kind}) names {what}, which the run does not have")]
     Unknown {
-        /// The event.
+        /// Number of the event, from 1.
         seq: u64,
         /// Its kind.
         kind: &'static str,

@@ -35,10 +35,10 @@ pub(crate) struct Accepted {
     /// What its form produced.
     pub raw: Raw,
     /// Outputs that are computed from it, by name.
-    #[serde(with = "wire::maybe")]
+    #[serde(with = "wire::option")]
     pub mapped: Option<Value>,
     /// What its last cell used.
-    #[serde(with = "receipt::maybe")]
+    #[serde(with = "receipt::option")]
     pub receipt: Option<Receipt>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Raw {
 pub(crate) struct SessionRecord {
     pub messages: Messages,
     pub turns: Vec<TurnRecord>,
-    #[serde(with = "wire::maybe")]
+    #[serde(with = "wire::option")]
     pub structured: Option<Value>,
     /// The last event that the model raised.
     pub raised: Option<Raised>,

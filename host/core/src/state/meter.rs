@@ -17,7 +17,7 @@ pub(crate) enum Scope {
     Instance(InstanceId),
 }
 
-/// What stands on a scope's account.
+/// What is on a scope's account.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Account {
     pub limits: RunLimits,
@@ -29,7 +29,6 @@ pub(crate) struct Account {
 
 impl Account {
     /// When its wall time is over, if time goes on as it does at `now`.
-    #[allow(clippy::cast_precision_loss)]
     fn deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let ms = self.limits.wall_time_seconds? as f64 * 1000.0;
         Some(now.plus_ms(ms - self.elapsed_ms))
@@ -137,7 +136,6 @@ impl State {
     }
 
     /// The first moment at which some wall time is over.
-    #[allow(clippy::cast_precision_loss)]
     pub(crate) fn wall_deadline(&self) -> Option<Timestamp> {
         let run = self.limits.wall_time_seconds.map(|seconds| self.started_at.plus_ms(seconds as f64 * 1000.0));
         self.limited().filter_map(|(_, account)| account.deadline(self.now)).chain(run).min()

@@ -22,7 +22,7 @@ pub(crate) struct Work {
     pub since: Timestamp,
     pub stage: Stage,
     /// What the last cell used.
-    #[serde(with = "receipt::maybe")]
+    #[serde(with = "receipt::option")]
     pub receipt: Option<Receipt>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Stage {
     Delegating(InstanceId),
     /// A signal is awaited, perhaps until a timer ends. `came`: a matching signal is there.
     Waiting { timer: Option<EffectId>, question: Option<Arc<str>>, came: bool },
-    /// It produced something that is not yet taken up.
+    /// It produced something that is not yet consumed.
     Produced(Raw),
     /// It failed, and nothing has been decided about it.
     Failed(Failure),
@@ -69,7 +69,7 @@ pub(crate) struct Each {
     #[serde(with = "wire::list")]
     pub items: Array,
     /// By position; `None` is not there yet.
-    #[serde(with = "wire::maybes")]
+    #[serde(with = "wire::option_seq")]
     pub results: Vec<Option<Value>>,
     pub next: u32,
     pub running: u32,
@@ -135,7 +135,7 @@ pub(crate) enum Judging {
     /// A call is in flight.
     Calling(EffectId),
     /// A call ended with this.
-    Called(Result<Verdict, Failure>, #[serde(with = "receipt::maybe")] Option<Receipt>),
+    Called(Result<Verdict, Failure>, #[serde(with = "receipt::option")] Option<Receipt>),
     /// A model decides.
     Llm(Box<Conversation>),
     /// An event from outside is awaited. `came`: one is there.
@@ -245,7 +245,7 @@ impl Conversation {
 
     /// The next call was made. The one after it is made at once when both change nothing.
     pub(crate) fn call_made(&mut self, effect: EffectId) {
-        let free = self.opened.as_ref().map_or(&[][..], |opened| &opened.at_once);
+        let free = self.opened.as_ref().map_or(&[][..], |opened| &opened.parallel_tools);
         let changes_nothing = |call: &ToolCallRequest| free.contains(&call.name);
         // Calls are told apart by their ids; a model that gives one id twice has to wait.
         let is_told_apart =

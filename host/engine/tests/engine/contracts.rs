@@ -38,14 +38,14 @@ fn why(outcome: &RunOutcome) -> (&str, &str) {
 #[tokio::test]
 async fn an_input_that_does_not_fit_ends_the_composition_before_its_first_step() {
     let program = composed(&format!(r#"{LETTER},"steps":[{}]"#, ask("")));
-    for (input, misfit) in [
+    for (input, violation) in [
         (r#"{"text":5}"#, r#"at `/text`: 5 is not of type "string""#),
         (r#"{"body":"x"}"#, r#"at the value itself: "text" is a required property"#),
     ] {
         let script = Script::new().says(["never"]);
         let outcome = script.run(&program, input).await;
         assert_eq!(outcome.status, Status::Failed, "{outcome:?}");
-        let expected = format!("The input does not match the input schema of `c/work`: {misfit}");
+        let expected = format!("The input does not match the input schema of `c/work`: {violation}");
         assert!(why(&outcome).1.ends_with(&expected), "{}", why(&outcome).1);
         assert!(script.world().opened.is_empty() && script.world().rounds.is_empty());
     }

@@ -64,7 +64,7 @@ async fn an_external_state_moves_by_a_signal_and_has_no_transition_tool() {
     assert_eq!(handle.finished().await.unwrap().status, Status::Suspended);
     let tools = script.world().rounds[0].session.tools.clone();
     assert!(tools.iter().all(|tool| tool.name != "workflow__transition"));
-    engine.tell(handle.run(), &Message::Signal { name: "Done".into(), data: Value::Null, by: None }).await.unwrap();
+    engine.send(handle.run(), &Message::Signal { name: "Done".into(), data: Value::Null, by: None }).await.unwrap();
     let resumed =
         engine.resume(handle.run(), ResumeOptions { detach: true, ..ResumeOptions::default() }).await.unwrap();
     assert_eq!(resumed.finished().await.unwrap().status, Status::Completed);

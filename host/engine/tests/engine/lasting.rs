@@ -2,7 +2,7 @@
 
 use crate::support::{Script, drive_by_hand, failure, json, program, retriable, routed, sequential};
 use opcell_engine::{
-    Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, State, Status, Taker,
+    Delivery, Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, State, Status,
     conversation::{Message as ChatMessage, ToolCallRequest},
     event::{Answer, RunStarted},
     outcome::Question,
@@ -86,7 +86,7 @@ async fn an_approval_says_who_and_why_and_a_refusal_fails() {
         data: json(r#"{"approved":false,"why":"not yet"}"#),
         by: Some("ann".into()),
     };
-    engine.tell(handle.run(), &refusal).await.unwrap();
+    engine.send(handle.run(), &refusal).await.unwrap();
     let resumed = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap();
     let outcome = resumed.finished().await.unwrap();
     assert_eq!(
@@ -337,7 +337,7 @@ async fn what_must_not_be_repeated_waits_for_an_answer() {
         assert_eq!(waiting.status, Status::Suspended);
         assert!(matches!(&waiting.questions[..], [Question::Doubt { what, .. }] if what == "operation t"));
         assert!(script.called().is_empty());
-        engine.tell(&run, &Message::Answer { effect: None, answer, by: Some("ann".into()) }).await.unwrap();
+        engine.send(&run, &Message::Answer { effect: None, answer, by: Some("ann".into()) }).await.unwrap();
         let outcome = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
         assert_eq!((outcome.status, outcome.result, script.called().len()), (status, result, calls), "{answer:?}");
     }
@@ -483,7 +483,7 @@ async fn a_run_that_never_pauses_still_reads_its_letters() {
     let engine = script.engine();
     let options = RunOptions { visit_bound: Some(u64::MAX), ..RunOptions::default() };
     let handle = engine.start(routed(step), json("{}"), options).await.unwrap();
-    engine.tell(handle.run(), &Message::Cancel { reason: "enough".into(), by: None }).await.unwrap();
+    engine.send(handle.run(), &Message::Cancel { reason: "enough".into(), by: None }).await.unwrap();
     assert_eq!(handle.finished().await.unwrap().status, Status::Cancelled);
 }
 
@@ -499,8 +499,8 @@ async fn a_signal_that_no_step_ever_waits_for_is_refused_and_one_for_later_is_ke
     let send = async |name: &str| engine.signal(handle.run(), &name.into(), json("1"), None).await;
     let error = send("og").await.unwrap_err();
     assert!(error.to_string().ends_with("waits for a signal `og`; it takes `go`, `later`"), "{error}");
-    assert_eq!(send("later").await.unwrap(), Taker::Later);
-    assert_eq!(send("go").await.unwrap(), Taker::Waits("w".into()));
+    assert_eq!(send("later").await.unwrap(), Delivery::Queued);
+    assert_eq!(send("go").await.unwrap(), Delivery::Now("w".into()));
     let outcome = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap().finished().await.unwrap();
     assert_eq!(outcome.status, Status::Completed);
     assert!(matches!(send("go").await, Err(RunError::Ended { status: Status::Completed, .. })));
@@ -534,7 +534,7 @@ async fn a_run_can_be_cancelled_where_its_plugins_are_not() {
         .unwrap();
     handle.finished().await.unwrap();
     let bare = Engine::builder().journal(Arc::new(journal.clone())).build();
-    bare.tell(handle.run(), &Message::Cancel { reason: "enough".into(), by: Some("ann".into()) }).await.unwrap();
+    bare.send(handle.run(), &Message::Cancel { reason: "enough".into(), by: Some("ann".into()) }).await.unwrap();
     let options = ResumeOptions { unpinned: true, ..ResumeOptions::default() };
     let outcome = bare.resume(handle.run(), options).await.unwrap().finished().await.unwrap();
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
@@ -590,7 +590,7 @@ async fn a_snapshot_of_another_version_is_not_read() {
         records: Vec::new(),
         state: None,
         snapshot: Some(snapshot),
-        letters: None,
+        inbox: None,
     };
     journal.append(append).await.unwrap();
     journal.release(handle.run(), opened.fence).await.unwrap();

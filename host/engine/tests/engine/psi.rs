@@ -169,7 +169,7 @@ async fn a_step_that_was_skipped_by_a_route_gives_nothing_to_those_who_refer_to_
 }
 
 /// What the judge said, what became of it and its own conversation stay with the step, and the run ends there although a step
-/// stands behind it.
+/// follows it.
 #[tokio::test]
 async fn a_judged_end_keeps_what_the_judge_said_and_no_later_step_runs() {
     let judge = r#","judge":{"type":"llm","session":{"contributions":[{"type":"template","text":"good?","vars":{}}]}},

@@ -28,7 +28,7 @@ fn side_by_side(rest: &str) -> String {
 /// A model that asks for three calls at once, for slow ones in the step `slow` and for one in `quick` and `brief`; it only ends in `brief`.
 fn script() -> Script {
     let script = Script::new().tool("look", r#""seen""#).tool("slow-look", r#""seen late""#);
-    script.world().at_once = vec!["look".to_owned(), "slow-look".to_owned()];
+    script.world().parallel_tools = vec!["look".to_owned(), "slow-look".to_owned()];
     script.answers(|round| match round.context.step.as_ref() {
         "slow" => calling(&[("slow-look", ARGUMENTS)]),
         "brief" if round.messages.len() > 1 => Message::assistant("done"),

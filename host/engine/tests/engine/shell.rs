@@ -51,7 +51,7 @@ impl Operations for Odd {
                 }
                 Err(failure("interrupted", "stopped"))
             }
-            #[allow(clippy::panic)]
+            #[allow(clippy::panic, reason = "what is tested")]
             "panic" => panic!("this is a test"),
             _ => Ok(Success { data: call.of.arguments, summary: None, details: None }),
         };
@@ -207,7 +207,7 @@ async fn another_process_can_tell_a_run_something() {
         .unwrap();
     let telling = Engine::builder().journal(Arc::new(SqliteJournal::open(&path).unwrap())).build();
     let signal = opcell_engine::Message::Signal { name: "go".into(), data: json("1"), by: None };
-    telling.tell(handle.run(), &signal).await.unwrap();
+    telling.send(handle.run(), &signal).await.unwrap();
     assert_eq!(handle.finished().await.unwrap().result, json("1"));
 }
 

@@ -38,7 +38,7 @@ pub struct World {
     tool_seconds: i64,
     receipt: Option<&'static str>,
     /// Tools that change nothing.
-    pub at_once: Vec<String>,
+    pub parallel_tools: Vec<String>,
     pub calls: Vec<(String, Value)>,
     pub keys: Vec<String>,
     pub rounds: Vec<ModelRound>,
@@ -281,7 +281,7 @@ impl Sessions for Script {
                 .chain(request.engine_tools.clone())
                 .collect(),
             settings: request.session.clone(),
-            at_once: self.world().at_once.clone(),
+            parallel_tools: self.world().parallel_tools.clone(),
             narrowing: None,
         };
         self.world().opened.push(request);

@@ -8,8 +8,8 @@ use opcell_engine::{
     ports::ModelRound,
 };
 use opcell_journal::{
-    Append, Cut, Fence, Journal, JournalError, Letter, MemoryJournal, NewRun, OpenedRun, Record, Retention, RunEntry,
-    RunId,
+    Append, Cut, Fence, InboxMessage, Journal, JournalError, MemoryJournal, NewRun, OpenedRun, Record, Retention,
+    RunEntry, RunId,
 };
 use opcell_types::Value;
 use opcell_workflow::{SourceFile, promptpack};
@@ -68,8 +68,8 @@ impl Journal for Watched {
         self.journal.post(run, at, payload).await
     }
 
-    async fn letters(&self, run: &RunId) -> Result<Vec<Letter>, JournalError> {
-        self.journal.letters(run).await
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
+        self.journal.inbox(run).await
     }
 }
 
@@ -104,7 +104,7 @@ async fn appends(script: &Script) -> Vec<Vec<String>> {
     appends.iter().map(|records| records.iter().map(|record| record.kind.to_string()).collect()).collect()
 }
 
-/// Every way out of a state stands in one append: from the end of the turn to the next state's opening.
+/// Every way out of a state is in one append: from the end of the turn to the next state's opening.
 fn assert_whole(appends: &[Vec<String>], place: &str) {
     const WAY: [&str; 6] = ["turn-finished", "step-finished", "judged", "routed", "step-entered", "requested"];
     let mut transitions = 0;

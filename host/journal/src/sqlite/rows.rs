@@ -82,7 +82,7 @@ pub(super) struct Read {
     pub records: Vec<Record>,
     /// What is wrong with that one.
     pub broken: Option<String>,
-    /// Good records behind it; they are counted, not given.
+    /// Intact records after it; they are counted, not returned.
     pub behind: u64,
 }
 
@@ -175,7 +175,7 @@ pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), Jour
     Ok(())
 }
 
-/// Adds records that [`fit`], in a transaction that so many are likely to share.
+/// Adds records that [`fit`], in a transaction that this many are likely to share.
 ///
 /// In `records` every run has pages of its own: small appends of many runs would change hundreds in one transaction. They stand in
 /// `arrivals` first, which they share, and go to `records` many at a time.
@@ -220,7 +220,7 @@ fn settle(connection: &Connection) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Takes away the records of a run behind one of them.
+/// Deletes the records of a run after one of them.
 pub(super) fn cut(connection: &Connection, run: i64, after: u64) -> Result<(), JournalError> {
     let range = [record_id(run, after), record_id(run + 1, 0)];
     for sql in

@@ -8,13 +8,13 @@ use crate::store::JournalError;
 use rusqlite::{Connection, ErrorCode};
 use std::{fs::OpenOptions, io, path::Path, time::Duration};
 
-/// The newest schema that this code reads and writes.
-pub(super) const SCHEMA: u32 = 2;
+/// The schema that this code reads and writes; stores of any other are refused.
+pub(super) const SCHEMA: u32 = 3;
 
 /// How long to wait for another process's transaction.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// What both schemas have. A record's id is `run * 2^32 + seq`: the records of a run stand together, in order.
+/// A record's id is `run * 2^32 + seq`: the records of a run stand together, in order.
 const TABLES: &str = "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -45,17 +45,14 @@ CREATE TABLE snapshots (
     payload TEXT NOT NULL,
     checksum BLOB NOT NULL
 ) STRICT;
-CREATE TABLE letters (
+CREATE TABLE inbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
     at INTEGER NOT NULL,
     payload TEXT NOT NULL
 ) STRICT;
-CREATE INDEX letters_by_run ON letters (run);
-";
-
-/// Records on their way to `records`: they stand in the order in which they came, so that the appends of many runs share pages.
-const ARRIVALS: &str = "
+CREATE INDEX inbox_by_run ON inbox (run);
+-- Records on their way to `records`, in the order in which they came, so that the appends of many runs share pages.
 CREATE TABLE arrivals (
     id INTEGER PRIMARY KEY,
     record INTEGER NOT NULL,
@@ -65,8 +62,6 @@ CREATE TABLE arrivals (
     payload TEXT NOT NULL,
     checksum BLOB NOT NULL
 ) STRICT;
-DROP TRIGGER IF EXISTS records_of_a_run;
-DROP VIEW IF EXISTS events;
 CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
     DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
     DELETE FROM arrivals WHERE record > old.id << 32 AND record < (old.id + 1) << 32;
@@ -135,22 +130,19 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sound(path))?;
     let result = (|| {
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(storage)?;
-        if found > SCHEMA {
-            return Err(JournalError::NewerSchema { path: path.display().to_string(), found, newest: SCHEMA });
+        if found == SCHEMA {
+            return Ok(());
         }
-        if found == 0 {
-            let tables: i64 =
-                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(storage)?;
-            if tables > 0 {
-                return Err(corrupt(path, "it is an SQLite database of another application"));
-            }
-            connection.execute_batch(TABLES).map_err(storage)?;
+        if found > 0 {
+            return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA });
         }
-        if found < SCHEMA {
-            connection.execute_batch(ARRIVALS).map_err(storage)?;
-            connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage)?;
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(storage)?;
+        if tables > 0 {
+            return Err(corrupt(path, "it is an SQLite database of another application"));
         }
-        Ok(())
+        connection.execute_batch(TABLES).map_err(storage)?;
+        connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage)
     })();
     connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(storage)?;
     result

@@ -115,8 +115,8 @@ impl Checker<'_> {
         None
     }
 
-    /// Every `.wasm` file of the folders by its name without the ending; the last folder wins.
-    /// A plugin's name stands in commands that people copy, in receipts and on terminals.
+    /// Every `.wasm` file of the folders by its name without the extension; the last folder wins.
+    /// A plugin's name is in commands that people copy, in receipts and on terminals.
     fn plugin_name(&mut self, name: &str, span: Span) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain) {

@@ -141,7 +141,7 @@ fn add(array: &mut Array, text: &str) {
     }
 }
 
-/// Sets a value and keeps the comment behind the old one.
+/// Sets a value and keeps the comment after the old one.
 fn set(table: &mut Table, key: &str, mut value: Value) {
     if let Some(old) = table.get(key).and_then(Item::as_value) {
         *value.decor_mut() = old.decor().clone();

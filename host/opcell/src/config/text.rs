@@ -179,7 +179,7 @@ pub struct BashText {
     /// Variables that commands inherit beside the usual ones.
     #[serde(default)]
     pub environment: Vec<String>,
-    /// Must be `true`: the reader of the file is told.
+    /// Must be `true`, as a warning to readers of the file.
     #[serde(default)]
     pub dangerous: bool,
 }
@@ -289,7 +289,7 @@ pub struct PreopenText {
     /// `read` unless said.
     #[serde(default)]
     pub access: AccessText,
-    /// Must be `true`: the reader of the file is told.
+    /// Must be `true`, as a warning to readers of the file.
     #[serde(default)]
     pub dangerous: bool,
     /// Whether the directory may hold files that decide what runs.

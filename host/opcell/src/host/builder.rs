@@ -13,7 +13,7 @@ use crate::{
     places::Places,
     report::Rejected,
     services::{HostTool, LogSink, PluginServices},
-    sessions::{self, ChildRuns, Surroundings},
+    sessions::{self, ChildRuns, SessionDeps},
     store,
     tools::Tools,
 };
@@ -367,7 +367,7 @@ impl HostBuilder {
     ) -> Result<Arc<HostSessions>, HostError> {
         let bindings =
             config.tools.iter().filter_map(|(name, target)| Some((name.clone(), target.operation()?.to_owned())));
-        let surroundings = Surroundings {
+        let surroundings = SessionDeps {
             root: &config.root,
             bindings: &bindings.collect(),
             catalog,

@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 4;
 /// Stands between a run's name and the call that started another one; no more of them than [`MAX_DEPTH`] are in a name made here.
 const CALLED_BY: char = '~';
 
-/// How often a run that somebody else drives is asked for.
+/// How often a run of another driver is polled.
 const POLL: Duration = Duration::from_millis(200);
 
 /// Starts the runs that models ask for. It is made before the engine that drives them, and does not keep it alive.
@@ -123,7 +123,7 @@ impl ChildRuns {
         let mut stop = CancelOnDrop(handle);
         let lost = |error: RunError| failed("run-lost", error.to_string());
         let mut outcome = stop.0.finished().await.map_err(lost)?;
-        // What became of an effect is for somebody to say, and not for a caller to do without.
+        // An effect in doubt is for the operator to settle, and not for a caller to skip.
         while outcome.status == Status::Suspended && !waits_for_a_word(&outcome) {
             pause(&run, call).await?;
             let past = engine.history_up_to(&run, Some(1)).await.map_err(lost)?;
@@ -253,7 +253,7 @@ fn failed(reason: &str, message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, reason = "a failed test")]
 
     use super::*;
     use crate::run::Workflow;
@@ -298,7 +298,7 @@ mod tests {
             models: Vec::new(),
             tools: Vec::new(),
             settings: opcell_workflow::ir::Session::default(),
-            at_once: Vec::new(),
+            parallel_tools: Vec::new(),
             narrowing: None,
         };
         let request =

@@ -1,6 +1,6 @@
 //! The compiling process.
 
-use super::frame::{Answer, MAX_LINE, Order, VERSION};
+use super::frame::{Answer, MAX_LINE, Request, VERSION};
 use crate::engine::{Metering, Room, compatibility, compiler};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -31,22 +31,22 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String
     output.write_all(ready.line().as_bytes()).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
     let mut line = String::new();
     input.take(MAX_LINE).read_line(&mut line).map_err(|error| error.to_string())?;
-    let order = Order::parse(&line)?;
-    // The order is the parent's; from here on, nothing but the component decides how much is used.
-    restrict(&order)?;
+    let request = Request::parse(&line)?;
+    // The request is the parent's; from here on, nothing but the component decides how much is used.
+    restrict(&request)?;
     let mut component = Vec::new();
-    input.take(order.bytes).read_to_end(&mut component).map_err(|error| error.to_string())?;
-    if blake3::hash(&component).to_hex().as_str() != order.digest {
+    input.take(request.bytes).read_to_end(&mut component).map_err(|error| error.to_string())?;
+    if blake3::hash(&component).to_hex().as_str() != request.digest {
         return Err("the component was truncated or changed in transit".to_owned());
     }
-    let metering = if order.deterministic { Metering::Deterministic } else { Metering::Ticks };
-    let room = if order.scarce { Room::Scarce } else { Room::Plenty };
+    let metering = if request.deterministic { Metering::Deterministic } else { Metering::Ticks };
+    let room = if request.scarce { Room::Scarce } else { Room::Plenty };
     let engine = compiler(metering, room).map_err(|error| error.to_string())?;
     let made = engine.precompile_component(&component);
-    let (answer, artefact) = match made {
-        Ok(artefact) => {
-            let digest = blake3::hash(&artefact).to_hex().to_string();
-            (Answer::Compiled { engine: compatibility(&engine), bytes: artefact.len() as u64, digest }, artefact)
+    let (answer, compiled) = match made {
+        Ok(compiled) => {
+            let digest = blake3::hash(&compiled).to_hex().to_string();
+            (Answer::Compiled { engine: compatibility(&engine), bytes: compiled.len() as u64, digest }, compiled)
         }
         Err(error) => {
             (Answer::Rejected { message: opcell_types::text::printable(&format!("{error:#}"), 8_192) }, Vec::new())
@@ -54,16 +54,16 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String
     };
     output
         .write_all(answer.line().as_bytes())
-        .and_then(|()| output.write_all(&artefact))
+        .and_then(|()| output.write_all(&compiled))
         .and_then(|()| output.flush())
         .map_err(|error| error.to_string())
 }
 
-fn restrict(order: &Order) -> Result<(), String> {
+fn restrict(request: &Request) -> Result<(), String> {
     let limits = [
-        (Resource::As, order.address_space),
+        (Resource::As, request.address_space),
         // One second more to the hard limit, so that the process dies of the signal that names the reason.
-        (Resource::Cpu, order.cpu_seconds),
+        (Resource::Cpu, request.cpu_seconds),
         (Resource::Fsize, 0),
         (Resource::Nofile, 64),
         (Resource::Core, 0),

@@ -13,7 +13,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Parent to child: compile the bytes that follow.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Order {
+pub(super) struct Request {
     pub(super) engine: String,
     pub(super) deterministic: bool,
     pub(super) scarce: bool,
@@ -23,7 +23,7 @@ pub(super) struct Order {
     pub(super) cpu_seconds: u64,
 }
 
-impl Order {
+impl Request {
     pub(super) fn new(metering: Metering, room: Room, engine: &str, component: &[u8], limits: &CompileLimits) -> Self {
         Self {
             engine: engine.to_owned(),

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct ModelsConfig {
     /// What sessions use that declare no model.
     pub default: Option<ModelSelection>,
-    /// By the name that stands before the `/` of a model's id. A provider configured here replaces a known one of its name.
+    /// By the name that precedes the `/` of a model's id. A provider configured here replaces a known one of its name.
     pub providers: IndexMap<String, ProviderConfig>,
 }
 
@@ -71,7 +71,7 @@ pub struct ProviderConfig {
     /// Where its key is: `env:NAME` or `file:PATH`. Absent: it needs none.
     #[serde(default)]
     pub api_key: Option<SecretSource>,
-    /// Sent with every request; values are `env:NAME` or `file:PATH` too, so that none stands in a file by accident.
+    /// Sent with every request; values are `env:NAME` or `file:PATH` too, so that none is in a file by accident.
     #[serde(default)]
     pub headers: IndexMap<String, SecretSource>,
     /// What it serves. A model that is not listed can still be named; queries see listed ones only.

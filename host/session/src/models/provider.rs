@@ -22,7 +22,7 @@ use tracing::subscriber::NoSubscriber;
 /// Time to reach a provider at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of a provider's error body is told.
+/// Maximum characters of a provider's error body that are shown.
 const BODY_SHOWN: usize = 600;
 
 /// One provider and its models.
@@ -339,7 +339,7 @@ fn is_transport(error: &genai::Error) -> bool {
     }
 }
 
-/// genai's own texts hold whole requests; only what the provider or the network said is told.
+/// genai's own texts hold whole requests; only the provider's or the network's message is shown.
 fn describe(error: &genai::Error) -> String {
     use genai::webc::Error as Web;
     let text = match error {

@@ -1,4 +1,4 @@
-//! Model queries: `require` filters the catalogue, `prefer` ranks what is left (psi's model selection).
+//! Model queries: `require` filters the catalogue, `prefer` ranks the rest (psi's model selection).
 
 use opcell_types::Value;
 use opcell_types::suggest::hint;

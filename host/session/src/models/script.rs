@@ -173,9 +173,9 @@ pub enum ScriptError {
     /// The file could not be read.
     #[error("cannot read the model script {}: {error}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: std::io::Error,
     },
     /// The text is not a script.

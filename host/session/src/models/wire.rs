@@ -242,7 +242,7 @@ fn extra_body(api: Api, generation: &Generation) -> Option<serde_json::Value> {
     (!body.is_empty()).then(|| body.into())
 }
 
-/// Only the first round of a turn: one that must call a tool for ever never answers.
+/// Only the first round of a turn: one that must call a tool forever never answers.
 fn must_call(round: &ModelRound) -> bool {
     let begins = round.messages.last().is_none_or(|message| message.role == Role::User);
     round.session.settings.generation.tool_required && begins && !round.session.tools.is_empty()
@@ -266,7 +266,6 @@ pub(super) fn usage(usage: &genai::chat::Usage, model: Option<&ModelConfig>) -> 
     let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
     let (input_tokens, output_tokens) = (count(usage.prompt_tokens), count(usage.completion_tokens));
     let price = model.and_then(|model| Some((model.input_cost?, model.output_cost?)));
-    #[allow(clippy::cast_precision_loss)] // Exact up to 2^53 tokens.
     let cost = price.map(|(input, output)| (input_tokens as f64 * input + output_tokens as f64 * output) / 1e6);
     Usage { input_tokens, output_tokens, cost }
 }

@@ -10,7 +10,7 @@ pub struct Entry {
     pub name: String,
     /// What it does, in prose.
     pub description: String,
-    /// What it does, in symbols; the description stands in where there is none.
+    /// What it does, in symbols; the description is in where there is none.
     pub lambda: Option<String>,
     /// Where its text is read; skills only.
     pub location: Option<String>,

@@ -49,9 +49,9 @@ pub enum BuildError {
     /// The recording cannot be written.
     #[error("cannot record to {}: {error}", path.display())]
     Record {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: std::io::Error,
     },
 }
@@ -101,7 +101,7 @@ impl HostSessionsBuilder {
         self
     }
 
-    /// The most of a tool's result that a model is told, in bytes; [`RESULT_LIMIT`] unless said.
+    /// Maximum bytes of a tool's result that a model receives; [`RESULT_LIMIT`] by default.
     #[must_use]
     pub fn result_limit(mut self, bytes: usize) -> Self {
         self.result_limit = Some(bytes);

@@ -74,10 +74,10 @@ impl HostSessions {
         let sections = serde_json::to_value(&prompt).map_err(|error| failure("prompt", error.to_string()))?;
         let changes_nothing = |name: &str| self.tools.find(name).is_some_and(|tool| tool.effects == Effects::Pure);
         let names = tools.iter().map(|tool| &tool.name);
-        let at_once = names.filter(|name| changes_nothing(name)).cloned().collect();
+        let parallel_tools = names.filter(|name| changes_nothing(name)).cloned().collect();
         let sections = Value::from(sections);
         let narrowing = ceiling.map(Box::new);
-        Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, at_once, narrowing })
+        Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, parallel_tools, narrowing })
     }
 
     pub(super) fn assemble(&self, request: &OpenSession, current: &Current) -> Result<Assembled, Failure> {
@@ -266,7 +266,7 @@ impl HostSessions {
         ))
     }
 
-    /// What a person is told about a tool that is declared and not there.
+    /// The note for people about a declared tool that does not exist.
     fn withheld(&self, name: &str, current: &Current) -> String {
         if let Some(why) = current.gone.get(name) {
             return format!("the session declares the tool `{name}` and continues without it: {why}");

@@ -19,7 +19,7 @@ const DESCRIPTION_LIMIT: usize = 1024;
 /// A folder to look for skills in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillFolder {
-    /// Where.
+    /// Path of the folder.
     pub path: PathBuf,
     /// Whether the operator named it: then it is an error when it is missing.
     pub required: bool,

@@ -51,7 +51,7 @@ pub enum RootError {
         name: String,
         /// Where it should be.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: std::io::Error,
     },
     /// It holds the user's own keys or compiled code, or lies among them.
@@ -92,7 +92,7 @@ pub(super) struct OpenRoot {
 pub(super) struct Place<'a> {
     pub(super) root: &'a OpenRoot,
     pub(super) path: String,
-    /// What stands before a path of this root in an answer: nothing in the first root.
+    /// What precedes a path of this root in an answer: nothing in the first root.
     pub(super) prefix: String,
 }
 

@@ -22,7 +22,7 @@ const INHERITED: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", 
 /// How commands run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shell {
-    /// Where.
+    /// Working directory.
     pub folder: PathBuf,
     /// How long a command may take unless the model asks for less or more.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! All tools of a host: what they are, whether a call's arguments fit, and how much of a result is told.
+//! All tools of a host: what they are, whether a call's arguments match, and how much of a result is returned.
 
 use super::{DELEGATE_TOOL, HostTool, ToolDescription, failure};
 use indexmap::IndexMap;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;
 
-/// The most of a tool's result that a model is told, in bytes, unless the operator says otherwise.
+/// Maximum bytes of a tool's result that a model receives, unless the operator configures another.
 pub const RESULT_LIMIT: usize = 64 << 10;
 
 /// Problems of a call's arguments that are shown at once.

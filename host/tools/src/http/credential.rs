@@ -23,9 +23,9 @@ pub enum SecretError {
     /// The file cannot be read.
     #[error("cannot read the credential file {path}: {error}")]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         error: std::io::Error,
     },
     /// It is empty or not what a header can carry.

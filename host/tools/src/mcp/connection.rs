@@ -67,7 +67,7 @@ impl Connection {
                 command.env(name, value);
             }
         }
-        let mut child = command.spawn().map_err(|error| not_started(format!("it cannot be started: {error}")))?;
+        let mut child = command.spawn().map_err(|error| not_started(format!("cannot start it: {error}")))?;
         let pipes = child.stdout.take().zip(child.stdin.take());
         let process = Process::new(child);
         let (stdout, stdin) = pipes.ok_or_else(|| not_started("it has no pipes".to_owned()))?;

@@ -37,7 +37,7 @@ fn part(block: ContentBlock, binary: Binary) -> Result<Value, Failure> {
         }
     }
     let json = serde_json::to_value(&block)
-        .map_err(|error| failed("mcp-error", format!("the tool's result is not JSON: {error}"), false))?;
+        .map_err(|error| failed("mcp-error", format!("the result of the tool is not JSON: {error}"), false))?;
     Ok(json.into())
 }
 

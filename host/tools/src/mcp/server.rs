@@ -100,7 +100,9 @@ impl Server {
     pub async fn call(&self, tool: &str, arguments: &Value, binary: Binary) -> Result<Value, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
-            _ => return Err(failed("invalid-arguments", "a tool's arguments are an object".to_owned(), false)),
+            _ => {
+                return Err(failed("invalid-arguments", "expected an object as the tool's arguments".to_owned(), false));
+            }
         };
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let open = self.connection().await?;
@@ -129,7 +131,7 @@ impl Server {
             }
             error => {
                 let why = open.why_it_ended().await;
-                failed("mcp-disconnected", format!("MCP server `{}` is gone: {error}{why}", self.name), true)
+                failed("mcp-disconnected", format!("MCP server `{}` has exited: {error}{why}", self.name), true)
             }
         }
     }

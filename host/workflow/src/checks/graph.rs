@@ -8,7 +8,7 @@ use petgraph::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Nodes are steps in authored order, then the end, then one node per step that stands behind the groups it runs.
+/// Nodes are steps in authored order, then the end, then one node per step that follows the groups it runs.
 pub(super) struct Graph {
     /// An edge says whether it can be taken only so often.
     edges: DiGraph<(), bool>,
@@ -58,7 +58,7 @@ impl Graph {
                 siblings.push(node.index());
             }
         }
-        // Numbers the tree so that a node stands before another exactly when its interval holds the other's.
+        // Numbers the tree so that a node precedes another exactly when its interval holds the other's.
         let mut spans = vec![None; children.len()];
         let mut clock = 0;
         let mut open = vec![(self.entry.index(), false)];
@@ -78,7 +78,7 @@ impl Graph {
         Dominance { spans }
     }
 
-    /// The loops that can go on for ever, each with its steps in authored order.
+    /// The loops that can go on forever, each with its steps in authored order.
     pub(super) fn unbounded_loops(&self, reached: &HashSet<usize>) -> Vec<Vec<usize>> {
         let free = EdgeFiltered::from_fn(&self.edges, |edge| !*edge.weight());
         let mut loops: Vec<Vec<usize>> = kosaraju_scc(&free)
@@ -193,7 +193,7 @@ impl Builder<'_> {
             let member = self.index.get(name.as_ref()).copied();
             if let Some(member) = member.filter(|member| self.ir.steps.get(*member).is_some_and(|step| step.grouped)) {
                 self.edge(last, member, false);
-                // A step that runs groups of its own is left behind them.
+                // A step that runs groups of its own is left after them.
                 let groups = self.ir.steps.get(member).map(|step| &step.form);
                 last = match groups {
                     Some(Form::Branch { .. } | Form::Parallel { .. }) => self.end() + 1 + member,

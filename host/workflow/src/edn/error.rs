@@ -4,7 +4,7 @@ use crate::{diagnostic::Diagnostic, source::Span};
 
 /// What is wrong. Where Clojure's reader has a message for it, that message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Problem {
     #[error("EOF while reading")]
     Unclosed { open: &'static str },
@@ -74,7 +74,7 @@ pub enum Problem {
 pub struct ReadError {
     /// What is wrong.
     pub problem: Problem,
-    /// Where.
+    /// Byte range in the source text.
     pub span: Span,
     /// Another place that matters: the bracket that was opened, the first of two equal keys.
     pub related: Option<(Span, &'static str)>,

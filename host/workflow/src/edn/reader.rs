@@ -20,7 +20,7 @@ pub const MAX_BYTES: usize = 4 << 20;
 pub struct Reading {
     /// The first form; `None` when there is nothing but whitespace, comments and discards.
     pub form: Option<Node>,
-    /// Where text goes on behind the first form. Clojure's `read-string` ignores it, so it may not even be EDN.
+    /// Where text continues after the first form. Clojure's `read-string` ignores it, so it may not even be EDN.
     pub trailing: Option<Span>,
     /// Where metadata was read and dropped.
     pub metadata: Vec<Span>,
@@ -176,7 +176,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The token that starts here; moves behind it.
+    /// The token that starts here; moves past it.
     fn token(&mut self) -> Result<Span, ReadError> {
         let start = self.at;
         for (offset, c) in self.rest().char_indices() {
@@ -389,7 +389,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The character that an escape in a string stands for; moves behind it.
+    /// The character that an escape in a string stands for; moves past it.
     fn escape(&mut self) -> Result<char, ReadError> {
         let start = self.at;
         self.at += 1;
@@ -436,7 +436,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Four hexadecimal digits; moves behind them.
+    /// Four hexadecimal digits; moves past them.
     fn hex_unit(&mut self, start: usize) -> Result<u32, ReadError> {
         let digits: String = self.rest().chars().take(4).collect();
         if digits.len() == 4

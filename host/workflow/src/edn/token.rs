@@ -110,7 +110,7 @@ pub(super) fn number(token: &str) -> Result<Kind, Problem> {
     }
 }
 
-/// `digits[.digits][e±digits]`, what stands behind the point optional.
+/// `digits[.digits][e±digits]`, what follows the point optional.
 fn is_float(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -166,7 +166,7 @@ fn ratio(negative: bool, numerator: &str, denominator: &str, token: &str) -> Res
     Ok(Kind::Ratio(format!("{sign}{n}/{d}").into()))
 }
 
-/// What stands behind a backslash: one character, a name, `uXXXX` or `oNNN`.
+/// What follows a backslash: one character, a name, `uXXXX` or `oNNN`.
 pub(super) fn character(token: &str) -> Result<char, Problem> {
     let unsupported = || Problem::UnsupportedCharacter(token.to_owned());
     let mut chars = token.chars();

@@ -8,7 +8,7 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a step executes. The payload stands under the form's own name, as the seed has it.
+/// What a step executes. The payload is under the form's own name, as the seed has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
 pub enum Form {
@@ -44,7 +44,7 @@ pub enum Form {
     },
     /// Ends the run.
     Exit {
-        /// How.
+        /// Status and output of the run.
         exit: Exit,
     },
     /// Waits for a named signal.
@@ -182,17 +182,17 @@ pub enum Condition {
 pub enum Predicate {
     /// All of them hold.
     All {
-        /// Which.
+        /// Every one must hold.
         all_of: Vec<Predicate>,
     },
     /// One of them holds.
     Any {
-        /// Which.
+        /// At least one must hold.
         any_of: Vec<Predicate>,
     },
     /// It does not hold.
     Not {
-        /// What.
+        /// Must not hold.
         not: Box<Predicate>,
     },
     /// Compares what a reference gives.
@@ -258,7 +258,7 @@ pub struct Exit {
 /// How an exit step ends the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum ExitStatus {
     Success,
     Failed,

@@ -61,13 +61,13 @@ pub struct Session {
     /// The most model rounds of one turn, 100 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// The most tool calls of one turn, 1000 unless said; the model is told that further ones are refused.
+    /// Maximum tool calls of one turn, 1000 by default; further ones are refused with a message to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
     /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_tool: Option<String>,
-    /// What the document says about tools that the host binds, by name: models are told this instead of what the host says.
+    /// What the document says about tools that the host binds, by name: models receive this instead of the host's description.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub tool_shapes: IndexMap<String, ToolShape>,
     /// Agents of the document that the model may call, by the name of the tool that stands for each (PromptPack RFC 0007).
@@ -239,7 +239,7 @@ pub enum PromptMode {
 /// How much the model thinks before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum ThinkingLevel {
     Off,
     Minimal,
@@ -252,7 +252,7 @@ pub enum ThinkingLevel {
 /// Whether the model's answer is streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum ResponseMode {
     Streaming,
     NonStreaming,

@@ -8,7 +8,7 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a value comes from. Told apart by its keys.
+/// Where a value comes from. SentMessage apart by its keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ValueSpec {
@@ -82,7 +82,7 @@ pub enum SourceRef {
     /// An output of an earlier step.
     #[serde(untagged)]
     Output {
-        /// The step.
+        /// Name of the step.
         step: StepName,
         /// One prompt group of the step's session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub enum SourceRef {
     /// A field of an earlier step's yielded value.
     #[serde(untagged)]
     Yield {
-        /// The step.
+        /// Name of the step.
         step: StepName,
         /// `data`, `text`, `reason`, `message` or `details`.
         #[serde(rename = "yield")]

@@ -21,9 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A finding and the JSON pointer of its place in the pack.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// What.
+    /// Code, message and help.
     pub diagnostic: Diagnostic,
-    /// Where.
+    /// JSON Pointer into the pack.
     pub pointer: String,
 }
 

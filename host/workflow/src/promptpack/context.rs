@@ -21,9 +21,9 @@ pub struct StateTransition {
     pub from: String,
     /// The state that was entered.
     pub to: String,
-    /// What happened.
+    /// Event that caused the transition.
     pub event: String,
-    /// When.
+    /// When the state was entered.
     pub timestamp: Timestamp,
 }
 
@@ -34,12 +34,12 @@ pub struct ArtifactSnapshot {
     pub from_state: String,
     /// The state that was entered.
     pub to_state: String,
-    /// What happened.
+    /// Event that was being processed.
     pub event: String,
     /// Every artifact that was set.
     #[serde(serialize_with = "share::serialize", deserialize_with = "share::deserialize")]
     pub values: ArtifactValues,
-    /// When.
+    /// When the artifact was set.
     pub timestamp: Timestamp,
 }
 
@@ -78,7 +78,6 @@ pub struct Context {
     pub updated_at: Timestamp,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -118,9 +117,9 @@ pub enum ContextError {
     /// It names a state that the workflow does not have.
     #[error("{field} names state {}, which the workflow does not have", go::quote(.state))]
     UnknownState {
-        /// Where.
+        /// Field that names it.
         field: &'static str,
-        /// Which.
+        /// Name of the state.
         state: String,
     },
     /// The last transition does not lead to the current state.

@@ -169,7 +169,6 @@ impl Decoder {
     }
 
     /// Reads an integer; a double that is whole counts as one, as it does once the reference has written it again.
-    #[allow(clippy::cast_possible_truncation)]
     pub fn int(&mut self, value: &Value, into: &mut i64) {
         match value {
             Value::Undefined | Value::Null => {}

@@ -26,12 +26,12 @@ pub struct TransitionResult {
     pub from: String,
     /// The state that was entered.
     pub to: String,
-    /// What happened.
+    /// Event that caused the transition.
     pub event: String,
     /// The event named another state, whose limit was reached.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redirected: bool,
-    /// Why.
+    /// Why the destination is not the one of the event; empty if it is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub redirect_reason: String,
     /// The state that the event named.
@@ -48,7 +48,7 @@ pub enum TransitionError {
     /// The run is in a state that the workflow does not have.
     #[error("invalid event for current state: state {} not found in spec", quote(.state))]
     UnknownState {
-        /// Which.
+        /// Name of the state.
         state: String,
     },
     /// The state does not have the event.
@@ -87,7 +87,7 @@ pub enum TransitionError {
     /// A limit of the run is reached.
     #[error("workflow budget exhausted: {} {current} reached limit {max}", .limit.key())]
     BudgetExhausted {
-        /// Which.
+        /// The limit that was reached.
         limit: LimitKind,
         /// What was used.
         current: u64,

@@ -193,7 +193,7 @@ pub struct Agent {
     /// Asking this agent starts the workflow in this state (RFC 0011).
     #[serde(default)]
     pub state: Option<String>,
-    /// What other agents are told of it; absent: what the prompt says.
+    /// Description for other agents; absent: the prompt's.
     #[serde(default)]
     pub description: Option<String>,
     /// MIME types that it takes; empty: `text/plain`.
@@ -241,9 +241,9 @@ pub enum PackError {
     /// A composition does not fit.
     #[error("compositions[{}]: {error}", crate::print::go::quote(.name))]
     Composition {
-        /// Which.
+        /// Name of the composition.
         name: String,
-        /// Why.
+        /// Error of the decoder.
         error: DecodeError,
     },
 }

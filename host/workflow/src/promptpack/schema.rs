@@ -38,7 +38,7 @@ const AFTER_1_5: [&str; 14] = [
     "/$defs/step/oneOf/5",
 ];
 
-/// What is wrong with a document's shape: where, and what, in the words of the reference.
+/// What is wrong with a document's shape: where, and what, in the reference's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SchemaError {
     /// JSON pointer into the document.

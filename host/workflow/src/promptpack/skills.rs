@@ -34,7 +34,7 @@ struct Head {
 }
 
 impl Skills {
-    /// Reads every source; those that lead nowhere are told.
+    /// Reads every source; those that do not resolve are reported.
     pub(super) fn read(pack: &Pack, beside: &dyn Companions) -> (Self, Vec<Unread>) {
         let mut skills = Self::default();
         let mut unread = Vec::new();

@@ -64,7 +64,6 @@ pub struct State {
     pub unknown: Map,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(n: &i64) -> bool {
     *n == 0
 }

@@ -18,7 +18,7 @@ pub const TRANSITION_MODE: &str = "workflow-transition";
 /// How a host recognises the artifact tool's executor.
 pub const ARTIFACT_MODE: &str = "workflow-artifact";
 
-/// What a model is told about a tool.
+/// Description of a tool for a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolDescriptor {
     /// What the model calls.
@@ -142,7 +142,7 @@ pub struct PendingTransition {
     pub host_extras: Map,
 }
 
-/// What the model is told when it has raised an event.
+/// The answer to a model that has raised an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TransitionScheduled {
     /// Always `transition_scheduled`.
@@ -154,12 +154,12 @@ pub struct TransitionScheduled {
     pub target_state: Option<String>,
 }
 
-/// What the model is told when it has set an artifact.
+/// The answer to a model that has set an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArtifactSet {
     /// Always `artifact_set`.
     pub status: &'static str,
-    /// Which.
+    /// Name of the artifact.
     pub artifact: String,
 }
 

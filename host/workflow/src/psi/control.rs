@@ -304,7 +304,6 @@ fn goto(node: &Node, place: &Place, report: &mut Report) -> Option<Goto> {
 }
 
 /// `{:handoff {:type :markdown-handoff-data}}`; without `:handoff` it asks for nothing.
-#[allow(clippy::option_option)]
 pub(super) fn terminal_contract(node: &Node, place: &Place, report: &mut Report) -> Option<Option<TerminalContract>> {
     let mut fields = fields::map(node, "{:handoff {:type :markdown-handoff-data}}", place, report)?;
     let handoff = fields.raw("handoff");

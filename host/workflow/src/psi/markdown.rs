@@ -148,7 +148,7 @@ impl Workflow {
     }
 }
 
-/// A copy of a node, all of which stands at one place. Recursion is bounded by the reader's depth limit.
+/// A copy of a node, all of which is at one place. Recursion is bounded by the reader's depth limit.
 fn respan(node: &Node, span: Span) -> Node {
     let all = |items: &[Node]| items.iter().map(|item| respan(item, span)).collect();
     let kind = match &node.kind {

@@ -48,7 +48,6 @@ fn source_fields(fields: &mut Fields<'_>, place: &Place, report: &mut Report) ->
 }
 
 /// `None` when there was something and it was wrong.
-#[allow(clippy::option_option)]
 pub(super) fn transpose<T>(value: Option<Option<T>>) -> Option<Option<T>> {
     match value {
         None => Some(None),

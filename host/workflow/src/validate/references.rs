@@ -4,7 +4,7 @@ use crate::ir::{
     Contribution, DelegateTarget, Form, Judge, PromptString, SourceRef, SourceSpec, Step, Template, ValueSpec,
 };
 
-/// A reference and where it stands in its step.
+/// A reference and where it is in its step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference<'a> {
     /// To what.

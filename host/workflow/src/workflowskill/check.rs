@@ -273,7 +273,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Where a position of an expression stands in the file, as far as the file has the expression's text as it is.
+    /// Where a position of an expression is in the file, if the file has the expression's text unchanged.
     fn place(&self, expression: &Expression, position: Option<usize>, span: Span) -> Span {
         let text = expression.text();
         // A reference inside a template is compiled with its `$` put before it.

@@ -97,7 +97,7 @@ pub struct Extension {
 pub enum Body {
     /// Calls a tool.
     Tool {
-        /// Which.
+        /// Name of the tool.
         tool: Text,
     },
     /// Keeps elements.

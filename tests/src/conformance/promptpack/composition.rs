@@ -67,7 +67,7 @@ impl Sessions for Script {
             models: vec!["scripted".to_owned()],
             tools: request.engine_tools,
             settings: request.session,
-            at_once: Vec::new(),
+            parallel_tools: Vec::new(),
             narrowing: None,
         })
     }

@@ -38,7 +38,7 @@ impl Sessions for Script {
             models: vec!["scripted".to_owned()],
             tools: request.engine_tools.into_iter().chain(self.tools.clone()).collect(),
             settings: request.session,
-            at_once: Vec::new(),
+            parallel_tools: Vec::new(),
             narrowing: None,
         })
     }
@@ -155,7 +155,7 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
             None => engine.start(program(&spec, case, &state)?, Data::from(user.as_str()), options()).await,
             Some((id, _)) => {
                 let said = Signalled::Signal { name: MESSAGE_SIGNAL.into(), data: Data::from(user.as_str()), by: None };
-                engine.tell(&id, &said).await.map_err(broken)?;
+                engine.send(&id, &said).await.map_err(broken)?;
                 engine.resume(&id, ResumeOptions { detach: true, ..ResumeOptions::default() }).await
             }
         }

@@ -40,7 +40,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let plugin = named(&config, &args.plugin)?;
     let component = Component::read(&plugin.path)?;
     let capabilities = capabilities(plugin, &component);
-    let beyond = beyond(&config, plugin, &component);
+    let excess = excess_requests(&config, plugin, &component);
     let limits =
         EffectiveLimits::resolve(&plugin.limits.or(&config.limits), &component.surface.manifest.limits).explain();
     let operation = match &args.call {
@@ -58,7 +58,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let http: Vec<String> = plugin.grants.http.iter().map(http_line).collect();
     if terminal.json {
         terminal.json(&json!({
-            "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "asks_for_more": beyond, "http": http, "limits": limits,
+            "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "excess_requests": excess, "http": http, "limits": limits,
         }))?;
         return Ok(Exit::Done);
     }
@@ -91,9 +91,9 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     for line in &http {
         let _ = writeln!(text, "  http.fetch: {line}");
     }
-    if !beyond.is_empty() {
+    if !excess.is_empty() {
         text.push_str("\nNot loaded: this version requests more than was agreed to. Grant it first:\n");
-        for denial in &beyond {
+        for denial in &excess {
             let _ = writeln!(text, "  {}", remedy::render(&denial.remedy).unwrap_or_default());
         }
     }
@@ -107,7 +107,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
 }
 
 /// Excess requests of this version that are not granted.
-fn beyond(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<Denial> {
+fn excess_requests(config: &Config, plugin: &PluginConfig, component: &Component) -> Vec<Denial> {
     let Some(agreed) = config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)) else { return Vec::new() };
     policy(plugin, component).excess_requests(agreed)
 }

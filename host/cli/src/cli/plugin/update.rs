@@ -36,12 +36,12 @@ impl Change {
     /// What it asks for beyond what the lock says, as `kind name`.
     fn newly_requested(&self) -> Vec<String> {
         let known = self.before.as_ref().map(Locked::requests).unwrap_or_default();
-        beyond(&self.name, self.now.requests(), &known)
+        excess_requests(&self.name, self.now.requests(), &known)
     }
 
     fn no_longer_requested(&self) -> Vec<String> {
         let known = self.before.as_ref().map(Locked::requests).unwrap_or_default();
-        beyond(&self.name, known, &self.now.requests())
+        excess_requests(&self.name, known, &self.now.requests())
     }
 
     fn lines(&self) -> Vec<String> {
@@ -67,7 +67,7 @@ impl Change {
     }
 }
 
-fn beyond(plugin: &str, requests: Requests, known: &Requests) -> Vec<String> {
+fn excess_requests(plugin: &str, requests: Requests, known: &Requests) -> Vec<String> {
     let policy = Policy::new(plugin.into(), requests, opcell_sandbox::Grants::default());
     policy.excess_requests(known).into_iter().map(|denial| denial.capability).collect()
 }

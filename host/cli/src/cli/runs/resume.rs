@@ -1,9 +1,10 @@
 //! `opcell runs resume` and `fork`: driving runs with the plugins of this project.
 
-use super::{Exit, Failure, Teller, Terminal, meant};
+use super::{Exit, Failure, Sender, Terminal, meant};
 use crate::cli::{
     follow,
     stop::{Stop, StopArgs},
+    units::counted,
 };
 use clap::Args;
 use opcell::{config::Config, host::Host};
@@ -25,7 +26,7 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "N", requires = "DoubtArgs")]
     effect: Option<u64>,
     #[command(flatten)]
-    teller: Teller,
+    sender: Sender,
     /// Discard everything from the first corrupt event on, even if intact events follow it.
     #[arg(long)]
     cut: bool,
@@ -71,7 +72,7 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
         terminal.note(&format!("run `{}` has already ended; its result", entry.run));
     } else if let Some(answer) = args.doubt.answer() {
         let effect = args.effect.map(EffectId);
-        engine.tell(&entry.run, &Message::Answer { effect, answer, by: args.teller.name() }).await?;
+        engine.send(&entry.run, &Message::Answer { effect, answer, by: args.sender.name() }).await?;
     }
     let cut = if args.cut { Cut::Anything } else { Cut::Tail };
     take_up(&host, &entry.run, cut, args.stop, terminal).await
@@ -91,8 +92,10 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, stop: StopArgs, terminal: &
     };
     if let Some(damage) = taken.damage() {
         terminal.failed(&format!(
-            "the end of the run was damaged: {}; {} events are lost; resumed after event {}",
-            damage.reason, damage.cut, damage.last_good
+            "the end of the run was damaged: {}; {} lost; resumed after event {}",
+            damage.reason,
+            counted(damage.cut, "event"),
+            damage.last_good
         ));
     }
     let past = taken.resumed_at();

@@ -3,14 +3,15 @@
 use super::{Exit, Failure, Open, Terminal};
 use crate::cli::{
     follow::ask,
-    progress::{call_line, cell_line},
+    receipts::{call_lines, cell_lines},
+    units::{counted, milliseconds},
 };
 use clap::Args;
 use opcell_engine::{
     Recorded, RunError, Trace,
     conversation::{Message, Role},
     receipt::{Receipt, cell_of, is_of_call},
-    trace::{StepTrace, Talk, Told, What},
+    trace::{ConversationTrace, SentMessage, StepTrace, What},
 };
 use opcell_types::Value;
 use serde_json::json;
@@ -163,8 +164,8 @@ impl Page {
         let mut page = String::new();
         let reason = trace.end.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let _ = writeln!(page, "run {}  {}  {}{reason}", trace.run, trace.workflow, trace.end.status);
-        let took = trace.at.ms_since(trace.started_at);
-        let _ = writeln!(page, "started {}, {took:.1} ms, {} events", trace.started_at.to_text(), trace.seq);
+        let took = milliseconds(trace.at.ms_since(trace.started_at));
+        let _ = writeln!(page, "started {}, {took}, {}", trace.started_at.to_text(), counted(trace.seq, "event"));
         self.value(&mut page, 0, "input", &trace.input);
         for (name, digest) in &trace.pins {
             let _ = writeln!(page, "pinned {name} {}", short(digest, 16));
@@ -172,17 +173,23 @@ impl Page {
         for step in &trace.steps {
             self.step(&mut page, step);
         }
-        if !trace.told.is_empty() {
-            page.push_str("\ntold:\n");
+        if !trace.messages.is_empty() {
+            page.push_str("\nmessages:\n");
         }
-        for told in &trace.told {
-            self.told(&mut page, told);
+        for sent in &trace.messages {
+            self.message_sent(&mut page, sent);
         }
         let used = &trace.used;
         let _ = writeln!(
             page,
-            "\nused: {} visits, {} cells, {} host calls, {} model rounds, {} tool calls, {} tokens, {} USD",
-            used.visits, used.cells, used.host_calls, used.rounds, used.tool_calls, used.tokens, used.cost
+            "\nused: {}, {}, {}, {}, {}, {}, {} USD",
+            counted(used.visits, "visit"),
+            counted(used.cells, "cell"),
+            counted(used.host_calls, "host call"),
+            counted(used.rounds, "model round"),
+            counted(used.tool_calls, "tool call"),
+            counted(used.tokens, "token"),
+            used.cost
         );
         budget(&mut page, trace);
         self.artifacts(&mut page, 0, &trace.artifacts);
@@ -204,17 +211,16 @@ impl Page {
         let element = step.element.map(|element| format!("[{element}]")).unwrap_or_default();
         let visit = if step.visit > 1 { format!(" (visit {})", step.visit) } else { String::new() };
         let target = step.target.as_deref().map(|target| format!(" {target}")).unwrap_or_default();
-        let took = step.ended.ms_since(step.began);
+        let took = milliseconds(step.ended.ms_since(step.began));
         if step.skipped {
             let _ = writeln!(page, "\n{pad}#{} {}  skipped", step.seq, step.step);
             return;
         }
-        let _ =
-            writeln!(page, "\n{pad}#{} {}{element}{visit}  {}{target}  {took:.1} ms", step.seq, step.step, step.form);
+        let _ = writeln!(page, "\n{pad}#{} {}{element}{visit}  {}{target}  {took}", step.seq, step.step, step.form);
         let depth = depth + 1;
-        self.maybe(page, depth, "arguments", step.arguments.as_ref());
+        self.optional(page, depth, "arguments", step.arguments.as_ref());
         if let Some(talk) = &step.conversation {
-            self.talk(page, depth, talk);
+            self.conversation(page, depth, talk);
         }
         if let Some(question) = &step.question {
             self.text(page, depth, "asks", question);
@@ -222,16 +228,16 @@ impl Page {
         for failure in &step.retried {
             self.text(page, depth, "retried after", &format!("{}: {}", failure.reason, failure.message));
         }
-        self.maybe(page, depth, "result", step.result.as_ref());
+        self.optional(page, depth, "result", step.result.as_ref());
         if let Some(failure) = &step.failure {
             let what = if step.ignored { "failed, ignored" } else { "failed" };
             self.text(page, depth, what, &format!("{}: {}", failure.reason, failure.message));
         }
         self.cells(page, depth, &step.receipts);
         if let Some(judge) = &step.judge {
-            self.maybe(page, depth, "judge's arguments", judge.arguments.as_ref());
+            self.optional(page, depth, "judge's arguments", judge.arguments.as_ref());
             if let Some(talk) = &judge.conversation {
-                self.talk(page, depth + 1, talk);
+                self.conversation(page, depth + 1, talk);
             }
             if let Some(failure) = &judge.failure {
                 self.text(page, depth, "judge failed", &format!("{}: {}", failure.reason, failure.message));
@@ -244,10 +250,12 @@ impl Page {
         if let Some(transition) = &step.transition {
             let outcome = transition.outcome.as_ref().map(|outcome| format!("{outcome} ")).unwrap_or_default();
             let why = transition.redirected.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
-            self.text(page, depth, &format!("{outcome}->"), &format!("{}{why}", transition.to));
+            let pad = "  ".repeat(depth);
+            let _ = writeln!(page, "{pad}{outcome}-> {}{why}", transition.to);
         }
         if let Some(used) = step.used.filter(|used| used.tokens + used.tool_calls > 0) {
-            let so_far = format!("{} visits, {} tool calls, {} tokens", used.visits, used.tool_calls, used.tokens);
+            let so_far = [(used.visits, "visit"), (used.tool_calls, "tool call"), (used.tokens, "token")];
+            let so_far = so_far.map(|(n, noun)| counted(n, noun)).join(", ");
             self.text(page, depth, "used so far", &so_far);
         }
         if let Some(artifacts) = &step.artifacts {
@@ -255,10 +263,15 @@ impl Page {
         }
     }
 
-    fn talk(&self, page: &mut String, depth: usize, talk: &Talk) {
+    fn conversation(&self, page: &mut String, depth: usize, talk: &ConversationTrace) {
         let models = talk.rounds.last().map_or_else(|| talk.models.join(", "), |round| round.model.clone());
         let tokens: u64 = talk.rounds.iter().map(|round| round.usage.input_tokens + round.usage.output_tokens).sum();
-        self.text(page, depth, "model", &format!("{models}, {} rounds, {tokens} tokens", talk.rounds.len()));
+        self.text(
+            page,
+            depth,
+            "model",
+            &format!("{models}, {}, {}", counted(talk.rounds.len() as u64, "round"), counted(tokens, "token")),
+        );
         if !talk.tools.is_empty() {
             self.text(page, depth, "tools", &talk.tools.join(", "));
         }
@@ -286,15 +299,15 @@ impl Page {
         }
     }
 
-    fn told(&self, page: &mut String, told: &Told) {
-        let what = match &told.what {
+    fn message_sent(&self, page: &mut String, sent: &SentMessage) {
+        let what = match &sent.what {
             What::Signal { name, data, .. } => format!("signal {name} {}", data.to_json()),
             What::Answer { effect, answer } => format!("effect {effect}: {answer:?}").to_lowercase(),
             What::Cancel { reason } => format!("cancel: {reason}"),
         };
-        let by = told.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-        let taken = told.taken_by.as_deref().map(|step| format!(", taken by {step}")).unwrap_or_default();
-        self.text(page, 1, &format!("#{} {}{by}", told.seq, told.at.to_text()), &format!("{what}{taken}"));
+        let by = sent.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let taken = sent.taken_by.as_deref().map(|step| format!(", taken by {step}")).unwrap_or_default();
+        self.text(page, 1, &format!("#{} {}{by}", sent.seq, sent.at.to_text()), &format!("{what}{taken}"));
     }
 
     fn artifacts(&self, page: &mut String, depth: usize, artifacts: &Value) {
@@ -307,15 +320,15 @@ impl Page {
         let pad = "  ".repeat(depth);
         for receipt in receipts {
             if is_of_call(receipt) {
-                let _ = writeln!(page, "{pad}call {}", call_line(receipt).replace('\n', &format!("\n{pad}")));
+                let _ = writeln!(page, "{pad}call {}", call_lines(receipt).join(&format!("\n{pad}")));
             }
             if let Some(cell) = cell_of(receipt) {
-                let _ = writeln!(page, "{pad}cell {}", cell_line(cell));
+                let _ = writeln!(page, "{pad}cell {}", cell_lines(cell).join(&format!("\n{pad}")));
             }
         }
     }
 
-    fn maybe(&self, page: &mut String, depth: usize, key: &str, value: Option<&Value>) {
+    fn optional(&self, page: &mut String, depth: usize, key: &str, value: Option<&Value>) {
         if let Some(value) = value {
             self.value(page, depth, key, value);
         }

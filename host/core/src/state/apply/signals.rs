@@ -87,7 +87,7 @@ fn taken(signal: &Signal, approval: bool) -> Stage {
     if !approval || approves(&signal.data) {
         return Stage::Produced(Raw::Value(signal.data.clone()));
     }
-    let who = signal.by.as_deref().unwrap_or("somebody");
+    let who = signal.by.as_deref().unwrap_or("someone");
     let why = signal.data.get("why").and_then(Value::as_str).map_or_else(String::new, |why| format!(": {why}"));
     Stage::Failed(Failure::engine("refused", format!("{who} refused{why}")).with_details(signal.data.clone()))
 }

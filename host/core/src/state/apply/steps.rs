@@ -92,7 +92,7 @@ impl State {
         Ok(())
     }
 
-    /// Moves a line behind the step at `at`.
+    /// Moves a line past the step at `at`.
     pub(super) fn move_on(&mut self, line: FrameId, at: u32) -> Change {
         let instance = self.frame_mut(line)?.instance;
         let next_main = self.instance(instance).map_or(u32::MAX, |instance| instance.program.after(at));

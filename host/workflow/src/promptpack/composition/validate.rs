@@ -137,7 +137,7 @@ fn roots(value: &Value) -> BTreeSet<String> {
 }
 
 fn check_roots(place: &str, step: &Step, ids: &BTreeSet<&str>, found: &mut ValidationResult) {
-    // Input, arguments and predicate are told one by one, so a name that is wrong in two of them is told twice.
+    // Input, arguments and predicate are reported one by one, so a name that is wrong in two of them is reported twice.
     let paths = Value::array(predicates(step).iter().map(|predicate| predicate.path.as_str().into()));
     let arguments = Value::from(step.args.clone());
     for root in [&step.input, &arguments, &paths].into_iter().flat_map(roots) {

@@ -1,10 +1,10 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
-use super::{Exit, Failure, Open, Teller, Terminal};
+use super::{Exit, Failure, Open, Sender, Terminal};
 use crate::cli::{chat, input};
 use clap::Args;
 use opcell_engine::{
-    MESSAGE_SIGNAL, Message, ResumeOptions, RunError, State, Status, Taker,
+    Delivery, MESSAGE_SIGNAL, Message, ResumeOptions, RunError, State, Status,
     outcome::{Question, RunOutcome},
 };
 use opcell_journal::{JournalError, RunId};
@@ -28,7 +28,7 @@ pub struct SignalArgs {
     #[arg(long, value_name = "DATA")]
     data: Option<String>,
     #[command(flatten)]
-    teller: Teller,
+    sender: Sender,
 }
 
 pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -38,8 +38,8 @@ pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Resu
     if let Some(why) = refused(&state, &args.name) {
         return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` tells where the run is").into());
     }
-    let taker = open.engine.signal(&run, &args.name.as_str().into(), data, args.teller.name()).await?;
-    told(open, &run, &taker, terminal).await
+    let delivery = open.engine.signal(&run, &args.name.as_str().into(), data, args.sender.name()).await?;
+    sent(open, &run, &delivery, terminal).await
 }
 
 /// Why the state that a run is in does not take an event from outside: kept, it would happen in a later state.
@@ -65,11 +65,11 @@ pub struct ApproveArgs {
     /// Refuse instead: the step that asks fails.
     #[arg(long)]
     refuse: bool,
-    /// Why.
+    /// Reason to record with the approval or refusal.
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
     #[command(flatten)]
-    teller: Teller,
+    sender: Sender,
 }
 
 pub async fn approve(open: &Open, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -99,23 +99,23 @@ pub async fn approve(open: &Open, args: &ApproveArgs, terminal: &Terminal) -> Re
     };
     let mut data = vec![("approved", Value::from(!args.refuse))];
     data.extend(args.why.as_deref().map(|why| ("why", Value::from(why))));
-    let taker = open.engine.signal(&run, &name, Value::object(data), args.teller.name()).await?;
-    told(open, &run, &taker, terminal).await
+    let delivery = open.engine.signal(&run, &name, Value::object(data), args.sender.name()).await?;
+    sent(open, &run, &delivery, terminal).await
 }
 
-async fn told(open: &Open, run: &RunId, taker: &Taker, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal) -> Result<Exit, Failure> {
     let driven = open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven);
     if terminal.json {
-        let step = match taker {
-            Taker::Waits(step) => Some(step),
-            Taker::Later => None,
+        let step = match delivery {
+            Delivery::Now(step) => Some(step),
+            Delivery::Queued => None,
         };
         terminal.json(&json!({"ok": true, "run": run, "step": step, "kept": step.is_none(), "driven": driven}))?;
         return Ok(Exit::Done);
     }
-    terminal.note(&match taker {
-        Taker::Waits(step) => format!("sent: step `{step}` of run `{run}` receives it"),
-        Taker::Later => format!("queued: no step of run `{run}` waits for it yet"),
+    terminal.note(&match delivery {
+        Delivery::Now(step) => format!("sent: step `{step}` of run `{run}` receives it"),
+        Delivery::Queued => format!("queued: no step of run `{run}` waits for it yet"),
     });
     if !driven {
         terminal.note(&format!(
@@ -130,18 +130,18 @@ pub struct CancelArgs {
     /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Why.
+    /// Reason to record with the cancellation.
     #[arg(long, value_name = "TEXT", default_value = "cancelled")]
     reason: String,
     #[command(flatten)]
-    teller: Teller,
+    sender: Sender,
 }
 
 /// A run without a driver is ended here: cancelling needs no plugin, because no effect starts any more.
 pub async fn cancel(open: &Open, args: &CancelArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
-    let message = Message::Cancel { reason: args.reason.as_str().into(), by: args.teller.name() };
-    open.engine.tell(&run, &message).await?;
+    let message = Message::Cancel { reason: args.reason.as_str().into(), by: args.sender.name() };
+    open.engine.send(&run, &message).await?;
     let options = ResumeOptions { unpinned: true, ..ResumeOptions::default() };
     match open.engine.resume(&run, options).await {
         Ok(handle) => cancelled(&run, Some(handle.finished().await?), terminal),

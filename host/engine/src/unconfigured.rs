@@ -1,4 +1,4 @@
-//! Ports behind which there is nothing: what an engine has until it is given something.
+//! Ports of an engine that has nothing configured: every call fails.
 
 use crate::ports::{
     Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply, Sessions,
@@ -9,10 +9,10 @@ use opcell_types::Value;
 use opcell_workflow::WorkflowIr;
 use std::sync::Arc;
 
-pub(crate) struct Nothing;
+pub(crate) struct Unconfigured;
 
 #[async_trait]
-impl Operations for Nothing {
+impl Operations for Unconfigured {
     fn effects(&self, _operation: &str) -> Option<Effects> {
         None
     }
@@ -24,7 +24,7 @@ impl Operations for Nothing {
 }
 
 #[async_trait]
-impl Judges for Nothing {
+impl Judges for Unconfigured {
     fn knows(&self, _judge: &str) -> bool {
         false
     }
@@ -36,7 +36,7 @@ impl Judges for Nothing {
 }
 
 #[async_trait]
-impl Sessions for Nothing {
+impl Sessions for Unconfigured {
     async fn open(&self, _request: OpenSession) -> Result<OpenedSession, Failure> {
         Err(Failure::host("no-sessions", "This host has no models configured"))
     }
@@ -55,7 +55,7 @@ impl Sessions for Nothing {
     }
 }
 
-impl Workflows for Nothing {
+impl Workflows for Unconfigured {
     fn find(&self, _name: &str) -> Option<Arc<WorkflowIr>> {
         None
     }

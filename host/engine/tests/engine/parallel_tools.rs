@@ -21,7 +21,7 @@ fn session(rest: &str) -> String {
 fn script(calls: &[(&str, &str)]) -> Script {
     let script =
         Script::new().tool("look", r#""seen""#).tool("slow-look", r#""seen late""#).tool("write", r#""written""#);
-    script.world().at_once = vec!["look".to_owned(), "slow-look".to_owned()];
+    script.world().parallel_tools = vec!["look".to_owned(), "slow-look".to_owned()];
     script.world().script([calling(calls), Message::assistant("done")]);
     script
 }
@@ -103,7 +103,7 @@ async fn calls_of_one_answer_are_bounded() {
 #[tokio::test]
 async fn two_calls_of_one_id_are_each_made_with_their_own_arguments() {
     let script = Script::new().tool("look", r#""seen""#);
-    script.world().at_once = vec!["look".to_owned()];
+    script.world().parallel_tools = vec!["look".to_owned()];
     let mut answer = calling(&[("look", r#"{"n":1}"#), ("look", r#"{"n":2}"#)]);
     answer.tool_calls.iter_mut().for_each(|call| "same".clone_into(&mut call.id));
     script.world().script([answer, Message::assistant("done")]);

@@ -1,0 +1,105 @@
+//! Amounts as people read them, and columns that hold whatever is in them.
+
+use console::measure_text_width;
+
+/// A duration in microseconds: `27 µs`, `12.3 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
+pub fn duration(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..1_000_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        1_000_000..60_000_000 => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+        60_000_000..3_600_000_000 => format!("{} min {} s", us / 60_000_000, us % 60_000_000 / 1_000_000),
+        _ => format!("{} h {} min", us / 3_600_000_000, us % 3_600_000_000 / 60_000_000),
+    }
+}
+
+/// A duration in milliseconds, fractions included.
+pub fn milliseconds(ms: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; saturates")]
+    duration((ms.max(0.0) * 1_000.0) as u64)
+}
+
+/// How long ago something happened, in the largest unit that fits: `now`, `12 s ago`, `3 min ago`, `5 h ago`, `2 days ago`.
+pub fn ago(us: i64) -> String {
+    let seconds = us.max(0) / 1_000_000;
+    match seconds {
+        0 => "now".to_owned(),
+        1..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..172_800 => "1 day ago".to_owned(),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// Bytes: `43 B`, `576 KiB`, `1.5 MiB`.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..0x10_0000 => format!("{} KiB", n.div_ceil(1024)),
+        _ => format!("{}.{} MiB", n >> 20, ((n & 0xf_ffff) * 10) >> 20),
+    }
+}
+
+/// A number and its noun: `1 visit`, `2 visits`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// How the cells of a column stand in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+/// Rows as lines whose columns are as wide as their widest cell; columns without any text are left out.
+pub fn columns(rows: &[Vec<String>], aligns: &[Align]) -> Vec<String> {
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| measure_text_width(cell)).max();
+    let widths: Vec<usize> = (0..aligns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for ((cell, width), align) in row.iter().zip(&widths).zip(aligns).filter(|((_, width), _)| **width > 0) {
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            let pad = " ".repeat(width.saturating_sub(measure_text_width(cell)));
+            match align {
+                Align::Right => line.extend([pad.as_str(), cell]),
+                Align::Left => line.extend([cell.as_str(), &pad]),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_the_unit_that_fits_it() {
+        let shown = [27, 12_345, 4_250_000, 200_000_000, 7_500_000_000].map(duration);
+        assert_eq!(shown, ["27 µs", "12.3 ms", "4.2 s", "3 min 20 s", "2 h 5 min"]);
+        assert_eq!(milliseconds(0.5), "500 µs");
+    }
+
+    #[test]
+    fn the_past_is_told_in_its_largest_unit() {
+        let shown = [-5, 12, 200, 7_500, 90_000, 200_000].map(|seconds: i64| ago(seconds * 1_000_000));
+        assert_eq!(shown, ["now", "12 s ago", "3 min ago", "2 h ago", "1 day ago", "2 days ago"]);
+    }
+
+    #[test]
+    fn columns_hold_names_of_any_length_and_lines_end_with_their_text() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a", "1 µs", ""]), row(["workflow/constant-routing", "12.3 ms", "timeout"])];
+        assert_eq!(
+            columns(&rows, &[Align::Left, Align::Right, Align::Left]),
+            ["a                             1 µs", "workflow/constant-routing  12.3 ms  timeout"]
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! The command on a real terminal: the pseudo-terminal that `script` of util-linux makes.
+
+#![allow(clippy::unwrap_used, reason = "a failed test")]
+
+use std::{path::Path, process::Command, sync::LazyLock};
+
+/// Whether there is a `script` that makes terminals; says so where there is none.
+static HAS_TERMINAL: LazyLock<bool> = LazyLock::new(|| {
+    let version = Command::new("script").arg("--version").output();
+    let found = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("util-linux"));
+    if !found {
+        eprintln!("SKIPPED: there is no `script` of util-linux, so the command was not tested on a terminal");
+    }
+    found
+});
+
+/// What the command shows on a terminal of `columns` columns, and its exit code.
+fn on_terminal(directory: &Path, columns: u16, arguments: &[&str], environment: &[(&str, &str)]) -> (String, i32) {
+    let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
+    let line = format!("stty cols {columns} rows 50; exec {} {}", env!("CARGO_BIN_EXE_opcell"), quoted.join(" "));
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .current_dir(directory)
+        .env_clear()
+        .envs([("HOME", directory.to_str().unwrap()), ("TERM", "xterm-256color"), ("SHELL", "/bin/sh")])
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .envs(environment.iter().copied())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    (String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n"), output.status.code().unwrap())
+}
+
+fn project() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let workflow = r#"{:name "w" :description "Waits" :steps [{:name "ask" :type :wait :signal "go" :approval true}]}"#;
+    std::fs::write(directory.path().join("w.edn"), workflow).unwrap();
+    std::fs::write(directory.path().join("opcell.toml"), "workflows = [\".\"]\n[journal]\n").unwrap();
+    directory
+}
+
+#[test]
+fn a_command_shows_its_own_lines_and_none_of_a_library() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    for arguments in [&["plugin", "list"][..], &["op", "list"], &["runs", "--help"], &["check", "w.edn"]] {
+        let (shown, code) = on_terminal(project.path(), 80, arguments, &[]);
+        assert_eq!(code, 0, "{arguments:?}: {shown}");
+        assert!(!shown.contains("tracing"), "{arguments:?}: {shown}");
+    }
+    assert_eq!(on_terminal(project.path(), 80, &["plugin", "list"], &[]).0, "", "an empty project has no plugins");
+}
+
+#[test]
+fn help_breaks_lines_between_words_at_the_width_of_the_terminal() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    for columns in [60, 80] {
+        let (shown, _) = on_terminal(project.path(), columns, &["run", "--help"], &[("NO_COLOR", "1")]);
+        assert!(shown.lines().all(|line| line.chars().count() <= usize::from(columns)), "{columns}: {shown}");
+        // Read without line breaks, every sentence is whole.
+        let text = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("Run a workflow and print its result"), "{text}");
+        assert!(text.contains("Keep the run in memory only, even if the project has a journal"), "{text}");
+    }
+}
+
+#[test]
+fn colours_follow_the_terminal_the_variable_and_the_option() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    let colored = |more: &[&str], environment: &[(&str, &str)]| {
+        let arguments = [&["check", "missing.edn"][..], more].concat();
+        on_terminal(project.path(), 80, &arguments, environment).0.contains('\u{1b}')
+    };
+    assert!(colored(&[], &[]));
+    assert!(!colored(&[], &[("NO_COLOR", "1")]));
+    assert!(!colored(&["--color", "never"], &[]));
+    assert!(colored(&["--color", "always"], &[("NO_COLOR", "1")]));
+}
+
+#[test]
+fn the_list_of_runs_keeps_to_the_width_and_says_what_each_run_waits_for() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    let long = "a-run-with-a-name-of-thirty-six-char";
+    for run in ["short", long] {
+        let (shown, code) = on_terminal(project.path(), 80, &["run", "w", "--as", run], &[]);
+        assert_eq!(code, 3, "{shown}");
+    }
+    let (shown, code) = on_terminal(project.path(), 80, &["runs", "list"], &[]);
+    assert_eq!(code, 0, "{shown}");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "a heading and two runs, none broken: {shown}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
+    let column = |line: &str| line.find("suspended").unwrap_or_else(|| line.find("STATUS").unwrap());
+    assert!(lines.iter().all(|line| column(line) == column(lines[0])), "{shown}");
+    let (wide, _) = on_terminal(project.path(), 120, &["runs", "list"], &[]);
+    assert!(wide.lines().skip(1).all(|line| line.ends_with("approval go")), "{wide}");
+}
