@@ -12,9 +12,9 @@ use std::{
 
 /// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
 const FLOORS: &[&[&str]] = &[
-    &["opcell-types"],
+    &["opcell-types", "opcell-author"],
     &["opcell-schema", "opcell-journal"],
-    &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
+    &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres", "opcell-registry"],
     &["opcell-core"],
     &["opcell-engine", "opcell-runlog"],
     &["opcell-session", "opcell-tools"],

@@ -7,6 +7,7 @@
 //! **Must not** decide anything that an embedder needs: that belongs to the library `opcell`.
 
 pub mod bench;
+pub mod cases;
 pub mod cli;
 pub mod graph;
 pub mod selftest;

@@ -68,6 +68,9 @@ pub struct Manifest {
     /// What it would add to the prompts of sessions that have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptRequest>,
+    /// An SPDX expression, as its author wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
     /// Host tools.
     pub tools: Vec<Request>,
     /// Skills.
@@ -92,7 +95,7 @@ impl Manifest {
         let root = object(
             &value,
             "manifest",
-            &["schema", "name", "version", "description", "prompt", "capabilities", "limits"],
+            &["schema", "name", "version", "description", "license", "prompt", "capabilities", "limits"],
         )?;
         match root.get("schema") {
             Some(Value::Number(number)) if number.as_u64() == Some(SCHEMA) => {}
@@ -106,6 +109,7 @@ impl Manifest {
         let mut manifest = Self {
             name: Some(name.to_owned()),
             version: Some(one_line(text_at(root, "version", "version")?, 100)),
+            license: optional_text(root, "license", 100)?,
             ..Self::default()
         };
         if root.contains_key("description") {
@@ -214,6 +218,13 @@ fn text_at<'a>(map: &'a Map<String, Value>, key: &str, at: &str) -> Result<&'a s
         Some(_) => Err(wrong(at, "expected a non-empty string")),
         None => Err(wrong(at, "missing, expected a non-empty string")),
     }
+}
+
+fn optional_text(map: &Map<String, Value>, key: &str, longest: usize) -> Result<Option<String>, ManifestError> {
+    if !map.contains_key(key) {
+        return Ok(None);
+    }
+    Ok(Some(one_line(text_at(map, key, key)?, longest)))
 }
 
 /// Both may hold what the plugin's author wrote.

@@ -1,9 +1,12 @@
 //! `opcell plugin`: what plugins are, what they may reach, and changes of that.
 
+mod build;
 mod diff;
 mod explain;
 mod grant;
 mod inspect;
+mod new;
+mod test;
 mod update;
 
 use super::{Exit, Failure, Global, Terminal};
@@ -20,6 +23,12 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
+    /// Create a plugin that builds, passes its tests and runs, in a new folder.
+    New(new::NewArgs),
+    /// Build the plugin of a folder with its language's tools: a component with its manifest.
+    Build(build::BuildArgs),
+    /// Run a plugin's cases in real cells, with doubles for what it reaches.
+    Test(test::TestArgs),
     /// List the project's plugins without running them.
     List,
     /// Show the manifest and interface of a component without running it.
@@ -44,6 +53,9 @@ pub struct Target {
 pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         PluginCommand::List => inspect::list(&global.proposed()?, terminal),
+        PluginCommand::New(args) => new::new(args, terminal),
+        PluginCommand::Build(args) => build::build(args, terminal).await,
+        PluginCommand::Test(args) => test::test(args, terminal).await,
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
         PluginCommand::Grant(args) => grant::grant(global, args, terminal),

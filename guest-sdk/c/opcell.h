@@ -1,0 +1,113 @@
+/* The Opcell SDK for C: operations and judges as functions over JSON texts, host capabilities as calls.
+ *
+ * A cell lives for one call, so memory is never given back: opcell_alloc takes the next bytes, and a cell that wants more than its
+ * limit ends. Texts are UTF-8 with a length; those that this SDK returns also end with a zero byte.
+ */
+#ifndef OPCELL_H
+#define OPCELL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A text, or bytes. A null `data` is no text at all: an absent summary, an absent member. */
+typedef struct {
+  const char *data;
+  size_t length;
+} opcell_text;
+
+#define OPCELL_TEXT(literal) ((opcell_text){(literal), sizeof(literal) - 1})
+#define OPCELL_NONE ((opcell_text){0, 0})
+
+/* Where in a run a call happens. */
+typedef struct {
+  opcell_text run, step;
+  uint32_t visit, attempt;
+  opcell_text idempotency_key;
+} opcell_context;
+
+/* What an operation gives: data, or a failure whose `reason` is set. Data and details are JSON. */
+typedef struct {
+  opcell_text data, summary, details;
+  struct {
+    opcell_text reason, message, details;
+  } failure;
+} opcell_reply;
+
+/* What a judge decides: an outcome, or a failure whose `reason` is set. */
+typedef struct {
+  opcell_text outcome;
+  bool is_keyword;
+  opcell_text rationale;
+  struct {
+    opcell_text reason, message, details;
+  } failure;
+} opcell_verdict;
+
+typedef enum { OPCELL_PURE, OPCELL_IDEMPOTENT, OPCELL_ONCE } opcell_effects;
+
+typedef struct {
+  const char *id, *summary, *arguments_schema, *data_schema;
+  opcell_effects effects;
+  opcell_reply (*invoke)(opcell_text arguments, opcell_context context);
+} opcell_operation;
+
+typedef struct {
+  const char *id, *summary, *arguments_schema;
+  /* Ends with a null; a null list when the outcomes cannot be listed. */
+  const char *const *outcomes;
+  opcell_verdict (*judge)(opcell_text arguments, opcell_context context);
+} opcell_judge;
+
+/* The plugin defines these; each ends with an entry whose id is null. */
+extern const opcell_operation opcell_operations[];
+extern const opcell_judge opcell_judges[];
+
+/* What the host answered: a value, or what it refused, or how it failed. */
+typedef struct {
+  opcell_text value;
+  struct {
+    opcell_text capability, rule, remedy;
+  } denied;
+  struct {
+    opcell_text reason, message, details;
+  } failed;
+} opcell_answer;
+
+/* Calls a granted tool with a JSON object. */
+opcell_answer opcell_tool(const char *name, opcell_text arguments);
+/* The body of a granted skill. */
+opcell_answer opcell_skill(const char *name);
+/* The bytes of a file below a granted root. */
+opcell_answer opcell_read_file(const char *root, const char *path);
+/* Makes or replaces a file below a root that is granted for writing. */
+opcell_answer opcell_write_file(const char *root, const char *path, opcell_text content);
+
+typedef enum { OPCELL_TRACE, OPCELL_DEBUG, OPCELL_INFO, OPCELL_WARN, OPCELL_ERROR } opcell_level;
+/* A message for the operator; it reaches the receipt, never a model. */
+void opcell_log(opcell_level level, opcell_text message);
+/* Ends the cell; the receipt shows the message. */
+_Noreturn void opcell_panic(const char *message);
+
+/* Fails with a stable kebab-case reason and a sentence. */
+opcell_reply opcell_fail(const char *reason, const char *message);
+opcell_verdict opcell_fail_judge(const char *reason, const char *message);
+/* Fails as the host did: a denial keeps its rule and remedy. */
+opcell_reply opcell_fail_with(opcell_answer answer);
+
+/* Memory of this cell. Never null. */
+void *opcell_alloc(size_t size);
+/* A text of a string that ends with a zero byte. */
+opcell_text opcell_text_of(const char *string);
+/* Texts one after another; the last argument is null. */
+opcell_text opcell_concat(const char *first, ...);
+/* A text as a JSON string, quotes included. */
+opcell_text opcell_json_string(opcell_text text);
+/* A member of a JSON object as JSON; no text when there is none. */
+opcell_text opcell_json_member(opcell_text object, const char *name);
+/* A JSON string without quotes and escapes; no text when it is not a string. */
+opcell_text opcell_json_unquote(opcell_text json);
+
+bool opcell_is(opcell_text text, const char *string);
+
+#endif

@@ -1,0 +1,104 @@
+//! From what a tool chain made to a component that carries its manifest.
+
+use crate::{AuthorError, Project};
+use serde_json::Value;
+use std::{borrow::Cow, path::Path};
+use wasm_encoder::{CustomSection, Section as _};
+use wasmparser::{Encoding, Parser, Payload};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// The custom section of the manifest.
+pub const MANIFEST: &str = "opcell:manifest";
+
+/// Makes a component: a core module becomes one, what its source says about a manifest is held against `plugin.toml`, and
+/// `plugin.toml`'s is embedded.
+///
+/// # Errors
+/// [`AuthorError::Component`] or [`AuthorError::Disagreement`].
+pub fn finish(project: &Project, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, AuthorError> {
+    let wrong = |message: String| AuthorError::Component { path: path.to_owned(), message };
+    let bytes = match Parser::new(0).parse_all(bytes).next() {
+        Some(Ok(Payload::Version { encoding: Encoding::Component, .. })) => bytes.to_vec(),
+        Some(Ok(_)) => {
+            let (module, said) = without_manifest(bytes).map_err(wrong)?;
+            if let Some(said) = said {
+                agree(&project.manifest, &said)?;
+            }
+            encode(&module).map_err(wrong)?
+        }
+        _ => return Err(wrong("it is not WebAssembly".to_owned())),
+    };
+    Ok(with_manifest(bytes, &project.manifest))
+}
+
+/// Describes a plugin's interface in a core module that was made without it: what wit-bindgen does for Rust.
+///
+/// # Errors
+/// A sentence, when the contract cannot be read or the module is not one.
+pub fn describe(module: &mut Vec<u8>, contract: &[(&str, &str)], world: &str) -> Result<(), String> {
+    let mut resolve = Resolve::default();
+    let contract: String = contract.iter().map(|(_, text)| *text).collect();
+    let described = resolve.push_str("opcell-plugin.wit", &contract).and_then(|package| {
+        let world = resolve.select_world(&[package], Some(world))?;
+        embed_component_metadata(module, &resolve, world, StringEncoding::UTF8, false)
+    });
+    described.map_err(|error| format!("{error:#}"))
+}
+
+fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
+    let encoded = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
+    encoded.map_err(|error| format!("{error:#}"))
+}
+
+/// A core module without its manifest, and the manifest.
+fn without_manifest(bytes: &[u8]) -> Result<(Vec<u8>, Option<Value>), String> {
+    let mut kept = bytes.get(..8).unwrap_or_default().to_vec();
+    let mut said = None;
+    let mut end = 8;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload.map_err(|error| error.to_string())?;
+        if let Payload::CustomSection(section) = &payload
+            && section.name() == MANIFEST
+        {
+            said = Some(serde_json::from_slice(section.data()).map_err(|error| format!("its manifest is not JSON: {error}"))?);
+            end = place(section.range().end);
+            continue;
+        }
+        // The bodies of functions lie inside the code section, which comes as a whole.
+        let Some((_, range)) = payload.as_section() else { continue };
+        // A section begins with its id and length, where the one before it ended.
+        kept.extend_from_slice(bytes.get(end..place(range.end)).unwrap_or_default());
+        end = place(range.end);
+    }
+    Ok((kept, said))
+}
+
+/// An offset into a file that is in memory.
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+/// What the source asks for must be what `plugin.toml` says; a source that asks for nothing leaves it to the file.
+fn agree(file: &Value, source: &Value) -> Result<(), AuthorError> {
+    for what in ["capabilities", "limits"] {
+        let asks = |value: &Value| match value {
+            Value::Object(map) => map.values().any(|part| part.as_array().is_none_or(|list| !list.is_empty())),
+            _ => false,
+        };
+        if let Some(of_source) = source.get(what).filter(|value| asks(value))
+            && file.get(what) != Some(of_source)
+        {
+            let file = file.get(what).map_or_else(|| "nothing".to_owned(), Value::to_string);
+            return Err(AuthorError::Disagreement { what, file, source_says: of_source.to_string() });
+        }
+    }
+    Ok(())
+}
+
+fn with_manifest(mut component: Vec<u8>, manifest: &Value) -> Vec<u8> {
+    let data = manifest.to_string();
+    let section = CustomSection { name: Cow::Borrowed(MANIFEST), data: Cow::Borrowed(data.as_bytes()) };
+    section.append_to(&mut component);
+    component
+}

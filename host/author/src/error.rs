@@ -1,0 +1,81 @@
+//! What can go wrong between source and component.
+
+use std::{io, path::PathBuf};
+
+/// Why a plugin cannot be made or built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorError {
+    /// `plugin.toml` is not what it should be.
+    #[error("{}:{line}:{column}: {message}", path.display())]
+    Project {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What was found, what was expected, and how to fix it.
+        message: String,
+    },
+    /// There is no `plugin.toml`.
+    #[error("there is no plugin.toml in {}; `opcell plugin new NAME --lang LANG` makes a plugin", .0.display())]
+    NoProject(PathBuf),
+    /// A tool is missing.
+    #[error("{language} plugins are built with {tool}, which is not installed; install it with: {install}")]
+    MissingTool {
+        /// The language's name.
+        language: &'static str,
+        /// What is missing.
+        tool: &'static str,
+        /// The command that installs it.
+        install: String,
+    },
+    /// A tool ran and failed; it has said why itself.
+    #[error("`{command}` failed ({status})")]
+    ToolFailed {
+        /// What was run.
+        command: String,
+        /// How it ended.
+        status: String,
+    },
+    /// What the tool chain made is no component, and cannot be made one.
+    #[error("{} cannot be made a component: {message}", path.display())]
+    Component {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// The manifest in the source and `plugin.toml` differ.
+    #[error("plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; keep it in one place")]
+    Disagreement {
+        /// Which part.
+        what: &'static str,
+        /// As JSON.
+        file: String,
+        /// As JSON.
+        source_says: String,
+    },
+    /// The folder of a new plugin exists.
+    #[error("{} exists; choose another name, or remove it first", .0.display())]
+    Exists(PathBuf),
+    /// The name cannot name a plugin.
+    #[error("`{0}` cannot name a plugin: expected a to z, 0 to 9 and `-`, beginning with a letter, at most 64")]
+    Name(String),
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl AuthorError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { path, error }
+    }
+}

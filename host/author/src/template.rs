@@ -1,0 +1,135 @@
+//! New plugins: every file of a folder that builds, passes its cases and runs as it is.
+
+use crate::{AuthorError, Language, project::is_name};
+use include_dir::{Dir, include_dir};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
+static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/sdk");
+
+/// The contract's files.
+pub(crate) const CONTRACT: [(&str, &str); 5] = [
+    ("types.wit", include_str!("../wit/types.wit")),
+    ("operations.wit", include_str!("../wit/operations.wit")),
+    ("judges.wit", include_str!("../wit/judges.wit")),
+    ("host.wit", include_str!("../wit/host.wit")),
+    ("worlds.wit", include_str!("../wit/worlds.wit")),
+];
+
+/// What is not the same in every new plugin.
+const NAME: &str = "{{name}}";
+const CRATE: &str = "{{crate}}";
+
+/// Makes a plugin in a new folder, and gives the files that were written, relative to it.
+///
+/// # Errors
+/// [`AuthorError::Name`], [`AuthorError::Exists`], or [`AuthorError::File`].
+pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathBuf>, AuthorError> {
+    if !is_name(name) {
+        return Err(AuthorError::Name(name.to_owned()));
+    }
+    if folder.exists() {
+        return Err(AuthorError::Exists(folder.to_owned()));
+    }
+    let mut written = Vec::new();
+    for part in ["common", language.name()] {
+        if let Some(template) = TEMPLATES.get_dir(part) {
+            write_all(template, Path::new(part), folder, Path::new(""), Some(name), &mut written)?;
+        }
+    }
+    let sdk: &[(&str, &str)] = match language {
+        Language::Rust => &[("rust", "sdk"), ("rust-src", "sdk/src"), ("rust-macros-src", "sdk/macros/src")],
+        Language::Javascript => &[("javascript", "sdk")],
+        Language::Python => &[("python", "sdk/opcell")],
+        Language::C => &[("c", "sdk")],
+    };
+    for (from, to) in sdk {
+        if let Some(part) = SDK.get_dir(from) {
+            write_all(part, Path::new(from), folder, Path::new(to), None, &mut written)?;
+        }
+    }
+    written.sort();
+    Ok(written)
+}
+
+fn write_all(
+    from: &Dir<'_>,
+    root: &Path,
+    folder: &Path,
+    to: &Path,
+    name: Option<&str>,
+    written: &mut Vec<PathBuf>,
+) -> Result<(), AuthorError> {
+    let mut pending = vec![from];
+    while let Some(directory) = pending.pop() {
+        pending.extend(directory.dirs());
+        for file in directory.files() {
+            let relative = to.join(real_name(file.path().strip_prefix(root).unwrap_or(file.path())));
+            let path = folder.join(&relative);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(AuthorError::file(parent))?;
+            }
+            let contents = match (name, file.contents_utf8()) {
+                (Some(name), Some(text)) => text.replace(NAME, name).replace(CRATE, &name.replace('-', "_")).into_bytes(),
+                _ => file.contents().to_vec(),
+            };
+            fs::write(&path, contents).map_err(AuthorError::file(&path))?;
+            written.push(relative);
+        }
+    }
+    Ok(())
+}
+
+/// Names that tools would act upon where the templates lie are written otherwise there: `dot-x` is `.x`, and `x.in` is `x`.
+fn real_name(path: &Path) -> PathBuf {
+    path.components()
+        .map(|part| {
+            let text = part.as_os_str().to_string_lossy();
+            let text = text.strip_suffix(".in").unwrap_or(&text);
+            text.strip_prefix("dot-").map_or_else(|| text.to_owned(), |rest| format!(".{rest}"))
+        })
+        .collect()
+}
+
+/// Writes the contract where tool chains that read WIT can find it.
+pub(crate) fn write_contract(scratch: &Path) -> Result<PathBuf, AuthorError> {
+    let folder = scratch.join("wit");
+    fs::create_dir_all(&folder).map_err(AuthorError::file(&folder))?;
+    for (name, text) in CONTRACT {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(AuthorError::file(&path))?;
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Project;
+
+    #[test]
+    fn every_template_has_a_project_file_that_can_be_read_and_nothing_left_to_fill_in() {
+        for language in Language::ALL {
+            let scratch = tempfile::tempdir().unwrap();
+            let folder = scratch.path().join("my-plugin");
+            let written = create(&folder, "my-plugin", language).unwrap();
+            let project = Project::read(&folder).unwrap();
+            assert_eq!((project.name.as_str(), project.language), ("my-plugin", language));
+            assert!(folder.join(&project.source).is_file(), "{language}: {written:?}");
+            for file in written {
+                let text = fs::read_to_string(folder.join(&file)).unwrap();
+                assert!(!text.contains("{{name}}") && !text.contains("{{crate}}"), "{}", file.display());
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_that_exists_is_not_touched() {
+        let scratch = tempfile::tempdir().unwrap();
+        let error = create(scratch.path(), "a", Language::Rust).unwrap_err();
+        assert!(matches!(error, AuthorError::Exists(_)), "{error}");
+    }
+}

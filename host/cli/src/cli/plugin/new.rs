@@ -1,0 +1,38 @@
+//! `opcell plugin new`: a plugin that builds, passes its cases and runs, in a folder of its own.
+
+use crate::cli::{Exit, Failure, Terminal};
+use clap::Args;
+use opcell_author::{Language, template};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+use std::path::Path;
+
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// Name of the plugin; its folder is made here.
+    name: String,
+    /// Language of the plugin: rust, javascript, python or c.
+    #[arg(long, value_name = "LANG")]
+    lang: Language,
+}
+
+pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let written = template::create(Path::new(&args.name), &args.name, args.lang)
+        .map_err(|error| Diagnostic::error("new-plugin", error.to_string()))?;
+    if terminal.json {
+        terminal.json(&json!({"ok": true, "folder": args.name, "files": written}))?;
+        return Ok(Exit::Done);
+    }
+    terminal.line(&format!("{}/  ({} files, {})", args.name, written.len(), args.lang.title()))?;
+    let before = match args.lang {
+        Language::Javascript => "npm install && ",
+        _ => "",
+    };
+    let install = match args.lang {
+        Language::Python => "\n  pip install componentize-py==0.25.1   # once",
+        _ => "",
+    };
+    let name = &args.name;
+    terminal.note(&format!("next:{install}\n  cd {name} && {before}opcell plugin build && opcell plugin test"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,1 @@
+//! Plugins from OCI registries: references, pulls and pushes, signatures.

@@ -1,0 +1,1 @@
+//! The HTTP API of Opcell, its page, and operations as MCP tools.
