@@ -97,7 +97,7 @@ plugin! {
 
 #[test]
 fn a_description_comes_from_attribute_and_doc_comment() {
-    assert_eq!((whole::ID, whole::SUMMARY, whole::EFFECTS), ("greet/whole", "Greets somebody.", Effects::Pure));
+    assert_eq!((whole::ID, whole::SUMMARY, whole::EFFECTS), ("greet/whole", "Greets by name.", Effects::Pure));
     assert_eq!((parts::SUMMARY, parts::EFFECTS), ("Greets by parts", Effects::Idempotent));
     assert_eq!(nobody::EFFECTS, Effects::Once);
     assert_eq!((gate::ID, gate::SUMMARY), ("mood/gate", "Judges a mood."));

@@ -236,7 +236,7 @@ memory = "16 MiB"
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (from, to, expected) in [
-            ("[limits]", "[limit]", ":20:1: unknown key `limit`"),
+            ("[limits]", "[limit]", ":20:2: unknown key `limit`"),
             ("reason = \"reads the names\"\n", "", ":15:1: `reason` is missing here"),
             ("\"python\"", "\"perl\"", ":9:12: `perl` is not a language"),
             ("\"greet\"", "\"Greet me\"", ":3:8: `Greet me` cannot name a plugin"),

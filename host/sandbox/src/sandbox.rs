@@ -270,7 +270,7 @@ impl Sandbox {
         if let Some(cache) = &self.cache
             && let Err(error) = cache.put(key, &compiled)
         {
-            tracing::warn!(%error, "the compiled cannot be kept; it is compiled again next time");
+            tracing::warn!(%error, "the compiled component cannot be kept; it is compiled again next time");
         }
         Ok(compiled)
     }
