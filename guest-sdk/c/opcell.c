@@ -300,6 +300,8 @@ IMPORT("opcell:plugin/files@0.1.0", "[method]file.write")
 void host_write(int32_t file, const char *bytes, size_t length, void *into);
 IMPORT("opcell:plugin/log@0.1.0", "log")
 void host_log(int32_t level, const char *message, size_t length);
+IMPORT("opcell:plugin/log@0.1.0", "progress")
+void host_progress(int64_t done, int64_t total, const char *message, size_t length);
 IMPORT("opcell:plugin/log@0.1.0", "panicked")
 void host_panicked(const char *message, size_t length);
 
@@ -332,15 +334,17 @@ static bool asked(const char *at, opcell_answer *answer) {
 }
 
 /* A result<_, file-error>. */
-static bool filed(const char *at, opcell_answer *answer) {
-  static const char *const reasons[] = {"denied", "not-found", "already-exists", "not-a-file", "not-a-directory", "quota", "failed"};
+static bool filed(const char *at, const char *root, const char *path, opcell_answer *answer) {
+  static const char *const reasons[] = {"denied",          "file-not-found", "file-already-exists", "not-a-file",
+                                        "not-a-directory", "file-quota",     "file-failed"};
   if (!at[0]) return true;
   unsigned char kind = (unsigned char)at[4];
   if (!kind) {
     denied_at(at + 8, answer);
   } else {
     answer->failed.reason = opcell_text_of(reasons[kind < 7 ? kind : 6]);
-    answer->failed.message = kind >= 5 ? text_at(at + 8) : answer->failed.reason;
+    const char *why = kind >= 5 ? text_at(at + 8).data : answer->failed.reason.data;
+    answer->failed.message = opcell_concat(root, "/", path, ": ", why, (char *)0);
   }
   return false;
 }
@@ -373,15 +377,15 @@ opcell_answer opcell_read_file(const char *root, const char *path) {
   _Alignas(8) char into[40];
   opcell_answer answer = {0};
   host_open_root(root, strlen(root), into);
-  if (!filed(into, &answer)) return answer;
+  if (!filed(into, root, path, &answer)) return answer;
   host_open(handle_at(into), path, strlen(path), into);
-  if (!filed(into, &answer)) return answer;
+  if (!filed(into, root, path, &answer)) return answer;
   int32_t file = handle_at(into);
   size_t room = CHUNK, length = 0;
   char *whole = opcell_alloc(room + 1);
   for (;;) {
     host_read(file, (int64_t)length, CHUNK, into);
-    if (!filed(into, &answer)) return answer;
+    if (!filed(into, root, path, &answer)) return answer;
     raw part;
     memcpy(&part, into + 4, sizeof part);
     if (!part.length) break;
@@ -404,20 +408,24 @@ opcell_answer opcell_write_file(const char *root, const char *path, opcell_text 
   _Alignas(8) char into[40];
   opcell_answer answer = {0};
   host_open_root(root, strlen(root), into);
-  if (!filed(into, &answer)) return answer;
+  if (!filed(into, root, path, &answer)) return answer;
   host_create(handle_at(into), path, strlen(path), into);
-  if (!filed(into, &answer)) return answer;
+  if (!filed(into, root, path, &answer)) return answer;
   int32_t file = handle_at(into);
   for (size_t at = 0; at < content.length; at += CHUNK) {
     size_t part = content.length - at < CHUNK ? content.length - at : CHUNK;
     host_write(file, content.data + at, part, into);
-    if (!filed(into, &answer)) return answer;
+    if (!filed(into, root, path, &answer)) return answer;
   }
   answer.value = OPCELL_TEXT("");
   return answer;
 }
 
 void opcell_log(opcell_level level, opcell_text message) { host_log((int32_t)level, message.data, message.length); }
+
+void opcell_progress(uint64_t done, uint64_t total, opcell_text message) {
+  host_progress((int64_t)done, (int64_t)total, message.data, message.length);
+}
 
 void opcell_panic(const char *message) {
   host_panicked(message, strlen(message));

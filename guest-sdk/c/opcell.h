@@ -86,6 +86,8 @@ opcell_answer opcell_write_file(const char *root, const char *path, opcell_text 
 typedef enum { OPCELL_TRACE, OPCELL_DEBUG, OPCELL_INFO, OPCELL_WARN, OPCELL_ERROR } opcell_level;
 /* A message for the operator; it reaches the receipt, never a model. */
 void opcell_log(opcell_level level, opcell_text message);
+/* How far a long call is; `total` is 0 when it is not known. */
+void opcell_progress(uint64_t done, uint64_t total, opcell_text message);
 /* Ends the cell; the receipt shows the message. */
 _Noreturn void opcell_panic(const char *message);
 

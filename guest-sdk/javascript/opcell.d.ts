@@ -72,7 +72,7 @@ export const skills: {
 };
 export const files: {
   roots(): { name: string; writable: boolean }[];
-  entries(root: string, path?: string): { name: string; kind: "file" | "directory" | "other"; size: bigint }[];
+  entries(root: string, path?: string): { name: string; kind: "file" | "directory" | "other"; size: number }[];
   read(root: string, path: string): Uint8Array;
   readText(root: string, path: string): string;
   write(root: string, path: string, content: string | Uint8Array): void;

@@ -26,7 +26,7 @@ export class Denied extends Failure {
 const payload = (error) => (error && typeof error === "object" && "payload" in error ? error.payload : error);
 
 // Errors of the host arrive as a thrown variant: `{ tag, val }`.
-function asked(call) {
+function asked(call, path = "") {
   try {
     return call();
   } catch (thrown) {
@@ -35,10 +35,19 @@ function asked(call) {
     if (error && error.tag === "failed" && typeof error.val === "object") {
       throw new Failure(error.val.reason, error.val.message, error.val.details === undefined ? undefined : JSON.parse(error.val.details));
     }
-    if (error && error.tag) throw new Failure(error.tag, error.val ?? error.tag);
+    if (error && error.tag in fileReasons) throw new Failure(fileReasons[error.tag], `${path}: ${error.val ?? error.tag}`);
     throw thrown;
   }
 }
+
+const fileReasons = {
+  "not-found": "file-not-found",
+  "already-exists": "file-already-exists",
+  "not-a-file": "not-a-file",
+  "not-a-directory": "not-a-directory",
+  quota: "file-quota",
+  failed: "file-failed",
+};
 
 // QuickJS has no TextDecoder; this throws where the bytes are not UTF-8.
 const text = (error, bytes) => {
@@ -82,17 +91,18 @@ const CHUNK = 65536;
 export const files = {
   roots: () => hostFiles.roots(),
   entries(root, path = "") {
-    let directory = asked(() => hostFiles.openRoot(root));
-    if (path) directory = asked(() => directory.openDirectory(path));
-    return asked(() => directory.entries());
+    let directory = asked(() => hostFiles.openRoot(root), root);
+    if (path) directory = asked(() => directory.openDirectory(path), `${root}/${path}`);
+    const entries = asked(() => directory.entries(), `${root}/${path}`);
+    return entries.map(({ name, kind, size }) => ({ name, kind, size: Number(size) }));
   },
   read(root, path) {
-    const directory = asked(() => hostFiles.openRoot(root));
-    const file = asked(() => directory.open(path));
+    const directory = asked(() => hostFiles.openRoot(root), root);
+    const file = asked(() => directory.open(path), `${root}/${path}`);
     const parts = [];
     let length = 0;
     for (;;) {
-      const part = Uint8Array.from(asked(() => file.read(BigInt(length), CHUNK)));
+      const part = Uint8Array.from(asked(() => file.read(length, CHUNK), `${root}/${path}`));
       if (part.length === 0) break;
       parts.push(part);
       length += part.length;
@@ -108,13 +118,13 @@ export const files = {
   readText: (root, path) => text(`${path} is not UTF-8`, files.read(root, path)),
   write(root, path, content) {
     const bytes = bytesOf(content);
-    const directory = asked(() => hostFiles.openRoot(root));
-    const file = asked(() => directory.create(path));
-    for (let at = 0; at < bytes.length; at += CHUNK) asked(() => file.write(bytes.slice(at, at + CHUNK)));
+    const directory = asked(() => hostFiles.openRoot(root), root);
+    const file = asked(() => directory.create(path), `${root}/${path}`);
+    for (let at = 0; at < bytes.length; at += CHUNK) asked(() => file.write(bytes.slice(at, at + CHUNK)), `${root}/${path}`);
   },
   remove(root, path) {
-    const directory = asked(() => hostFiles.openRoot(root));
-    asked(() => directory.remove(path));
+    const directory = asked(() => hostFiles.openRoot(root), root);
+    asked(() => directory.remove(path), `${root}/${path}`);
   },
 };
 
@@ -124,7 +134,7 @@ export const log = {
   info: (message) => hostLog.log("info", String(message)),
   warn: (message) => hostLog.log("warn", String(message)),
   error: (message) => hostLog.log("error", String(message)),
-  progress: (done, total = 0, message = "") => hostLog.progress(BigInt(done), BigInt(total), String(message)),
+  progress: (done, total = 0, message = "") => hostLog.progress(done, total, String(message)),
 };
 
 /** A keyword outcome: `keyword("done")` and `"done"` are different outcomes. */

@@ -191,7 +191,7 @@ class Judges:
             raise _reported(error) from None
 
 
-def _asked(call: Callable[[], Any]) -> Any:
+def _asked(call: Callable[[], Any], path: str = "") -> Any:
     """Turns the errors of the host into `Denied` and `Failure`."""
     try:
         return call()
@@ -203,8 +203,9 @@ def _asked(call: Callable[[], Any]) -> Any:
             details = None if value.details is None else json.loads(value.details)
             raise Failure(value.reason, value.message, details) from None
         kind = type(error.value).__name__.removeprefix("FileError_")
-        reason = "".join(f"-{c.lower()}" if c.isupper() else c for c in kind).strip("-")
-        raise Failure(reason, str(value) if value is not None else reason) from None
+        what = "".join(f"-{c.lower()}" if c.isupper() else c for c in kind).strip("-")
+        reason = what if what.startswith("not-a-") else f"file-{what}"
+        raise Failure(reason, f"{path}: {what if value is None else value}") from None
 
 
 class tools:
@@ -215,7 +216,7 @@ class tools:
         return [{"name": t.name, "summary": t.summary, "arguments": json.loads(t.arguments_schema)} for t in _tools.list()]
 
     @staticmethod
-    def call(name: str, **arguments: Any) -> Any:
+    def call(name: str, /, **arguments: Any) -> Any:
         return json.loads(_asked(lambda: _tools.call(name, json.dumps(to_json(arguments)))))
 
 
@@ -248,19 +249,19 @@ class files:
 
     @staticmethod
     def entries(root: str, path: str = "") -> list[dict[str, Any]]:
-        directory = _asked(lambda: _files.open_root(root))
+        directory = _asked(lambda: _files.open_root(root), root)
         if path:
             parent = directory
-            directory = _asked(lambda: parent.open_directory(path))
-        return [{"name": e.name, "kind": e.kind.name.lower(), "size": e.size} for e in _asked(directory.entries)]
+            directory = _asked(lambda: parent.open_directory(path), f"{root}/{path}")
+        return [{"name": e.name, "kind": e.kind.name.lower(), "size": e.size} for e in _asked(directory.entries, f"{root}/{path}")]
 
     @staticmethod
     def read(root: str, path: str) -> bytes:
-        directory = _asked(lambda: _files.open_root(root))
-        file = _asked(lambda: directory.open(path))
+        directory = _asked(lambda: _files.open_root(root), root)
+        file = _asked(lambda: directory.open(path), f"{root}/{path}")
         parts: list[bytes] = []
         offset = 0
-        while part := _asked(lambda: file.read(offset, _CHUNK)):
+        while part := _asked(lambda: file.read(offset, _CHUNK), f"{root}/{path}"):
             parts.append(part)
             offset += len(part)
         return b"".join(parts)
@@ -272,15 +273,15 @@ class files:
     @staticmethod
     def write(root: str, path: str, content: bytes | str) -> None:
         data = content.encode() if isinstance(content, str) else content
-        directory = _asked(lambda: _files.open_root(root))
-        file = _asked(lambda: directory.create(path))
+        directory = _asked(lambda: _files.open_root(root), root)
+        file = _asked(lambda: directory.create(path), f"{root}/{path}")
         for start in range(0, len(data), _CHUNK):
-            _asked(lambda: file.write(data[start:start + _CHUNK]))
+            _asked(lambda: file.write(data[start:start + _CHUNK]), f"{root}/{path}")
 
     @staticmethod
     def remove(root: str, path: str) -> None:
-        directory = _asked(lambda: _files.open_root(root))
-        _asked(lambda: directory.remove(path))
+        directory = _asked(lambda: _files.open_root(root), root)
+        _asked(lambda: directory.remove(path), f"{root}/{path}")
 
 
 class log:

@@ -1,7 +1,7 @@
 //! Building a plugin with its language's own tools.
 
 use crate::{
-    AuthorError, Language, Project, component,
+    AuthorError, Language, Project, component, inputs,
     template::{CONTRACT, write_contract},
     toolchain::{self, on_path},
 };
@@ -29,6 +29,8 @@ pub struct Built {
     pub path: PathBuf,
     /// Its bytes.
     pub bytes: Vec<u8>,
+    /// Whether it was there already, made from the same inputs.
+    pub reused: bool,
 }
 
 /// Builds a plugin. The tools' own messages go to stderr.
@@ -36,13 +38,27 @@ pub struct Built {
 /// # Errors
 /// [`AuthorError::MissingTool`] with the command that installs it, [`AuthorError::ToolFailed`], or why no component came of it.
 pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> {
+    let folder = project.folder.join("dist");
+    let path = folder.join(format!("{}.wasm", project.name));
     let scratch = project.folder.join("target/opcell");
     fs::create_dir_all(&scratch).map_err(AuthorError::file(&scratch))?;
+    let tool = tool(project)?;
+    // Cargo knows itself what has changed, and gives the same bytes for the same source.
+    let inputs = match project.language {
+        Language::Rust => None,
+        _ => inputs::digest(project, &tool, &format!("{profile:?}"))?,
+    };
+    let note = scratch.join("built");
+    if let (Some(inputs), Ok(bytes)) = (&inputs, fs::read(&path))
+        && fs::read_to_string(&note).is_ok_and(|noted| noted == noted_line(inputs, &bytes))
+    {
+        return Ok(Built { path, bytes, reused: true });
+    }
     let made = match project.language {
         Language::Rust => rust(project, profile)?,
-        Language::Javascript => javascript(project, profile, &scratch)?,
-        Language::Python => python(project, &scratch)?,
-        Language::C => c(project, profile, &scratch)?,
+        Language::Javascript => javascript(project, profile, &tool, &scratch)?,
+        Language::Python => python(project, &tool, &scratch)?,
+        Language::C => c(project, profile, &tool, &scratch)?,
     };
     let mut bytes = fs::read(&made).map_err(AuthorError::file(&made))?;
     if project.language == Language::C {
@@ -50,21 +66,66 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
             .map_err(|message| AuthorError::Component { path: made.clone(), message })?;
     }
     let bytes = component::finish(project, &made, &bytes)?;
-    let folder = project.folder.join("dist");
     fs::create_dir_all(&folder).map_err(AuthorError::file(&folder))?;
-    let path = folder.join(format!("{}.wasm", project.name));
-    // Whoever loads the plugin now gets the old file or the new one, and never half of it.
-    let half = folder.join(format!(".{}.wasm.part", project.name));
-    fs::write(&half, &bytes).map_err(AuthorError::file(&half))?;
-    fs::rename(&half, &path).map_err(AuthorError::file(&path))?;
-    Ok(Built { path, bytes })
+    write_whole(&path, &bytes)?;
+    if let Some(inputs) = inputs {
+        fs::write(&note, noted_line(&inputs, &bytes)).map_err(AuthorError::file(&note))?;
+    }
+    Ok(Built { path, bytes, reused: false })
+}
+
+/// Makes a component of a core module that carries its interface: `x.wasm` becomes `x.component.wasm` beside it.
+///
+/// # Errors
+/// [`AuthorError::Component`] when it is not such a module, or [`AuthorError::File`].
+pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
+    let bytes = fs::read(module).map_err(AuthorError::file(module))?;
+    let bytes =
+        component::of_module(&bytes).map_err(|message| AuthorError::Component { path: module.to_owned(), message })?;
+    let path = module.with_extension("component.wasm");
+    write_whole(&path, &bytes)?;
+    Ok(Built { path, bytes, reused: false })
+}
+
+/// Whoever loads the plugin meanwhile gets the old file or the new one, and never half of it.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuthorError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = path.with_file_name(format!(".{name}.part"));
+    fs::write(&part, bytes).map_err(AuthorError::file(&part))?;
+    fs::rename(&part, path).map_err(AuthorError::file(path))
+}
+
+fn noted_line(inputs: &str, component: &[u8]) -> String {
+    format!("{inputs} {}\n", blake3::hash(component).to_hex())
+}
+
+/// The program that builds plugins of the language.
+fn tool(project: &Project) -> Result<PathBuf, AuthorError> {
+    let missing =
+        |language, tool, install: &str| AuthorError::MissingTool { language, tool, install: install.to_owned() };
+    let own = |path: &str| Some(project.folder.join(path)).filter(|path| path.is_file());
+    match project.language {
+        Language::Rust => on_path("cargo")
+            .ok_or_else(|| missing("Rust", "cargo", "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh")),
+        Language::Javascript => own("node_modules/.bin/componentize-qjs")
+            .or_else(|| on_path("componentize-qjs"))
+            .ok_or_else(|| missing("JavaScript", "componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5")),
+        Language::Python => own(".venv/bin/componentize-py")
+            .or_else(|| on_path("componentize-py"))
+            .ok_or_else(|| missing("Python", "componentize-py", "pip install componentize-py==0.25.1")),
+        Language::C => {
+            let linkers =
+                ["wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14"];
+            let clang = on_path("clang").ok_or_else(|| missing("C", "clang", "sudo apt-get install clang lld"))?;
+            match linkers.into_iter().any(|linker| on_path(linker).is_some()) {
+                true => Ok(clang),
+                false => Err(missing("C", "wasm-ld", "sudo apt-get install lld")),
+            }
+        }
+    }
 }
 
 fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
-    if on_path("cargo").is_none() {
-        let install = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh".to_owned();
-        return Err(AuthorError::MissingTool { language: "Rust", tool: "cargo", install });
-    }
     let toolchain = toolchain::Toolchain::installed(&project.folder).ok_or_else(|| AuthorError::MissingTool {
         language: "Rust",
         tool: "the standard library of wasm32-unknown-unknown",
@@ -82,16 +143,9 @@ fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
     Ok(target.join(toolchain::TARGET).join(folder).join(module))
 }
 
-fn javascript(project: &Project, profile: Profile, scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let local = project.folder.join("node_modules/.bin/componentize-qjs");
-    let program = if local.is_file() { Some(local) } else { on_path("componentize-qjs") };
-    let program = program.ok_or_else(|| AuthorError::MissingTool {
-        language: "JavaScript",
-        tool: "componentize-qjs",
-        install: "npm install --save-dev componentize-qjs@0.4.5".to_owned(),
-    })?;
+fn javascript(project: &Project, profile: Profile, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
     let (wit, output) = (write_contract(scratch)?, scratch.join("plugin.wasm"));
-    let mut command = Command::new(program);
+    let mut command = Command::new(tool);
     command.current_dir(&project.folder).arg("--wit").arg(wit).args(["--world", "plugin", "--module-root", "."]);
     command.arg("--js").arg(&project.source).args(["--sync", "--opt-size", "--stub-wasi", "-o"]).arg(&output);
     if profile == Profile::Release {
@@ -101,18 +155,11 @@ fn javascript(project: &Project, profile: Profile, scratch: &Path) -> Result<Pat
     Ok(output)
 }
 
-fn python(project: &Project, scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let local = project.folder.join(".venv/bin/componentize-py");
-    let program = if local.is_file() { Some(local) } else { on_path("componentize-py") };
-    let program = program.ok_or_else(|| AuthorError::MissingTool {
-        language: "Python",
-        tool: "componentize-py",
-        install: "pip install componentize-py==0.25.1".to_owned(),
-    })?;
+fn python(project: &Project, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
     let (wit, output) = (write_contract(scratch)?, scratch.join("plugin.wasm"));
     let module = project.source.file_stem().unwrap_or_default();
     let sources = project.source.parent().unwrap_or(Path::new("."));
-    let mut command = Command::new(program);
+    let mut command = Command::new(tool);
     command.current_dir(&project.folder).arg("-d").arg(wit).args(["-w", "plugin", "componentize"]).arg(module);
     command.arg("-p").arg(sources).args(["-p", "sdk", "-o"]).arg(&output);
     // The interpreter's memory becomes part of the component: the same source must give the same one.
@@ -121,16 +168,18 @@ fn python(project: &Project, scratch: &Path) -> Result<PathBuf, AuthorError> {
     Ok(output)
 }
 
-fn c(project: &Project, profile: Profile, scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let missing = |tool| AuthorError::MissingTool { language: "C", tool, install: "sudo apt-get install clang lld".to_owned() };
-    let clang = on_path("clang").ok_or_else(|| missing("clang"))?;
-    if !["wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-19"].into_iter().any(|linker| on_path(linker).is_some()) {
-        return Err(missing("wasm-ld"));
-    }
+fn c(project: &Project, profile: Profile, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
     let output = scratch.join("plugin.wasm");
-    let mut command = Command::new(clang);
+    let mut command = Command::new(tool);
     command.current_dir(&project.folder);
-    command.args(["--target=wasm32-unknown-unknown", "-std=c17", "-Wall", "-Wextra", "-nostdlib", "-mexec-model=reactor"]);
+    command.args([
+        "--target=wasm32-unknown-unknown",
+        "-std=c17",
+        "-Wall",
+        "-Wextra",
+        "-nostdlib",
+        "-mexec-model=reactor",
+    ]);
     command.args(["-Isdk", "-fno-builtin", "-Wl,--no-entry", "-Wl,-z,stack-size=65536", "-Wl,--stack-first"]);
     command.args(match profile {
         Profile::Release => ["-Oz", "-Wl,--strip-all"],
@@ -146,7 +195,10 @@ fn run(command: &mut Command) -> Result<(), AuthorError> {
     let text = shown();
     // What the tools print is for people, and stdout is for results.
     let status = command.stdout(std::io::stderr()).status().map_err(AuthorError::file(text.as_str()))?;
-    if status.success() { Ok(()) } else { Err(AuthorError::ToolFailed { command: text, status: status.to_string() }) }
+    match status.success() {
+        true => Ok(()),
+        false => Err(AuthorError::ToolFailed { command: text, status: status.to_string() }),
+    }
 }
 
 fn command_line(command: &Command) -> String {

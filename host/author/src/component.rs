@@ -46,6 +46,18 @@ pub fn describe(module: &mut Vec<u8>, contract: &[(&str, &str)], world: &str) ->
     described.map_err(|error| format!("{error:#}"))
 }
 
+/// Makes a component of a core module that carries its interface, and its manifest if it has one.
+///
+/// # Errors
+/// A sentence, when it is not such a module.
+pub fn of_module(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    match Parser::new(0).parse_all(bytes).next() {
+        Some(Ok(Payload::Version { encoding: Encoding::Component, .. })) => Err("it is a component already".to_owned()),
+        Some(Ok(_)) => encode(bytes),
+        _ => Err("it is not WebAssembly".to_owned()),
+    }
+}
+
 fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoded = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
     encoded.map_err(|error| format!("{error:#}"))
@@ -61,7 +73,9 @@ fn without_manifest(bytes: &[u8]) -> Result<(Vec<u8>, Option<Value>), String> {
         if let Payload::CustomSection(section) = &payload
             && section.name() == MANIFEST
         {
-            said = Some(serde_json::from_slice(section.data()).map_err(|error| format!("its manifest is not JSON: {error}"))?);
+            said = Some(
+                serde_json::from_slice(section.data()).map_err(|error| format!("its manifest is not JSON: {error}"))?,
+            );
             end = place(section.range().end);
             continue;
         }

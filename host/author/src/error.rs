@@ -22,7 +22,7 @@ pub enum AuthorError {
     #[error("there is no plugin.toml in {}; `opcell plugin new NAME --lang LANG` makes a plugin", .0.display())]
     NoProject(PathBuf),
     /// A tool is missing.
-    #[error("{language} plugins are built with {tool}, which is not installed; install it with: {install}")]
+    #[error("{language} plugins are built with {tool}, which is not installed")]
     MissingTool {
         /// The language's name.
         language: &'static str,
@@ -48,7 +48,9 @@ pub enum AuthorError {
         message: String,
     },
     /// The manifest in the source and `plugin.toml` differ.
-    #[error("plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; keep it in one place")]
+    #[error(
+        "plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; keep it in one place"
+    )]
     Disagreement {
         /// Which part.
         what: &'static str,

@@ -18,9 +18,12 @@ pub mod toolchain;
 
 pub mod component;
 
+mod inputs;
+
 mod build;
 
-pub use build::{Built, Profile, build};
+pub use build::{Built, Profile, build, componentize};
 pub use error::AuthorError;
+pub use inputs::sources;
 pub use language::Language;
 pub use project::Project;

@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 256 << 10;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Project {
-    /// The folder.
+    /// The folder, absolute.
     pub folder: PathBuf,
     /// The plugin's name.
     pub name: String,
@@ -36,6 +36,8 @@ impl Project {
     /// # Errors
     /// [`AuthorError::NoProject`], [`AuthorError::Project`] with the place, or [`AuthorError::File`].
     pub fn read(folder: &Path) -> Result<Self, AuthorError> {
+        // Tools run in the folder, so that a path relative to another is of no use to them.
+        let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let path = folder.join(FILE);
         let about = match fs::metadata(&path) {
             Ok(about) => about,
@@ -67,8 +69,8 @@ impl Reader<'_> {
     }
 
     fn project(&self, folder: &Path) -> Result<Project, AuthorError> {
-        let document = Document::parse(self.text)
-            .map_err(|error| self.error(error.span(), error.message().to_owned()))?;
+        let document =
+            Document::parse(self.text).map_err(|error| self.error(error.span(), error.message().to_owned()))?;
         let root = document.as_table();
         self.known(root, &["plugin", "build", "capabilities", "limits"])?;
         let plugin = self.table(root, "plugin")?;
@@ -167,7 +169,10 @@ impl Reader<'_> {
         match item {
             Item::Value(Toml::String(text)) => Ok(json!(text.value())),
             Item::Value(Toml::Integer(number)) => Ok(json!(number.value())),
-            _ => Err(self.error(item.span(), format!("`{key}`: expected a number, or a text such as \"16 MiB\" or \"5 s\""))),
+            _ => {
+                Err(self
+                    .error(item.span(), format!("`{key}`: expected a number, or a text such as \"16 MiB\" or \"5 s\"")))
+            }
         }
     }
 

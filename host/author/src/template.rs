@@ -73,7 +73,9 @@ fn write_all(
                 fs::create_dir_all(parent).map_err(AuthorError::file(parent))?;
             }
             let contents = match (name, file.contents_utf8()) {
-                (Some(name), Some(text)) => text.replace(NAME, name).replace(CRATE, &name.replace('-', "_")).into_bytes(),
+                (Some(name), Some(text)) => {
+                    text.replace(NAME, name).replace(CRATE, &name.replace('-', "_")).into_bytes()
+                }
                 _ => file.contents().to_vec(),
             };
             fs::write(&path, contents).map_err(AuthorError::file(&path))?;

@@ -5,6 +5,11 @@
 mod case;
 mod doubles;
 mod run;
+mod update;
 
-pub use case::{Case, CaseError, read};
-pub use run::{Outcome, Runner};
+pub use case::{Case, CaseError, CaseFile, read};
+pub use run::{Got, Outcome, Runner};
+pub use update::updated;
+
+/// The JSON Schema of case files.
+pub const SCHEMA: &str = include_str!("cases/schema.json");

@@ -15,6 +15,7 @@ mod withdraw;
 use crate::{http::HttpRule, report::Rejected, services::HTTP_FETCH};
 use indexmap::IndexMap;
 use opcell_sandbox::{
+    Exports,
     grants::{FilesGrant, Grants},
     limits::LimitRequest,
 };
@@ -133,6 +134,8 @@ pub struct PluginConfig {
     pub limits: LimitRequest,
     /// Whether it is under work: whatever lies at its path is loaded, and every command says so.
     pub dev: bool,
+    /// How its exports become operations and judges.
+    pub exports: Exports,
 }
 
 /// What a plugin may reach. Empty: nothing.
@@ -199,6 +202,7 @@ impl PluginConfig {
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
             dev: false,
+            exports: Exports::Contract,
         }
     }
 

@@ -6,7 +6,7 @@ use opcell_types::{
     denial::{Capability, HttpScope},
     text::printable,
 };
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::Path};
 
 /// The remedy as a clause that can follow "to allow it: ". `None` when nothing can allow it.
 #[must_use]
@@ -58,6 +58,25 @@ pub(crate) fn load_error(error: &LoadError) -> String {
         let _ = write!(text, "\n  and {more} more");
     }
     text
+}
+
+/// What makes a plugin of a file that is not one yet. `None` when no command does.
+#[must_use]
+pub fn of_load_error(error: &LoadError, path: &Path) -> Option<String> {
+    match error {
+        LoadError::CoreModule { described: true } => {
+            let path = shell_word(&path.display().to_string());
+            Some(format!("make a component of it: `opcell plugin build {path}`"))
+        }
+        LoadError::CoreModule { described: false } => Some(
+            "build it with `opcell plugin build` in the plugin's folder; `opcell plugin new NAME --lang LANG` makes one"
+                .to_owned(),
+        ),
+        LoadError::World { .. } => Some(
+            "to offer its functions as operations as they are, set `exports = \"typed\"` under [plugins.NAME] in opcell.toml".to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 /// A refusal as one line: what was refused, by which rule, and what would allow it.

@@ -181,6 +181,12 @@ pub enum LoadError {
         /// What it is instead.
         message: String,
     },
+    /// A core module: what most compilers make before a component is made of it.
+    #[error("not a WebAssembly component: it is a core module{}", if *.described { "" } else { " that describes no interface" })]
+    CoreModule {
+        /// Whether it carries a description of its interface, so that a component can be made of it.
+        described: bool,
+    },
     /// The manifest section is malformed.
     #[error("the component's manifest is invalid: {0}")]
     Manifest(#[from] ManifestError),
@@ -193,6 +199,12 @@ pub enum LoadError {
         exports: String,
         /// The served version.
         served: &'static str,
+    },
+    /// A component's functions cannot be offered as operations by their types.
+    #[error("none of the component's exports can be an operation as it is:{}", lines(.problems, Clone::clone))]
+    Typed {
+        /// What is wrong, a function or a setting each.
+        problems: Vec<String>,
     },
     /// The component is built against a version of the contract that is not served.
     #[error(
@@ -322,9 +334,9 @@ impl LoadError {
         match self {
             Self::Read { .. } => "unreadable",
             Self::TooLarge { .. } => "too-large",
-            Self::NotAComponent { .. } => "not-a-component",
+            Self::NotAComponent { .. } | Self::CoreModule { .. } => "not-a-component",
             Self::Manifest(_) => "invalid-manifest",
-            Self::World { .. } => "wrong-world",
+            Self::World { .. } | Self::Typed { .. } => "wrong-world",
             Self::Version { .. } => "unsupported-version",
             Self::Changed { .. } => "plugin-changed",
             Self::AsksForMore(_) => "new-permissions",

@@ -53,14 +53,7 @@ impl Surface {
 /// # Errors
 /// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::World`], [`LoadError::Version`] or [`LoadError::Imports`].
 pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
-    let surface = read(bytes)?;
-    let refused: Vec<RefusedImport> = surface.imports.iter().filter_map(|name| refuse(name)).collect();
-    if !refused.is_empty() {
-        return Err(LoadError::Imports(refused));
-    }
-    for name in surface.imports.iter().chain(&surface.exports) {
-        check_version(name)?;
-    }
+    let surface = inspect_typed(bytes)?;
     if !surface.exports_interface("operations") && !surface.exports_interface("judges") {
         let exports = if surface.exports.is_empty() {
             "nothing".to_owned()
@@ -68,6 +61,22 @@ pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
             format!("`{}`", surface.exports.join("`, `"))
         };
         return Err(LoadError::World { exports: opcell_types::text::printable(&exports, 1_000), served: SERVED });
+    }
+    Ok(surface)
+}
+
+/// Reads the surface of a component whose exported functions become operations by their types, whatever its world.
+///
+/// # Errors
+/// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::Version`] or [`LoadError::Imports`].
+pub fn inspect_typed(bytes: &[u8]) -> Result<Surface, LoadError> {
+    let surface = read(bytes)?;
+    let refused: Vec<RefusedImport> = surface.imports.iter().filter_map(|name| refuse(name)).collect();
+    if !refused.is_empty() {
+        return Err(LoadError::Imports(refused));
+    }
+    for name in surface.imports.iter().chain(&surface.exports) {
+        check_version(name)?;
     }
     Ok(surface)
 }
@@ -87,7 +96,7 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
         let payload = payload.map_err(|error| not_a_component(&error.to_string()))?;
         match payload {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
-                return Err(not_a_component("it is a core module; build it for the component model"));
+                return Err(LoadError::CoreModule { described: is_described(bytes) });
             }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
                 depth += 1;
@@ -126,6 +135,14 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
     Ok(surface)
 }
 
+/// Whether a core module carries the description of its interface that bindings leave in it.
+fn is_described(module: &[u8]) -> bool {
+    Parser::new(0).parse_all(module).map_while(Result::ok).any(|payload| match payload {
+        Payload::CustomSection(section) => section.name().starts_with("component-type"),
+        _ => false,
+    })
+}
+
 fn not_a_component(message: &str) -> LoadError {
     LoadError::NotAComponent { message: message.to_owned() }
 }
@@ -156,12 +173,15 @@ fn check_version(name: &str) -> Result<(), LoadError> {
 }
 
 fn refuse(name: &str) -> Option<RefusedImport> {
-    let (interface, _) = split(name);
+    let (interface, version) = split(name);
     let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
     let instead = match (package, member) {
         ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log") => return None,
         ("opcell:plugin", _) => {
             "the host offers `tools`, `skills`, `files` and `log` of this package, and nothing else"
+        }
+        _ if package.starts_with("wasi:") && version.is_some_and(|version| version.starts_with("0.3")) => {
+            "it is built for WASI 0.3, and this host serves WASI 0.2; build it for `wasm32-wasip2`"
         }
         ("wasi:io" | "wasi:cli" | "wasi:clocks" | "wasi:random" | "wasi:filesystem" | "wasi:sockets", _) => {
             return None;
@@ -188,10 +208,9 @@ mod tests {
     #[test]
     fn a_core_module_is_not_a_component() {
         let error = inspected("(module)").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "not a WebAssembly component: it is a core module; build it for the component model"
-        );
+        assert_eq!(error.to_string(), "not a WebAssembly component: it is a core module that describes no interface");
+        let described = inspected(r#"(module (@custom "component-type:wit-bindgen" ""))"#).unwrap_err();
+        assert!(matches!(described, LoadError::CoreModule { described: true }), "{described}");
     }
 
     #[test]
@@ -212,6 +231,12 @@ mod tests {
         .to_string();
         assert!(error.contains("`wasi:http/outgoing-handler@0.2.0`: plugins have no network"), "{error}");
         assert!(error.contains("`env:evil/shell`: unknown to this host") && !error.contains("wasi:cli"), "{error}");
+    }
+
+    #[test]
+    fn a_component_for_wasi_0_3_is_told_so() {
+        let error = inspected(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#).unwrap_err().to_string();
+        assert!(error.contains("it is built for WASI 0.3, and this host serves WASI 0.2"), "{error}");
     }
 
     #[test]

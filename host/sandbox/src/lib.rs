@@ -33,8 +33,9 @@ pub mod plugin;
 
 mod cell;
 mod exports;
-mod state;
 mod permits;
+mod state;
+mod typed;
 
 mod budget;
 mod descriptors;
@@ -65,6 +66,7 @@ pub use opcell_types::{Access, CallContext, Denial, Effects, Failure, Outcome, R
 pub use plugin::{CellRequest, OperationSuccess, Plugin};
 pub use receipt::{CellResult, Receipt};
 pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};
+pub use typed::Exports;
 
 /// Ways into the crate that only fuzz targets have.
 #[cfg(fuzzing)]

@@ -19,6 +19,7 @@ use crate::{
     permits::Share,
     receipt::{CellResult, Receipt},
     state::CellState,
+    typed::{AskOperation, Typed},
 };
 use opcell_schema::Schema;
 use opcell_types::{CallContext, Denial, Effects, Failure, Outcome, Verdict, suggest::did_you_mean, text::printable};
@@ -43,6 +44,8 @@ pub(crate) struct Linked {
     pub(crate) pre: InstancePre<CellState>,
     pub(crate) operations: Option<Exported>,
     pub(crate) judges: Option<Exported>,
+    /// The functions of a component that was not written for the contract.
+    pub(crate) typed: Option<Typed>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) wasi: bool,
@@ -113,6 +116,7 @@ pub struct Plugin {
     judges: Vec<JudgeDescription>,
     judge_schemas: Vec<Arc<Schema>>,
     judge_index: HashMap<Arc<str>, usize>,
+    described: Option<Receipt>,
 }
 
 impl std::fmt::Debug for Plugin {
@@ -130,6 +134,7 @@ impl Plugin {
         linked: Linked,
         manifest: Manifest,
         limits: EffectiveLimits,
+        typed: Option<Vec<operations::OperationDescription>>,
     ) -> Result<Self, LoadError> {
         let linked = Arc::new(linked);
         let shared_limits = Arc::new(limits.limits.clone());
@@ -143,9 +148,16 @@ impl Plugin {
             host: Arc::new(NoServices),
             describes: true,
         };
-        let (operations, operation_schemas) =
-            described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?;
-        let (judges, judge_schemas) = described::<Judges, (Vec<_>, Vec<_>)>(&linked, call(), describe::judges).await?;
+        let ((operations, operation_schemas), of_operations) = match typed {
+            None => described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?,
+            Some(typed) => {
+                let checked = apart(&linked.share, move || describe::operations(typed)).await;
+                let checked = checked.unwrap_or_else(|| Err("its schemas cannot be compiled".to_owned()));
+                (checked.map_err(|message| LoadError::Typed { problems: vec![message] })?, None)
+            }
+        };
+        let ((judges, judge_schemas), of_judges) =
+            described::<Judges, (Vec<_>, Vec<_>)>(&linked, call(), describe::judges).await?;
         if let Some(both) = judges
             .iter()
             .find(|judge| operations.iter().any(|operation: &OperationDescription| operation.id == judge.id))
@@ -167,7 +179,14 @@ impl Plugin {
             judges,
             judge_schemas,
             judge_index,
+            described: of_operations.or(of_judges),
         })
+    }
+
+    /// What the cell used in which the plugin said what it offers: a call that does nothing.
+    #[must_use]
+    pub fn describe_receipt(&self) -> Option<&Receipt> {
+        self.described.as_ref()
     }
 
     /// The operator's name for it.
@@ -258,7 +277,11 @@ impl Plugin {
             Ok(ready) => ready,
             Err(error) => return self.refused(request.id, error),
         };
-        let ask = Ask::<Operations>::new(Arc::clone(&description.id), arguments, request.context);
+        let id = Arc::clone(&description.id);
+        let ask = match self.linked.typed {
+            None => AskOperation::Contract(Ask::new(id, arguments, request.context)),
+            Some(_) => AskOperation::Typed { id, arguments },
+        };
         let (id, schema, check) = (Arc::clone(&description.id), Arc::clone(&schemas.data), self.checks());
         let after = |answer, denial| async move {
             match answer {
@@ -449,9 +472,9 @@ async fn described<I: Interface, T: Default + Send + 'static>(
     linked: &Arc<Linked>,
     call: Call,
     check: fn(Vec<I::Description>) -> Result<T, String>,
-) -> Result<T, LoadError> {
+) -> Result<(T, Option<Receipt>), LoadError> {
     if I::of(linked).is_none() {
-        return Ok(T::default());
+        return Ok((T::default(), None));
     }
     let share = Arc::clone(&linked.share);
     let after = move |described, _| async move {
@@ -460,7 +483,8 @@ async fn described<I: Interface, T: Default + Send + 'static>(
         tracing::debug!(interface = I::NAME, elapsed = ?started.elapsed(), "checked what the plugin describes");
         Ok(checked.unwrap_or_else(|| Err("its schemas cannot be compiled".to_owned())))
     };
-    let (checked, _) = cell::run(linked, call, async { Ok(()) }, Describe::<I>::new(), after).await;
+    let (checked, receipt) = cell::run(linked, call, async { Ok(()) }, Describe::<I>::new(), after).await;
     let checked = checked.map_err(|error| LoadError::DescribeFailed { interface: I::NAME, error: error.into() })?;
-    checked.map_err(|message| LoadError::Describe { interface: I::NAME, message })
+    let checked = checked.map_err(|message| LoadError::Describe { interface: I::NAME, message })?;
+    Ok((checked, Some(receipt)))
 }

@@ -15,6 +15,7 @@ use crate::{
     permits::Share,
     plugin::{Linked, Plugin},
     state::CellState,
+    typed::{Exports, Typed},
     wasi::check_preopens,
 };
 use opcell_types::control::ControlFiles;
@@ -101,6 +102,8 @@ pub struct LoadRequest {
     pub agreed: Option<Requests>,
     /// The BLAKE3 digest that the component must have, in hexadecimal; `None`: any.
     pub digest: Option<String>,
+    /// How its exports become operations and judges.
+    pub exports: Exports,
 }
 
 impl LoadRequest {
@@ -114,6 +117,7 @@ impl LoadRequest {
             limits: LimitRequest::default(),
             agreed: None,
             digest: None,
+            exports: Exports::Contract,
         }
     }
 }
@@ -188,14 +192,17 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`], whose texts name what is wrong and what to do.
     pub async fn load(&self, request: LoadRequest) -> Result<Arc<Plugin>, LoadError> {
-        let LoadRequest { name, source, grants, limits, agreed, digest: pinned } = request;
+        let LoadRequest { name, source, grants, limits, agreed, digest: pinned, exports } = request;
         let bytes = self.read(source).await?;
         let inspected = Arc::clone(&bytes);
-        let (surface, digest) = tokio::task::spawn_blocking(move || {
-            inspect::inspect(&inspected).map(|surface| (surface, blake3::hash(&inspected)))
-        })
-        .await
-        .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
+        let look = match exports {
+            Exports::Contract => inspect::inspect,
+            Exports::Typed(_) => inspect::inspect_typed,
+        };
+        let (surface, digest) =
+            tokio::task::spawn_blocking(move || look(&inspected).map(|surface| (surface, blake3::hash(&inspected))))
+                .await
+                .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
         let name: Arc<str> = name.into();
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
         // Before anything of a version that nobody agreed to is compiled or run.
@@ -220,8 +227,17 @@ impl Sandbox {
         }
         let (pool, component) = self.place(&compiled)?;
         drop(compiled);
-        let linked = pool.link(&component, &surface, name, &digest, policy, Arc::new(roots), self.metering, &limits)?;
-        Plugin::describe(linked, surface.manifest, limits).await.map(Arc::new)
+        let mut linked =
+            pool.link(&component, &surface, name, &digest, policy, Arc::new(roots), self.metering, &limits)?;
+        let described = match exports {
+            Exports::Contract => None,
+            Exports::Typed(effects) => {
+                let (typed, described) = Typed::find(&component, pool.engine.wasmtime(), &linked.name, &effects)?;
+                (linked.operations, linked.judges, linked.typed) = (None, None, Some(typed));
+                Some(described)
+            }
+        };
+        Plugin::describe(linked, surface.manifest, limits, described).await.map(Arc::new)
     }
 
     /// The same component with nothing but the engine around it: for measuring what a cell costs, never for running plugins.
@@ -339,6 +355,7 @@ impl Pool {
             pre,
             operations: Exported::find::<Operations>(component, surface)?,
             judges: Exported::find::<Judges>(component, surface)?,
+            typed: None,
             policy,
             roots,
             wasi: surface.wasi,

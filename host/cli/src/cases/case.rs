@@ -48,7 +48,7 @@ pub struct CaseContext {
     pub idempotency_key: String,
 }
 
-/// An answer to calls of a tool. With neither `arguments` nor `matching` it answers every call.
+/// An answer to calls of a tool. With none of `arguments`, `like` and `matching` it answers every call.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ToolDouble {
@@ -56,6 +56,8 @@ pub struct ToolDouble {
     pub name: String,
     /// Answers only these arguments.
     pub arguments: Option<Value>,
+    /// Answers only arguments like these: members that are named must fit, and `*` in a text stands for any characters.
+    pub like: Option<Value>,
     /// Answers only arguments that this JSON Schema accepts.
     pub matching: Option<Value>,
     /// What the call gives.
@@ -84,6 +86,8 @@ pub struct FailureDouble {
 pub struct SkillDouble {
     pub description: String,
     pub body: String,
+    /// Whether the operator has not granted the skill.
+    pub denied: bool,
     /// Files of the skill: path to text.
     pub resources: BTreeMap<String, String>,
 }
@@ -96,7 +100,7 @@ pub struct Tree {
     pub writable: bool,
     /// What is there: path to text.
     pub tree: BTreeMap<String, String>,
-    /// What must be there afterwards; files that are not named are not looked at. `null`: must not be there.
+    /// What must be different afterwards: path to text, `null` where there must be nothing any more.
     pub after: BTreeMap<String, Option<String>>,
 }
 
@@ -108,8 +112,12 @@ pub struct Expect {
     pub data: Option<Value>,
     /// The operation's summary.
     pub summary: Option<String>,
+    /// The operation's details.
+    pub details: Option<Value>,
     /// The judge's outcome; `:name` is a keyword.
     pub outcome: Option<String>,
+    /// Why the judge chose it.
+    pub rationale: Option<String>,
     /// How the call fails.
     pub failure: Option<ExpectedFailure>,
     /// Capabilities that are denied, such as `tool http.fetch`, in this order.
@@ -123,7 +131,8 @@ pub struct Expect {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExpectedFailure {
-    pub reason: String,
+    /// What the plugin gives as its reason, or the name of what the cell ran into, such as `trap`.
+    pub reason: Option<String>,
     /// A text that the message contains.
     pub message: Option<String>,
 }
@@ -160,11 +169,22 @@ pub enum CaseError {
     },
 }
 
+/// A case with the file that it stands in.
+#[derive(Debug, Clone)]
+pub struct CaseFile {
+    /// The file's name without its extension.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// What the file says.
+    pub case: Case,
+}
+
 /// Reads the case files of a folder, in the order of their names.
 ///
 /// # Errors
 /// When the folder or one of them cannot be used.
-pub fn read(folder: &Path) -> Result<Vec<(String, Case)>, CaseError> {
+pub fn read(folder: &Path) -> Result<Vec<CaseFile>, CaseError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| CaseError::File { path: folder.to_owned(), error })?,
@@ -174,36 +194,113 @@ pub fn read(folder: &Path) -> Result<Vec<(String, Case)>, CaseError> {
         .filter(|path| path.extension().is_some_and(|kind| kind == "yaml" || kind == "yml"))
         .collect();
     paths.sort();
-    paths.into_iter().map(|path| one(&path)).collect()
+    paths.into_iter().map(one).collect()
 }
 
-fn one(path: &Path) -> Result<(String, Case), CaseError> {
-    let file = |error| CaseError::File { path: path.to_owned(), error };
-    let wrong = |message: String| CaseError::Wrong { path: path.to_owned(), message };
-    let about = fs::metadata(path).map_err(file)?;
+fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
+    let file = |error| CaseError::File { path: path.clone(), error };
+    let about = fs::metadata(&path).map_err(file)?;
     if !about.is_file() || about.len() > MAX_BYTES {
-        return Err(wrong(format!("expected a file of at most {MAX_BYTES} bytes")));
+        let message = format!("expected a file of at most {MAX_BYTES} bytes");
+        return Err(CaseError::Wrong { path, message });
     }
-    let text = fs::read_to_string(path).map_err(file)?;
-    let case: Case = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let text = fs::read_to_string(&path).map_err(file)?;
+    let case = parse(&text).map_err(|message| CaseError::Wrong { path: path.clone(), message })?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(CaseFile { name, path, case })
+}
+
+/// Reads a case.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn parse(text: &str) -> Result<Case, String> {
+    let case: Case = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     match (&case.operation, &case.judge) {
-        (Some(_), Some(_)) => return Err(wrong("it has `operation` and `judge`; a case calls one of them".to_owned())),
-        (None, None) => return Err(wrong("`operation` or `judge` is missing: it says what is called".to_owned())),
-        (Some(_), None) if case.expect.outcome.is_some() => {
-            return Err(wrong("`expect.outcome` is for judges; an operation has `data`".to_owned()));
+        (Some(_), Some(_)) => return Err("it has `operation` and `judge`; a case calls one of them".to_owned()),
+        (None, None) => return Err("`operation` or `judge` is missing: it says what is called".to_owned()),
+        (Some(_), None) if case.expect.outcome.is_some() || case.expect.rationale.is_some() => {
+            return Err("`expect.outcome` and `expect.rationale` are for judges; an operation has `data`".to_owned());
         }
-        (None, Some(_)) if case.expect.data.is_some() => {
-            return Err(wrong("`expect.data` is for operations; a judge has `outcome`".to_owned()));
+        (None, Some(_)) if case.expect.data.is_some() || case.expect.summary.is_some() => {
+            return Err("`expect.data` and `expect.summary` are for operations; a judge has `outcome`".to_owned());
         }
         _ => {}
     }
     for double in &case.tools {
         let answers = [double.returns.is_some(), double.fails.is_some(), double.denied];
         if answers.into_iter().filter(|answer| *answer).count() != 1 {
-            let message = format!("the double of tool `{}` needs one of: returns, fails, denied", double.name);
-            return Err(wrong(message));
+            return Err(format!("the double of tool `{}` needs one of: returns, fails, denied", double.name));
+        }
+        let conditions = [&double.arguments, &double.like, &double.matching];
+        if conditions.into_iter().filter(|condition| condition.is_some()).count() > 1 {
+            return Err(format!("the double of tool `{}` needs one of: arguments, like, matching", double.name));
         }
     }
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok((name, case))
+    Ok(case)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_case_is_said() {
+        for (text, expected) in [
+            ("arguments: {}\nexpect: {}\n", "`operation` or `judge` is missing"),
+            ("operation: a/b\njudge: a/c\nexpect: {}\n", "a case calls one of them"),
+            ("operation: a/b\nexpect: { outcome: x }\n", "are for judges"),
+            ("judge: a/b\nexpect: { data: 1 }\n", "are for operations"),
+            ("operation: a/b\nexpct: {}\n", "expct"),
+            ("operation: a/b\ntools: [{ name: t }]\nexpect: {}\n", "needs one of: returns, fails, denied"),
+            (
+                "operation: a/b\ntools: [{ name: t, like: {}, matching: {}, returns: 1 }]\nexpect: {}\n",
+                "needs one of: arguments, like, matching",
+            ),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_case_that_would_grow_without_bound_is_refused() {
+        let mut bomb = "operation: a/b\nexpect: {}\narguments:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for at in 1..12 {
+            let before = vec![format!("*a{}", at - 1); 10].join(", ");
+            bomb.push_str(&format!("  a{at}: &a{at} [{before}]\n"));
+        }
+        assert!(parse(&bomb).is_err());
+        let deep = format!(
+            "operation: a/b\nexpect: {{}}\narguments: {{ a: {}{} }}\n",
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        assert!(parse(&deep).is_err());
+    }
+
+    #[test]
+    fn the_published_schema_knows_every_key_and_accepts_what_is_read() {
+        let schema: Value = serde_json::from_str(super::super::SCHEMA).unwrap();
+        let compiled = opcell_schema::Schema::compile(&schema).unwrap();
+        let whole = json(
+            r#"{"operation":"a/b","arguments":{},"context":{"run":"r","step":"s","visit":1,"attempt":1,"idempotency-key":"k"},
+                "tools":[{"name":"t","arguments":{},"returns":1,"delay-ms":5},{"name":"t","like":{},"fails":{"reason":"x","message":"m","details":1}},
+                         {"name":"t","matching":{},"denied":true}],
+                "skills":{"s":{"description":"d","body":"b","denied":false,"resources":{"a":"b"}}},
+                "files":{"w":{"writable":true,"tree":{"a":"b"},"after":{"a":null}}},
+                "expect":{"data":1,"summary":"s","details":{},"failure":{"reason":"r","message":"m"},"denials":["tool t"],"log":["l"],
+                          "at-most":{"memory":1,"host-calls":1,"ticks":1}}}"#,
+        );
+        compiled.check(&whole).unwrap();
+        parse(&whole.to_string()).unwrap();
+        let judge = json(r#"{"judge":"a/b","expect":{"outcome":":x","rationale":"r"}}"#);
+        compiled.check(&judge).unwrap();
+        parse(&judge.to_string()).unwrap();
+        compiled.check(&json(r#"{"operation":"a/b","expct":{}}"#)).unwrap_err();
+    }
+
+    fn json(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
 }

@@ -51,6 +51,7 @@ impl Doubles {
 impl HostServices for Doubles {
     fn tools(&self) -> Vec<ToolDescription> {
         let mut names: Vec<&str> = self.tools.iter().map(|(double, _)| double.name.as_str()).collect();
+        names.sort_unstable();
         names.dedup();
         names
             .into_iter()
@@ -74,11 +75,15 @@ impl HostServices for Doubles {
         let fits = |(double, schema): &&(ToolDouble, Option<opcell_schema::Schema>)| {
             double.name == name
                 && double.arguments.as_ref().is_none_or(|arguments| *arguments == given)
+                && double.like.as_ref().is_none_or(|pattern| is_like(pattern, &given))
                 && schema.as_ref().is_none_or(|schema| schema.check(&given).is_ok())
         };
         let Some((double, _)) = self.tools.iter().find(fits) else {
             self.missing(format!("tools:\n  - name: {name}\n    arguments: {given}\n    returns: {{}}"));
-            return Err(Failure::host("no-double", format!("no double of the case answers this call of tool `{name}`")));
+            return Err(Failure::host(
+                "no-double",
+                format!("no double of the case answers this call of tool `{name}`"),
+            ));
         };
         if double.delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(double.delay_ms).min(MAX_DELAY)).await;
@@ -119,5 +124,66 @@ impl HostServices for Doubles {
             self.missing(format!("skills:\n  {name}:\n    resources:\n      {path}: {}", json!("")));
             Failure::host("not-found", format!("skill `{name}` of the case has no file `{path}`"))
         })
+    }
+}
+
+/// Whether a value fits a pattern: members that the pattern names must fit, lists fit element by element, and `*` in a text of the
+/// pattern stands for any characters.
+fn is_like(pattern: &Value, value: &Value) -> bool {
+    let mut pending = vec![(pattern, value)];
+    while let Some((pattern, value)) = pending.pop() {
+        match (pattern, value) {
+            (Value::Object(pattern), Value::Object(value)) => {
+                for (name, part) in pattern {
+                    let Some(found) = value.get(name) else { return false };
+                    pending.push((part, found));
+                }
+            }
+            (Value::Array(pattern), Value::Array(value)) if pattern.len() == value.len() => {
+                pending.extend(pattern.iter().zip(value));
+            }
+            (Value::String(pattern), Value::String(value)) if fits(pattern, value) => {}
+            (pattern, value) if pattern == value => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a text fits a pattern in which `*` stands for any characters.
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    // The earliest place for each part leaves the most room for the others.
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_fits_what_it_names_and_leaves_the_rest_open() {
+        let given = json!({"url": "https://api.example/v1/users", "method": "GET", "tags": ["a", "b"], "n": 1});
+        for (pattern, expected) in [
+            (json!({}), true),
+            (json!({"url": "https://api.example/*"}), true),
+            (json!({"url": "*example*users"}), true),
+            (json!({"url": "*/users/*"}), false),
+            (json!({"url": "https://api.example"}), false),
+            (json!({"tags": ["*", "b"]}), true),
+            (json!({"tags": ["a"]}), false),
+            (json!({"n": 2}), false),
+            (json!({"missing": "*"}), false),
+        ] {
+            assert_eq!(is_like(&pattern, &given), expected, "{pattern}");
+        }
+        assert!(fits("a*a", "aa") && !fits("a*a", "a"));
     }
 }

@@ -1,19 +1,26 @@
 //! Runs a case in a real cell, under the real limits, and compares.
 
-use super::{case::Case, doubles::Doubles};
+use super::{
+    case::{Case, Tree},
+    doubles::Doubles,
+};
 use opcell_sandbox::{
-    CellRequest, LoadRequest, PluginSource, Sandbox,
+    CellError, CellRequest, LoadRequest, Plugin, PluginSource, Sandbox,
     grants::{FilesGrant, Grants},
-    manifest::Manifest,
+    manifest::{Manifest, Request},
     receipt::Receipt,
 };
 use opcell_types::CallContext;
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// Files of a root that are compared after a case; more are not looked at.
+const MOST_FILES: usize = 10_000;
 
 /// How a case came out.
 #[derive(Debug)]
@@ -23,6 +30,24 @@ pub struct Outcome {
     pub differences: Vec<String>,
     /// What the cell used, if one ran.
     pub receipt: Option<Receipt>,
+    /// What the call gave.
+    pub got: Got,
+}
+
+/// What a call gave, in the words of `expect` and `files`.
+#[derive(Debug, Default, Clone)]
+#[non_exhaustive]
+pub struct Got {
+    /// `data`, `summary`, `details`, `outcome`, `rationale`; only what there is.
+    pub result: serde_json::Map<String, Value>,
+    /// Reason and message.
+    pub failure: Option<(String, String)>,
+    /// Capabilities that were denied.
+    pub denials: Vec<String>,
+    /// Messages of the log.
+    pub log: Vec<String>,
+    /// What is different in each root: path to text, nothing where a file is gone.
+    pub after: BTreeMap<String, BTreeMap<String, Option<String>>>,
 }
 
 /// Runs cases of one component.
@@ -46,74 +71,100 @@ impl Runner {
     pub async fn run(&self, case: &Case, manifest: &Manifest) -> anyhow::Result<Outcome> {
         let scratch = tempfile::tempdir()?;
         let doubles = Arc::new(Doubles::of(case).map_err(anyhow::Error::msg)?);
-        let mut grants = Grants::default();
-        grants.tools.extend(case.tools.iter().filter(|double| !double.denied).map(|double| double.name.clone()));
-        grants.skills.extend(case.skills.keys().cloned());
-        for (root, tree) in &case.files {
-            let folder = scratch.path().join(format!("root-{}", grants.files.len()));
-            fs::create_dir(&folder)?;
-            for (path, text) in &tree.tree {
-                let path = inside(&folder, path)?;
-                fs::create_dir_all(path.parent().unwrap_or(&folder))?;
-                fs::write(path, text)?;
-            }
-            let grant = if tree.writable { FilesGrant::read_write(&folder) } else { FilesGrant::read(&folder) };
-            grants.files.insert(root.clone(), grant);
-        }
-        let folders: Vec<(String, PathBuf)> =
-            grants.files.iter().map(|(root, grant)| (root.clone(), grant.path.clone())).collect();
-        let mut differences = unasked(case, manifest);
         let mut load = LoadRequest::new(&self.name, PluginSource::Bytes(self.component.clone()));
-        load.grants = grants;
+        load.grants = grants(case, manifest, scratch.path())?;
+        let folders: Vec<(String, PathBuf)> =
+            load.grants.files.iter().map(|(root, grant)| (root.clone(), grant.path.clone())).collect();
         let plugin = self.sandbox.load(load).await?;
-        let arguments = Value::Object(case.arguments.clone()).to_string();
-        let id = case.operation.as_ref().or(case.judge.as_ref()).map_or("", String::as_str);
-        let request = CellRequest { context: context(case), host: doubles.clone(), ..CellRequest::new(id, &arguments) };
-        let (result, receipt) = if case.operation.is_some() {
-            let done = plugin.invoke(request).await;
-            let result = done.result.map(|success| json!({"data": success.data, "summary": success.summary}));
-            (result, done.receipt)
-        } else {
-            let done = plugin.judge(request).await;
-            let outcome = |verdict: opcell_types::Verdict| {
-                let outcome = serde_json::to_value(&verdict.outcome).unwrap_or_default();
-                let text = outcome.get("text").and_then(Value::as_str).map(str::to_owned);
-                let keyword = outcome.get("keyword").and_then(Value::as_str).map(|name| format!(":{name}"));
-                json!({"outcome": text.or(keyword)})
-            };
-            (done.result.map(outcome), done.receipt)
+        let (result, receipt) = call(&plugin, case, doubles.clone()).await;
+        let mut got = Got {
+            denials: receipt.denials.iter().map(|denial| denial.capability.clone()).collect(),
+            log: receipt.log.lines.iter().map(|line| line.message.clone()).collect(),
+            ..Got::default()
         };
-        match (&result, &case.expect.failure) {
-            (Ok(given), None) => compare_result(case, given, &mut differences),
-            (Ok(given), Some(expected)) => {
-                differences.push(format!("expected the failure `{}`, got {given}", expected.reason));
-            }
-            (Err(error), None) => differences.push(format!("it failed: {}: {error}", error.kind())),
-            (Err(error), Some(expected)) => {
-                let reason = match error {
-                    opcell_sandbox::error::CellError::PluginFailure(failure) => failure.reason.to_string(),
-                    other => other.kind().to_owned(),
-                };
-                if reason != expected.reason {
-                    differences.push(format!("expected the failure `{}`, got `{reason}`: {error}", expected.reason));
-                }
-                if let Some(part) = expected.message.as_ref().filter(|part| !error.to_string().contains(part.as_str())) {
-                    differences.push(format!("expected a failure whose message contains {part:?}, got: {error}"));
-                }
-            }
+        match result {
+            Ok(given) => got.result = given,
+            Err(error) => got.failure = Some((reason(&error), error.to_string())),
         }
-        compare_receipt(case, &receipt, &mut differences);
-        compare_files(case, &folders, &mut differences)?;
-        for double in doubles.unanswered() {
+        for (root, folder) in &folders {
+            let Some(tree) = case.files.get(root) else { continue };
+            got.after.insert(root.clone(), changed(tree, folder)?);
+        }
+        let mut differences = unasked(case, manifest);
+        compare_result(case, &got, &mut differences);
+        compare_receipt(case, &receipt, &got, &mut differences);
+        for (root, after) in &got.after {
+            compare_files(root, case.files.get(root), after, &mut differences);
+        }
+        for double in doubles.unanswered().into_iter().chain(missing_roots(case, &got)) {
             differences.push(format!("no double answers a call of the plugin; add for example:\n{double}"));
         }
-        Ok(Outcome { differences, receipt: Some(receipt) })
+        Ok(Outcome { differences, receipt: Some(receipt), got })
+    }
+}
+
+/// What the plugin asks for is granted, so that a call without a double is seen; what the case denies is not.
+fn grants(case: &Case, manifest: &Manifest, scratch: &Path) -> anyhow::Result<Grants> {
+    let mut grants = Grants::default();
+    let denied_tool = |name: &str| case.tools.iter().any(|double| double.denied && double.name == name);
+    let denied_skill = |name: &str| case.skills.get(name).is_some_and(|skill| skill.denied);
+    let names = |list: &[Request]| list.iter().map(|request| request.name.clone()).collect::<Vec<_>>();
+    grants.tools.extend(names(&manifest.tools).into_iter().filter(|name| !denied_tool(name)));
+    grants.skills.extend(names(&manifest.skills).into_iter().filter(|name| !denied_skill(name)));
+    for (root, tree) in &case.files {
+        let folder = scratch.join(format!("root-{}", grants.files.len()));
+        fs::create_dir(&folder)?;
+        for (path, text) in &tree.tree {
+            let path = inside(&folder, path)?;
+            fs::create_dir_all(path.parent().unwrap_or(&folder))?;
+            fs::write(path, text)?;
+        }
+        let grant = if tree.writable { FilesGrant::read_write(&folder) } else { FilesGrant::read(&folder) };
+        grants.files.insert(root.clone(), grant);
+    }
+    Ok(grants)
+}
+
+type Called = (Result<serde_json::Map<String, Value>, CellError>, Receipt);
+
+async fn call(plugin: &Plugin, case: &Case, doubles: Arc<Doubles>) -> Called {
+    let arguments = Value::Object(case.arguments.clone()).to_string();
+    let id = case.operation.as_ref().or(case.judge.as_ref()).map_or("", String::as_str);
+    let request = CellRequest { context: context(case), host: doubles, ..CellRequest::new(id, &arguments) };
+    let present = |members: [(&str, Option<Value>); 3]| {
+        members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    };
+    if case.operation.is_some() {
+        let done = plugin.invoke(request).await;
+        let members = |success: opcell_sandbox::OperationSuccess| {
+            let summary = success.summary.map(Value::from);
+            present([("data", Some(success.data)), ("summary", summary), ("details", success.details)])
+        };
+        return (done.result.map(members), done.receipt);
+    }
+    let done = plugin.judge(request).await;
+    let members = |verdict: opcell_types::Verdict| {
+        let outcome = match verdict.outcome {
+            opcell_types::Outcome::Text(text) => text.to_string(),
+            opcell_types::Outcome::Keyword(name) => format!(":{name}"),
+        };
+        present([("outcome", Some(json!(outcome))), ("rationale", verdict.rationale.map(Value::from)), ("", None)])
+    };
+    (done.result.map(members), done.receipt)
+}
+
+/// What a plugin gives as its reason, or the name of what the cell ran into.
+fn reason(error: &CellError) -> String {
+    match error {
+        CellError::PluginFailure(failure) => failure.reason.to_string(),
+        other => other.kind().to_owned(),
     }
 }
 
 /// A path of a case, which must not lead out of its root.
 fn inside(folder: &Path, path: &str) -> anyhow::Result<PathBuf> {
-    let plain = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| !["", ".", ".."].contains(&part));
+    let plain =
+        !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| !["", ".", ".."].contains(&part));
     anyhow::ensure!(plain, "`{path}` is not a relative path without `.` and `..`");
     Ok(folder.join(path))
 }
@@ -121,10 +172,10 @@ fn inside(folder: &Path, path: &str) -> anyhow::Result<PathBuf> {
 /// Doubles of what the plugin does not ask for would never be reached.
 fn unasked(case: &Case, manifest: &Manifest) -> Vec<String> {
     let asks = |list: &[opcell_sandbox::manifest::Request], name: &str| list.iter().any(|request| request.name == name);
-    let tools = case.tools.iter().filter(|double| !asks(&manifest.tools, &double.name));
+    let tools = case.tools.iter().filter(|double| !double.denied && !asks(&manifest.tools, &double.name));
     let mut differences: Vec<String> = tools.map(|double| not_asked("tool", "tools", &double.name)).collect();
-    let skills = case.skills.keys().filter(|name| !asks(&manifest.skills, name));
-    differences.extend(skills.map(|name| not_asked("skill", "skills", name)));
+    let skills = case.skills.iter().filter(|(name, skill)| !skill.denied && !asks(&manifest.skills, name));
+    differences.extend(skills.map(|(name, _)| not_asked("skill", "skills", name)));
     let roots = case.files.keys().filter(|name| !asks(&manifest.files, name));
     differences.extend(roots.map(|name| not_asked("file root", "files", name)));
     differences
@@ -144,61 +195,159 @@ fn context(case: &Case) -> CallContext {
     context
 }
 
-fn compare_result(case: &Case, given: &Value, differences: &mut Vec<String>) {
+fn compare_result(case: &Case, got: &Got, differences: &mut Vec<String>) {
     let expect = &case.expect;
-    let mut compare = |what: &str, expected: Option<Value>| {
-        if let Some(expected) = expected
-            && given[what] != expected
-        {
-            differences.push(format!("{what}: expected {expected}, got {}", given[what]));
+    match (&got.failure, &expect.failure) {
+        (Some((reason, message)), None) => differences.push(format!("it failed: {reason}: {message}")),
+        (None, Some(expected)) => {
+            let got = Value::Object(got.result.clone());
+            let expected = expected.reason.as_ref().or(expected.message.as_ref());
+            differences.push(format!("expected the failure `{}`, got {got}", expected.map_or("", String::as_str)));
         }
-    };
-    compare("data", expect.data.clone());
-    compare("summary", expect.summary.clone().map(Value::from));
-    compare("outcome", expect.outcome.clone().map(Value::from));
-}
-
-fn compare_receipt(case: &Case, receipt: &Receipt, differences: &mut Vec<String>) {
-    let expect = &case.expect;
-    let denied: Vec<String> = receipt.denials.iter().map(|denial| denial.capability.to_string()).collect();
-    if let Some(expected) = &expect.denials
-        && *expected != denied
-    {
-        differences.push(format!("denials: expected {expected:?}, got {denied:?}"));
-    }
-    if let Some(expected) = &expect.log {
-        let mut lines = receipt.log.lines.iter();
-        for part in expected {
-            if !lines.any(|line| line.message.contains(part.as_str())) {
-                differences.push(format!("log: no line after the ones before contains {part:?}"));
+        (Some((reason, message)), Some(expected)) => {
+            if let Some(expected) = expected.reason.as_ref().filter(|expected| *expected != reason) {
+                differences.push(format!("expected the failure `{expected}`, got `{reason}`: {message}"));
+            }
+            if let Some(part) = expected.message.as_ref().filter(|part| !message.contains(part.as_str())) {
+                differences.push(format!("expected a failure whose message contains {part:?}, got: {message}"));
+            }
+        }
+        (None, None) => {
+            for (what, expected) in expected_result(case) {
+                let given = got.result.get(what).unwrap_or(&Value::Null);
+                if *given != expected {
+                    differences.push(difference(what, &expected, given));
+                }
             }
         }
     }
-    let calls = serde_json::to_value(receipt.host_calls).ok();
-    let calls = calls.as_ref().and_then(Value::as_object);
-    let calls: u64 = calls.into_iter().flat_map(|kinds| kinds.values()).filter_map(Value::as_u64).sum();
+}
+
+/// The members of a result that the case names.
+fn expected_result(case: &Case) -> Vec<(&'static str, Value)> {
+    let expect = &case.expect;
+    let text = |text: &Option<String>| text.clone().map(Value::from);
+    let members = [
+        ("data", expect.data.clone()),
+        ("summary", text(&expect.summary)),
+        ("details", expect.details.clone()),
+        ("outcome", text(&expect.outcome)),
+        ("rationale", text(&expect.rationale)),
+    ];
+    members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// Both values where they are short, else the lines that differ.
+fn difference(what: &str, expected: &Value, got: &Value) -> String {
+    const SHORT: usize = 100;
+    let (one, other) = (expected.to_string(), got.to_string());
+    if one.len() + other.len() <= SHORT {
+        return format!("{what}: expected {one}, got {other}");
+    }
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    lines(what, &pretty(expected), &pretty(got))
+}
+
+/// The lines that differ, with a few around them.
+fn lines(what: &str, expected: &str, got: &str) -> String {
+    let diff = similar::TextDiff::from_lines(expected, got);
+    let mut shown = format!("{what}: expected (-) and got (+) differ");
+    for line in diff.unified_diff().context_radius(2).to_string().lines().take(200) {
+        shown.push_str("\n  ");
+        shown.push_str(line);
+    }
+    shown
+}
+
+fn compare_receipt(case: &Case, receipt: &Receipt, got: &Got, differences: &mut Vec<String>) {
+    let expect = &case.expect;
+    if let Some(expected) = &expect.denials
+        && *expected != got.denials
+    {
+        differences.push(format!("denials: expected {expected:?}, got {:?}", got.denials));
+    }
+    if let Some(expected) = &expect.log {
+        let mut lines = got.log.iter();
+        for part in expected {
+            if !lines.any(|line| line.contains(part.as_str())) {
+                let log = if got.log.is_empty() { "nothing".to_owned() } else { format!("{:?}", got.log) };
+                differences.push(format!("log: expected a line with {part:?} after the ones before, got {log}"));
+                break;
+            }
+        }
+    }
     let bounds = [
         ("memory", "bytes", expect.at_most.memory, receipt.peak_memory),
-        ("host-calls", "calls", expect.at_most.host_calls, calls),
+        ("host-calls", "host calls", expect.at_most.host_calls, receipt.host_calls.total()),
         ("ticks", "ticks", expect.at_most.ticks, receipt.ticks),
     ];
     for (name, unit, bound, used) in bounds {
         if let Some(bound) = bound.filter(|bound| used > *bound) {
-            differences.push(format!("at-most.{name}: {used} {unit} were used, more than {bound}"));
+            differences.push(format!("at-most.{name}: the cell used {used} {unit}, more than {bound}"));
         }
     }
 }
 
-fn compare_files(case: &Case, folders: &[(String, PathBuf)], differences: &mut Vec<String>) -> anyhow::Result<()> {
-    for (root, folder) in folders {
-        let Some(tree) = case.files.get(root) else { continue };
-        for (path, expected) in &tree.after {
-            let found = fs::read(inside(folder, path)?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            if found != *expected {
-                let shown = |text: &Option<String>| text.as_ref().map_or("nothing".to_owned(), |text| format!("{text:?}"));
-                differences.push(format!("{root}/{path}: expected {}, got {}", shown(expected), shown(&found)));
+/// What is different in a root: its files compared with those that the case made.
+fn changed(tree: &Tree, folder: &Path) -> anyhow::Result<BTreeMap<String, Option<String>>> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![folder.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let path = entry?.path();
+            anyhow::ensure!(found.len() < MOST_FILES, "the plugin left more than {MOST_FILES} files");
+            let about = path.symlink_metadata()?;
+            if about.is_dir() {
+                pending.push(path);
+            } else if about.is_file() {
+                let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+                found.insert(path.strip_prefix(folder)?.to_string_lossy().into_owned(), Some(text));
             }
         }
     }
-    Ok(())
+    let gone = tree.tree.keys().filter(|path| !found.contains_key(*path)).map(|path| (path.clone(), None));
+    let gone: Vec<_> = gone.collect();
+    found.retain(|path, text| tree.tree.get(path) != text.as_ref());
+    found.extend(gone);
+    Ok(found)
+}
+
+fn compare_files(
+    root: &str,
+    tree: Option<&Tree>,
+    got: &BTreeMap<String, Option<String>>,
+    differences: &mut Vec<String>,
+) {
+    let Some(tree) = tree else { return };
+    let shown = |text: &Option<String>| text.as_ref().map_or("nothing".to_owned(), |text| format!("{text:?}"));
+    for (path, expected) in &tree.after {
+        // A file that did not change is as the case made it.
+        let found = got.get(path).cloned().unwrap_or_else(|| tree.tree.get(path).cloned());
+        match (expected, &found) {
+            (expected, found) if expected == found => {}
+            (Some(expected), Some(found)) if expected.contains('\n') => {
+                differences.push(lines(&format!("{root}/{path}"), expected, found));
+            }
+            (expected, found) => {
+                differences.push(format!("{root}/{path}: expected {}, got {}", shown(expected), shown(found)));
+            }
+        }
+    }
+    for (path, found) in got.iter().filter(|(path, _)| !tree.after.contains_key(*path)) {
+        let text = serde_json::to_string(found).unwrap_or_default();
+        differences.push(format!(
+            "{root}/{path} is not as it was; if that is right, add:\nfiles:\n  {root}:\n    after:\n      {path}: {text}"
+        ));
+    }
+}
+
+/// Roots that the plugin was denied because the case has none, unless the case expects the denials.
+fn missing_roots(case: &Case, got: &Got) -> Vec<String> {
+    if case.expect.denials.is_some() {
+        return Vec::new();
+    }
+    let roots = got.denials.iter().filter_map(|denial| denial.strip_prefix("files "));
+    let mut roots: Vec<&str> = roots.filter(|root| !case.files.contains_key(*root)).collect();
+    roots.dedup();
+    roots.into_iter().map(|root| format!("files:\n  {root}:\n    tree: {{}}")).collect()
 }

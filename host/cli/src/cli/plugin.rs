@@ -8,6 +8,7 @@ mod inspect;
 mod new;
 mod test;
 mod update;
+mod watch;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::{Args, Subcommand};
@@ -15,11 +16,19 @@ use opcell::{
     config::Config,
     config::{PluginConfig, lock::Locked},
     document,
+    places::Places,
+    remedy,
     report::Rejected,
 };
-use opcell_sandbox::{grants::Policy, inspect::Surface};
+use opcell_sandbox::{
+    CompileMode, Exports, Grants, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, grants::Policy,
+    inspect::Surface,
+};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
@@ -29,6 +38,8 @@ pub enum PluginCommand {
     Build(build::BuildArgs),
     /// Run a plugin's cases in real cells, with doubles for what it reaches.
     Test(test::TestArgs),
+    /// Watch a plugin's source and cases: build and test again at every change.
+    Dev(test::DevArgs),
     /// List the project's plugins without running them.
     List,
     /// Show the manifest and interface of a component without running it.
@@ -56,6 +67,7 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::New(args) => new::new(args, terminal),
         PluginCommand::Build(args) => build::build(args, terminal).await,
         PluginCommand::Test(args) => test::test(args, terminal).await,
+        PluginCommand::Dev(args) => test::dev(args, terminal).await,
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
         PluginCommand::Grant(args) => grant::grant(global, args, terminal),
@@ -76,13 +88,40 @@ struct Component {
 
 impl Component {
     fn read(path: &Path) -> Result<Self, Rejected> {
-        let wrong = |code: &'static str, message: String| {
-            Rejected::plain(Diagnostic::error(code, format!("{}: {message}", path.display())))
+        Self::read_as(path, &Exports::Contract)
+    }
+
+    /// The component of a plugin of the project.
+    fn of(plugin: &PluginConfig) -> Result<Self, Rejected> {
+        Self::read_as(&plugin.path, &plugin.exports)
+    }
+
+    fn read_as(path: &Path, exports: &Exports) -> Result<Self, Rejected> {
+        let wrong =
+            |code: &'static str, message: String| Diagnostic::error(code, format!("{}: {message}", path.display()));
+        let bytes =
+            document::read_bounded(path, MAX_COMPONENT).map_err(|error| Rejected::plain(wrong("unreadable", error)))?;
+        let surface = match exports {
+            Exports::Contract => opcell_sandbox::inspect::inspect(&bytes),
+            _ => opcell_sandbox::inspect::inspect_typed(&bytes),
         };
-        let bytes = document::read_bounded(path, MAX_COMPONENT).map_err(|error| wrong("unreadable", error))?;
-        let surface =
-            opcell_sandbox::inspect::inspect(&bytes).map_err(|error| wrong(error.kind(), error.to_string()))?;
+        let surface = surface.map_err(|error| {
+            let finding = wrong(error.kind(), error.to_string());
+            Rejected::plain(match remedy::of_load_error(&error, path) {
+                Some(help) => finding.help(help),
+                None => finding,
+            })
+        })?;
         Ok(Self { path: path.to_owned(), bytes, surface })
+    }
+
+    /// The component as a plugin that is granted what `load` says, compiled into the user's cache.
+    async fn load(&self, sandbox: &Sandbox, grants: Grants) -> Result<Arc<Plugin>, Failure> {
+        let name = self.surface.manifest.name.clone().unwrap_or_else(|| "plugin".to_owned());
+        let mut request = LoadRequest::new(name, PluginSource::Bytes(self.bytes.as_slice().into()));
+        request.grants = grants;
+        let loaded = sandbox.load(request).await;
+        loaded.map_err(|error| Diagnostic::error(error.kind(), format!("{}: {error}", self.path.display())).into())
     }
 
     /// As the lock holds it.
@@ -97,8 +136,15 @@ impl Component {
         if Path::new(target).extension().is_some_and(|ending| ending == "wasm") {
             return Ok(Self::read(Path::new(target))?);
         }
-        Ok(Self::read(&named(&global.proposed()?, target)?.path)?)
+        Ok(Self::of(named(&global.proposed()?, target)?)?)
     }
+}
+
+/// Cells with the host's own limits, for plugins under work.
+fn sandbox() -> anyhow::Result<Sandbox> {
+    let mut config = SandboxConfig::new(CompileMode::find()?);
+    config.cache = Places::of_user().compiled();
+    Ok(Sandbox::new(config)?)
 }
 
 fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejected> {

@@ -15,11 +15,16 @@ pub struct SchemaArgs {
 enum Format {
     /// The execution model that `opcell compile` prints: `workflow-ir/v1`.
     Ir,
+    /// Case files of `opcell plugin test`.
+    Case,
 }
 
 pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let Format::Ir = args.format;
-    let schema: serde_json::Value = serde_json::from_str(ir::SCHEMA).map_err(anyhow::Error::from)?;
+    let text = match args.format {
+        Format::Ir => ir::SCHEMA,
+        Format::Case => crate::cases::SCHEMA,
+    };
+    let schema: serde_json::Value = serde_json::from_str(text).map_err(anyhow::Error::from)?;
     terminal.json(&schema)?;
     Ok(Exit::Done)
 }

@@ -3,8 +3,8 @@
 use super::{
     Config, JournalSettings, PluginConfig, PluginGrants, SessionSettings,
     text::{
-        AccessText, BashText, ContributionText, CredentialText, FileText, GrantsText, HttpText, JournalText,
-        PluginText, PreopenText, ProjectText, Quantity, SessionsText,
+        AccessText, BashText, ContributionText, CredentialText, ExportsText, FileText, GrantsText, HttpText,
+        JournalText, PluginText, PreopenText, ProjectText, Quantity, SessionsText,
     },
 };
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_sandbox::{
+    Exports,
     grants::{DangerousPreopen, FilesGrant, Grants},
     limits::{LimitError, LimitRequest, Unit},
 };
@@ -21,7 +22,7 @@ use opcell_session::{
     tools::{FileRoot, Shell},
 };
 use opcell_tools::http::{HeaderName, Method};
-use opcell_types::Access;
+use opcell_types::{Access, Effects};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::{
@@ -58,6 +59,7 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
             dev: false,
+            exports: Exports::Contract,
         });
     }
     if let Some(cache) = text.cache {
@@ -163,6 +165,7 @@ impl Checker<'_> {
         self.plugin_name(name.get_ref(), span_of(name));
         let grants = self.grants(name.get_ref(), text.grants);
         let limits = self.limits(text.limits);
+        let exports = self.exports(text.exports, text.effects);
         let (path, span) = match (&text.path, folder_plugins.get(name.get_ref())) {
             (Some(path), _) => (self.root.join(path.get_ref()), span_of(path)),
             (None, Some(path)) => (path.clone(), span_of(name)),
@@ -185,7 +188,30 @@ impl Checker<'_> {
             let help = "build the plugin first, or correct its `path`".to_owned();
             self.error("plugin-not-found", span, message, Some(help));
         }
-        Some(PluginConfig { name: name.get_ref().clone(), path, span: Some(span), grants, limits, dev: text.dev })
+        Some(PluginConfig {
+            name: name.get_ref().clone(),
+            path,
+            span: Some(span),
+            grants,
+            limits,
+            dev: text.dev,
+            exports,
+        })
+    }
+
+    fn exports(&mut self, exports: ExportsText, effects: IndexMap<Spanned<String>, Effects>) -> Exports {
+        match (exports, effects.keys().next()) {
+            (ExportsText::Contract, None) => Exports::Contract,
+            (ExportsText::Contract, Some(id)) => {
+                let message = "a plugin says itself what repeating its operations does".to_owned();
+                let help = "`effects` is for `exports = \"typed\"`; remove it".to_owned();
+                self.error("effects-of-contract", span_of(id), message, Some(help));
+                Exports::Contract
+            }
+            (ExportsText::Typed, _) => {
+                Exports::Typed(effects.into_iter().map(|(id, effects)| (id.into_inner(), effects)).collect())
+            }
+        }
     }
 
     fn grants(&mut self, plugin: &str, text: GrantsText) -> PluginGrants {

@@ -217,20 +217,13 @@ mod tests {
         places::Places,
     };
     use indexmap::IndexMap;
-    use opcell_sandbox::{
-        grants::{FilesGrant, Grants, Requests},
-        limits::LimitRequest,
-    };
+    use opcell_sandbox::grants::{FilesGrant, Grants, Requests};
     use opcell_types::Access;
 
     fn plugins(grants: Grants) -> IndexMap<String, PluginConfig> {
         let plugin = PluginConfig {
-            name: "repo".to_owned(),
-            path: "/repo.wasm".into(),
-            span: None,
             grants: PluginGrants { capabilities: grants, ..PluginGrants::default() },
-            limits: LimitRequest::default(),
-            dev: false,
+            ..PluginConfig::new("repo", "/repo.wasm")
         };
         [("repo".to_owned(), plugin)].into()
     }

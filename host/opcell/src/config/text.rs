@@ -212,6 +212,21 @@ pub struct PluginText {
     pub grants: GrantsText,
     /// Its own limits.
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
+    /// How its exports become operations.
+    pub exports: ExportsText,
+    /// With `exports = "typed"`: what repeating an operation does, by its id.
+    pub effects: IndexMap<Spanned<String>, opcell_types::Effects>,
+}
+
+/// How a component's exports become operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExportsText {
+    /// As `opcell:plugin` says.
+    #[default]
+    Contract,
+    /// Each exported function by its types.
+    Typed,
 }
 
 /// `[plugins.NAME.grants]`.

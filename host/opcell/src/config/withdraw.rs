@@ -52,22 +52,15 @@ impl Config {
 mod tests {
     use super::Config;
     use crate::config::{PluginConfig, PluginGrants};
-    use opcell_sandbox::{
-        grants::{FilesGrant, Grants},
-        limits::LimitRequest,
-    };
+    use opcell_sandbox::grants::{FilesGrant, Grants};
 
     fn config() -> Config {
         let mut config = Config::empty("/".into());
         let files = [("a".to_owned(), FilesGrant::read("/a")), ("b".to_owned(), FilesGrant::read("/b"))].into();
         let capabilities = Grants { files, tools: ["http.fetch".to_owned()].into(), ..Grants::default() };
         let plugin = PluginConfig {
-            name: "repo".to_owned(),
-            path: "/repo.wasm".into(),
-            span: None,
             grants: PluginGrants { capabilities, ..PluginGrants::default() },
-            limits: LimitRequest::default(),
-            dev: false,
+            ..PluginConfig::new("repo", "/repo.wasm")
         };
         config.plugins.insert("repo".to_owned(), plugin);
         config

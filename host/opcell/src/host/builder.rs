@@ -419,6 +419,7 @@ fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
             Some(locked) if !plugin.dev => locked.digest.clone(),
             _ => None,
         },
+        exports: plugin.exports.clone(),
     }
 }
 

@@ -64,6 +64,9 @@ impl PluginError {
     #[must_use]
     pub fn to_rejected(&self) -> Rejected {
         let mut finding = Diagnostic::error(self.error.kind(), self.to_string());
+        if let Some(help) = remedy::of_load_error(&self.error, &self.path) {
+            finding = finding.help(help);
+        }
         if let LoadError::Changed { .. } = self.error {
             finding = finding.help(format!(
                 "look at it with `opcell plugin diff {0}`, accept it with `opcell plugin update {0}`; for a plugin that you are \

@@ -101,7 +101,11 @@ impl Server {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
             _ => {
-                return Err(failed("invalid-arguments", "expected an object as the tool's arguments".to_owned(), false));
+                return Err(failed(
+                    "invalid-arguments",
+                    "expected an object as the tool's arguments".to_owned(),
+                    false,
+                ));
             }
         };
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);

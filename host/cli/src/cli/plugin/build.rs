@@ -1,16 +1,24 @@
 //! `opcell plugin build`: from the source in a folder to a component with its manifest.
 
-use super::Component;
-use crate::cli::{Exit, Failure, Terminal};
+use super::{Component, sandbox};
+use crate::cli::{
+    Exit, Failure, Terminal,
+    units::{bytes, duration, milliseconds},
+};
 use clap::Args;
 use opcell_author::{AuthorError, Built, Profile, Project};
+use opcell_sandbox::Grants;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// The plugin's folder; this one if omitted.
+    /// The plugin's folder, or a core module to make a component of; this folder if omitted.
     path: Option<PathBuf>,
     /// Build for size and speed; the default.
     #[arg(long, conflicts_with = "debug")]
@@ -31,7 +39,13 @@ pub(super) fn wrong(error: &AuthorError) -> Failure {
         AuthorError::Component { .. } => "not-a-component",
         _ => "plugin-build",
     };
-    Diagnostic::error(code, error.to_string()).into()
+    let finding = Diagnostic::error(code, error.to_string());
+    match error {
+        AuthorError::MissingTool { install, .. } => finding.help(format!("install it: {install}")),
+        AuthorError::NoProject(_) => finding.help("`opcell plugin new NAME --lang LANG` makes a plugin".to_owned()),
+        _ => finding,
+    }
+    .into()
 }
 
 /// Builds the plugin of a folder off the runtime's threads: compilers take their time.
@@ -45,28 +59,67 @@ pub(super) async fn built(folder: &Path, profile: Profile) -> Result<(Project, B
     Ok((project, built.map_err(|error| wrong(&error))?))
 }
 
+/// Builds, and tells what is being done; the tools' own messages follow on stderr.
+pub(super) async fn noted(folder: &Path, profile: Profile, terminal: &Terminal) -> Result<(Project, Built), Failure> {
+    let started = Instant::now();
+    terminal.note(&format!("building {}", shown(&std::path::absolute(folder).unwrap_or_default())));
+    let (project, built) = built(folder, profile).await?;
+    let time = milliseconds(started.elapsed().as_secs_f64() * 1_000.0);
+    let what = if built.reused { "nothing changed".to_owned() } else { format!("built in {time}") };
+    terminal.note(&format!("{what}: {}", shown(&built.path)));
+    Ok((project, built))
+}
+
+/// A path as short as it can be written here.
+pub(super) fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let below = here.as_deref().and_then(|here| path.strip_prefix(here).ok());
+    match below {
+        Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
+        Some(below) => below.display().to_string(),
+        None => path.display().to_string(),
+    }
+}
+
 pub(super) async fn build(args: &BuildArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
     let profile = if args.debug { Profile::Debug } else { Profile::Release };
-    terminal.note(&format!("building {}", folder.display()));
-    let (_, built) = built(&folder, profile).await?;
+    let built = match folder.is_file() {
+        true => opcell_author::componentize(&folder).map_err(|error| wrong(&error))?,
+        false => noted(&folder, profile, terminal).await?.1,
+    };
     let component = Component::read(&built.path)?;
-    let manifest = &component.surface.manifest;
+    // What it offers is known only to itself; asking it is the first call of every host as well.
+    let plugin = component.load(&sandbox()?, Grants::default()).await?;
     let digest = blake3::hash(&built.bytes).to_hex().to_string();
     if terminal.json {
         terminal.json(&json!({
-            "ok": true, "path": built.path, "bytes": built.bytes.len(), "digest": digest, "manifest": manifest,
+            "ok": true, "path": built.path, "bytes": built.bytes.len(), "digest": digest, "reused": built.reused,
+            "manifest": component.surface.manifest, "operations": plugin.operations(), "judges": plugin.judges(),
+            "empty-call": plugin.describe_receipt(),
         }))?;
         return Ok(Exit::Done);
     }
-    terminal.line(&format!("{}  {} bytes  {digest}", built.path.display(), built.bytes.len()))?;
+    let mut text = format!("{}  {}  {digest}\n", shown(&built.path), bytes(built.bytes.len() as u64));
+    for operation in plugin.operations() {
+        let _ = writeln!(text, "operation   {}  {}", operation.id, operation.summary);
+    }
+    for judge in plugin.judges() {
+        let _ = writeln!(text, "judge       {}  {}", judge.id, judge.summary);
+    }
+    let manifest = &component.surface.manifest;
     let requests = [("tool", &manifest.tools), ("skill", &manifest.skills), ("files", &manifest.files)];
-    let mut asks = requests.into_iter().flat_map(|(kind, list)| list.iter().map(move |request| (kind, request))).peekable();
+    let mut asks =
+        requests.into_iter().flat_map(|(kind, list)| list.iter().map(move |request| (kind, request))).peekable();
     if asks.peek().is_none() {
-        terminal.note("it asks for nothing");
+        text.push_str("requests    nothing\n");
     }
     for (kind, request) in asks {
-        terminal.note(&format!("it asks for {kind} {}: {}", request.name, request.reason));
+        let _ = writeln!(text, "requests    {kind} {}: {}", request.name, request.reason);
     }
+    if let Some(receipt) = plugin.describe_receipt() {
+        let _ = writeln!(text, "empty call  {}, {}", bytes(receipt.peak_memory), duration(receipt.duration_us));
+    }
+    terminal.line(&opcell::report::printable(&text))?;
     Ok(Exit::Done)
 }

@@ -38,7 +38,7 @@ struct Capability {
 pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = global.proposed()?;
     let plugin = named(&config, &args.plugin)?;
-    let component = Component::read(&plugin.path)?;
+    let component = Component::of(plugin)?;
     let capabilities = capabilities(plugin, &component);
     let excess = excess_requests(&config, plugin, &component);
     let limits =

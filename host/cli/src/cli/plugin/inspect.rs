@@ -11,7 +11,7 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut entries = Vec::new();
     let mut broken = false;
     for plugin in config.plugins.values() {
-        let component = Component::read(&plugin.path);
+        let component = Component::of(plugin);
         broken |= component.is_err();
         if terminal.json {
             entries.push(match &component {

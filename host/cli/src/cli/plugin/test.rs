@@ -1,129 +1,227 @@
 //! `opcell plugin test`: the cases of a plugin, each in a cell of its own.
 
-use super::{Component, build};
+use super::{Component, build, sandbox, watch::Watch};
 use crate::{
-    cases::{self, Runner},
-    cli::{Exit, Failure, Terminal},
+    cases::{self, CaseFile, Outcome, Runner},
+    cli::{
+        Exit, Failure, Terminal,
+        units::{bytes, duration},
+    },
 };
 use clap::Args;
 use opcell_author::Profile;
-use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
 use opcell_workflow::Diagnostic;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 use std::{
-    fmt::Write as _,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 #[derive(Debug, Args)]
 pub struct TestArgs {
     /// The plugin's folder; this one if omitted.
     path: Option<PathBuf>,
+    /// Run only the cases whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Where the case files are; `cases` in the plugin's folder if omitted.
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
     /// Test the component in `dist/` as it is, without building it first.
     #[arg(long)]
     no_build: bool,
+    /// Build and test again whenever the source or a case changes.
+    #[arg(long, conflicts_with_all = ["no_build", "json", "junit"])]
+    watch: bool,
+    /// Rewrite what failing cases expect to what they got; look at the changes before you keep them.
+    #[arg(long)]
+    update: bool,
     /// Also write the results as JUnit XML, for continuous integration.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+pub struct DevArgs {
+    /// The plugin's folder; this one if omitted.
+    path: Option<PathBuf>,
+    /// Run only the cases whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+}
+
 /// A case that ran.
 struct Done {
     name: String,
-    seconds: f64,
+    time: Duration,
     differences: Vec<String>,
     receipt: serde_json::Value,
+    updated: bool,
+}
+
+/// `opcell plugin dev`: as `test --watch`.
+pub(super) async fn dev(args: &DevArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let args = TestArgs {
+        path: args.path.clone(),
+        case: args.case.clone(),
+        cases: None,
+        no_build: false,
+        watch: true,
+        update: false,
+        junit: None,
+    };
+    test(&args, terminal).await
 }
 
 pub(super) async fn test(args: &TestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
-    let cases = cases::read(&folder.join("cases")).map_err(|error| Diagnostic::error("case", error.to_string()))?;
+    if !args.watch {
+        return once(args, &folder, terminal).await;
+    }
+    // A folder without a plugin will not become one by waiting.
+    opcell_author::Project::read(&folder).map_err(|error| build::wrong(&error))?;
+    loop {
+        // Before the build: what changes while it runs must not be missed.
+        let watch = Watch::over(&folder, args.cases.as_deref())?;
+        if let Err(failure) = once(args, &folder, terminal).await {
+            match failure {
+                Failure::Input(rejected) => terminal.rejected(&rejected),
+                Failure::Other(error) => terminal.failure(&error),
+            }
+        }
+        terminal.note("waiting for changes; Ctrl-C ends this");
+        watch.changed().await;
+    }
+}
+
+async fn once(args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+    let place = args.cases.clone().unwrap_or_else(|| folder.join("cases"));
+    let cases = cases::read(&place).map_err(|error| Diagnostic::error("case", error.to_string()))?;
+    let chosen = |case: &CaseFile| args.case.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
+    let cases: Vec<CaseFile> = cases.into_iter().filter(chosen).collect();
     if cases.is_empty() {
-        let message = format!("{} has no cases", folder.join("cases").display());
-        let help = "write one: `operation: NAME/OPERATION`, `arguments: {}`, `expect: {}` in cases/first.yaml".to_owned();
+        let message = match &args.case {
+            Some(part) => format!("no case in {} has {part:?} in its name", place.display()),
+            None => format!("{} has no cases", place.display()),
+        };
+        let help =
+            "write one: `operation: NAME/OPERATION`, `arguments: {}`, `expect: {}` in cases/first.yaml".to_owned();
         return Err(Diagnostic::error("no-cases", message).help(help).into());
     }
     let path = if args.no_build {
-        let project = opcell_author::Project::read(&folder).map_err(|error| build::wrong(&error))?;
-        folder.join("dist").join(format!("{}.wasm", project.name))
+        let project = opcell_author::Project::read(folder).map_err(|error| build::wrong(&error))?;
+        project.folder.join("dist").join(format!("{}.wasm", project.name))
     } else {
-        terminal.note(&format!("building {}", folder.display()));
-        build::built(&folder, Profile::Release).await?.1.path
+        build::noted(folder, Profile::Release, terminal).await?.1.path
     };
     let component = Component::read(&path)?;
     let name = component.surface.manifest.name.clone().unwrap_or_else(|| "plugin".to_owned());
     let runner = Runner::new(sandbox()?, component.bytes.as_slice().into(), &name);
     let mut done = Vec::with_capacity(cases.len());
-    for (name, case) in cases {
+    for file in cases {
         let started = Instant::now();
-        let outcome = runner.run(&case, &component.surface.manifest).await;
-        let seconds = started.elapsed().as_secs_f64();
-        let (differences, receipt) = match outcome {
-            Ok(outcome) => (outcome.differences, json!(outcome.receipt)),
-            Err(error) => (vec![format!("the case could not run: {error:#}")], serde_json::Value::Null),
+        let outcome = runner.run(&file.case, &component.surface.manifest).await;
+        let time = started.elapsed();
+        let case = match outcome {
+            Ok(outcome) => {
+                let updated = args.update && !outcome.differences.is_empty();
+                if updated {
+                    update(&file, &outcome)?;
+                }
+                Done {
+                    name: file.name,
+                    time,
+                    differences: outcome.differences,
+                    receipt: json!(outcome.receipt),
+                    updated,
+                }
+            }
+            Err(error) => {
+                let differences = vec![format!("the case could not run: {error:#}")];
+                Done { name: file.name, time, differences, receipt: serde_json::Value::Null, updated: false }
+            }
         };
         if !terminal.json {
-            show(terminal, &name, &differences)?;
+            show(terminal, &case)?;
         }
-        done.push(Done { name, seconds, differences, receipt });
+        done.push(case);
     }
     if let Some(path) = &args.junit {
-        std::fs::write(path, junit(&name, &done)).map_err(|error| unwritable(path, &error))?;
+        let report = junit(&name, &done).to_string().map_err(anyhow::Error::from)?;
+        std::fs::write(path, report).map_err(|error| unwritable(path, &error))?;
     }
-    let failed = done.iter().filter(|case| !case.differences.is_empty()).count();
+    let updated = done.iter().filter(|case| case.updated).count();
+    let failed = done.iter().filter(|case| !case.passed()).count();
     if terminal.json {
         let cases: Vec<_> = done
             .iter()
             .map(|case| {
-                json!({"name": case.name, "passed": case.differences.is_empty(), "differences": case.differences, "receipt": case.receipt})
+                json!({
+                    "name": case.name, "passed": case.passed(), "updated": case.updated,
+                    "differences": case.differences, "receipt": case.receipt,
+                })
             })
             .collect();
         terminal.json(&json!({"ok": failed == 0, "cases": cases}))?;
     } else {
-        terminal.line(&format!("{} passed, {failed} failed", done.len() - failed))?;
+        let updated = if updated > 0 { format!(", {updated} updated") } else { String::new() };
+        terminal.line(&format!("{} passed, {failed} failed{updated}", done.len() - failed))?;
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::RunFailed })
 }
 
-fn sandbox() -> anyhow::Result<Sandbox> {
-    Ok(Sandbox::new(SandboxConfig::new(CompileMode::find()?))?)
+impl Done {
+    fn passed(&self) -> bool {
+        self.differences.is_empty() || self.updated
+    }
+}
+
+fn update(file: &CaseFile, outcome: &Outcome) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(&file.path).map_err(|error| unwritable(&file.path, &error))?;
+    let text = cases::updated(&text, &file.case, &outcome.got);
+    std::fs::write(&file.path, text).map_err(|error| unwritable(&file.path, &error))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Diagnostic::error("unwritable", format!("{}: {error}", path.display())).into()
 }
 
-fn show(terminal: &Terminal, name: &str, differences: &[String]) -> std::io::Result<()> {
-    terminal.line(&format!("{}  {name}", if differences.is_empty() { "ok    " } else { "FAILED" }))?;
-    for difference in differences {
+fn show(terminal: &Terminal, case: &Done) -> std::io::Result<()> {
+    let verdict = match (case.differences.is_empty(), case.updated) {
+        (true, _) => "ok     ",
+        (false, true) => "updated",
+        (false, false) => "FAILED ",
+    };
+    let number = |name: &str| case.receipt.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let used = match case.receipt.is_null() {
+        true => String::new(),
+        false => format!("  {}, {}", duration(number("duration-us")), bytes(number("peak-memory"))),
+    };
+    terminal.line(&format!("{verdict}  {}{used}", case.name))?;
+    for difference in &case.differences {
         for line in difference.lines() {
-            terminal.line(&format!("        {}", opcell::report::printable(line)))?;
+            terminal.line(&format!("         {}", opcell::report::printable(line)))?;
         }
     }
     Ok(())
 }
 
-fn junit(suite: &str, done: &[Done]) -> String {
-    let escape = |text: &str| {
-        let printable = opcell::report::printable(text).into_owned();
-        printable.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-    };
-    let failures = done.iter().filter(|case| !case.differences.is_empty()).count();
-    let mut xml = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\">\n",
-        escape(suite),
-        done.len()
-    );
+fn junit(suite: &str, done: &[Done]) -> Report {
+    let mut tests = TestSuite::new(opcell::report::printable(suite).as_ref());
     for case in done {
-        let _ = write!(xml, "  <testcase name=\"{}\" time=\"{:.3}\"", escape(&case.name), case.seconds);
-        if case.differences.is_empty() {
-            xml.push_str("/>\n");
+        let status = if case.passed() {
+            TestCaseStatus::success()
         } else {
-            let text = case.differences.join("\n");
-            let _ = write!(xml, ">\n    <failure message=\"{}\"/>\n  </testcase>\n", escape(&text));
-        }
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_message(opcell::report::printable(&case.differences.join("\n")).as_ref());
+            status
+        };
+        let mut test = TestCase::new(case.name.as_str(), status);
+        test.set_classname(suite).set_time(case.time);
+        tests.add_test_case(test);
     }
-    xml.push_str("</testsuite>\n");
-    xml
+    let mut report = Report::new("opcell plugin test");
+    report.add_test_suite(tests);
+    report
 }

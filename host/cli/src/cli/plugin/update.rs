@@ -28,7 +28,7 @@ struct Change {
 
 impl Change {
     fn find(lock: &Lock, plugin: &PluginConfig) -> Result<Option<Self>, Failure> {
-        let now = Component::read(&plugin.path)?.locked(plugin);
+        let now = Component::of(plugin)?.locked(plugin);
         let before = lock.plugin(&plugin.name).cloned();
         Ok((before.as_ref() != Some(&now)).then(|| Self { name: plugin.name.clone(), before, now }))
     }

@@ -1,0 +1,260 @@
+//! From an empty folder to a plugin that was built, tested and called, with the command and the language's own tools; and the same
+//! plugin `kit` in every language against one set of cases. What a machine has no tools for is skipped, and said on stderr.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// A folder that is no part of the checkout, with user directories that outlast a run: a component is compiled once.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn opcell(&self, folder: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_opcell"));
+        let user = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors");
+        for name in ["XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
+            command.env(name, user.join(name));
+        }
+        command.env_remove("OPCELL_CACHE").current_dir(self.folder.path().join(folder)).args(arguments);
+        command.output().unwrap()
+    }
+
+    /// Runs a command that must succeed, and gives its stdout.
+    fn done(&self, folder: &str, arguments: &[&str]) -> String {
+        let output = self.opcell(folder, arguments);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "opcell {}: {}\n{out}\n{err}", arguments.join(" "), output.status);
+        out
+    }
+
+    fn json(&self, folder: &str, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.done(folder, arguments)).unwrap()
+    }
+
+    /// A new plugin, with what its language's package manager brings; nothing where there is no such tool here.
+    fn plugin(&self, name: &str, language: &str) -> Option<PathBuf> {
+        self.done("", &["plugin", "new", name, "--lang", language]);
+        let folder = self.folder.path().join(name);
+        let (tool, ready) = match language {
+            "rust" => (
+                "cargo with the target wasm32-unknown-unknown",
+                has("cargo") && opcell_author::toolchain::Toolchain::installed(&folder).is_some(),
+            ),
+            "javascript" => ("npm and componentize-qjs", node_modules(&folder)),
+            "python" => ("componentize-py 0.25.1 (pip install componentize-py==0.25.1)", has("componentize-py")),
+            _ => ("clang and lld (apt-get install clang lld)", has("clang") && has("wasm-ld")),
+        };
+        if !ready {
+            eprintln!("SKIPPED: plugins in {language} are not tested: this machine has no {tool}");
+            return None;
+        }
+        Some(folder)
+    }
+}
+
+fn has(program: &str) -> bool {
+    opcell_author::toolchain::on_path(program).is_some()
+}
+
+/// Installs componentize-qjs, from an earlier run's copy where there is one.
+fn node_modules(folder: &Path) -> bool {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/node_modules");
+    if !kept.join(".bin/componentize-qjs").exists() {
+        let npm = Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(folder).output();
+        if !npm.is_ok_and(|output| output.status.success()) {
+            return false;
+        }
+        let _ = fs::remove_dir_all(&kept);
+        fs::create_dir_all(kept.parent().unwrap()).unwrap();
+        let copied = Command::new("cp").arg("-r").arg(folder.join("node_modules")).arg(&kept).status();
+        return copied.is_ok_and(|status| status.success());
+    }
+    Command::new("cp")
+        .arg("-r")
+        .arg(&kept)
+        .arg(folder.join("node_modules"))
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `plugin new`, `build`, `test`, `op invoke`, each as the README of the new plugin spells it.
+fn from_nothing_to_a_call(language: &str) {
+    let place = Place::new();
+    let Some(_) = place.plugin("my-plugin", language) else { return };
+    let built = place.json("my-plugin", &["plugin", "build", "--json"]);
+    assert_eq!(built["manifest"]["name"], "my-plugin");
+    assert_eq!(built["operations"][0]["id"], "my-plugin/greet");
+    assert_eq!(built["judges"][0]["id"], "my-plugin/tone");
+    let again = place.json("my-plugin", &["plugin", "build", "--json"]);
+    assert_eq!(built["digest"], again["digest"], "the same source has the same digest");
+    let tested = place.done("my-plugin", &["plugin", "test"]);
+    assert!(tested.ends_with("2 passed, 0 failed\n"), "{tested}");
+    let data = place.json("my-plugin", &["op", "invoke", "my-plugin/greet", "--args", "name=Ada"]);
+    assert_eq!(data["greeting"], "Hello, Ada!");
+}
+
+#[test]
+fn a_rust_plugin_goes_from_nothing_to_a_call() {
+    from_nothing_to_a_call("rust");
+}
+
+#[test]
+fn a_javascript_plugin_goes_from_nothing_to_a_call() {
+    from_nothing_to_a_call("javascript");
+}
+
+#[test]
+fn a_python_plugin_goes_from_nothing_to_a_call() {
+    from_nothing_to_a_call("python");
+}
+
+#[test]
+fn a_c_plugin_goes_from_nothing_to_a_call() {
+    from_nothing_to_a_call("c");
+}
+
+/// The sources of `tests/authors` in a new plugin's folder.
+fn kit(place: &Place, language: &str) -> Option<PathBuf> {
+    let folder = place.plugin("kit", language)?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/authors");
+    let manifest = fs::read_to_string(sources.join("plugin.toml")).unwrap();
+    fs::write(folder.join("plugin.toml"), manifest.replace("{{language}}", language)).unwrap();
+    for entry in fs::read_dir(sources.join(language).join("src")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join("src").join(path.file_name().unwrap())).unwrap();
+    }
+    Some(sources.join("cases"))
+}
+
+/// All four SDKs do the same: data, verdicts, tools, skills, files, denials, log, failures, panics.
+fn an_sdk_passes_the_cases(language: &str) {
+    let place = Place::new();
+    let Some(cases) = kit(&place, language) else { return };
+    let output = place.opcell("kit", &["plugin", "test", "--cases", cases.to_str().unwrap()]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let cases = fs::read_dir(cases).unwrap().count();
+    assert!(out.ends_with(&format!("{cases} passed, 0 failed\n")), "{out}\n{err}");
+}
+
+#[test]
+fn the_rust_sdk_passes_the_cases_of_all_sdks() {
+    an_sdk_passes_the_cases("rust");
+}
+
+#[test]
+fn the_javascript_sdk_passes_the_cases_of_all_sdks() {
+    an_sdk_passes_the_cases("javascript");
+}
+
+#[test]
+fn the_python_sdk_passes_the_cases_of_all_sdks() {
+    an_sdk_passes_the_cases("python");
+}
+
+#[test]
+fn the_c_sdk_passes_the_cases_of_all_sdks() {
+    an_sdk_passes_the_cases("c");
+}
+
+/// A C plugin: the tools that build it are the quickest.
+fn quick() -> Option<Place> {
+    let place = Place::new();
+    place.plugin("my-plugin", "c")?;
+    Some(place)
+}
+
+fn case(place: &Place, text: &str) {
+    fs::write(place.folder.path().join("my-plugin/cases/own.yaml"), text).unwrap();
+}
+
+#[test]
+fn a_case_that_fails_shows_what_differs_and_ends_with_1() {
+    let Some(place) = quick() else { return };
+    case(
+        &place,
+        "operation: my-plugin/greet\narguments: { name: Ada }\nexpect: { data: { greeting: Hi }, at-most: { memory: 1 } }\n",
+    );
+    let output = place.opcell("my-plugin", &["plugin", "test", "--case", "own", "--junit", "report.xml"]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains(r#"data: expected {"greeting":"Hi"}, got {"greeting":"Hello, Ada!"}"#), "{out}");
+    assert!(out.contains("at-most.memory: the cell used"), "{out}");
+    let report = fs::read_to_string(place.folder.path().join("my-plugin/report.xml")).unwrap();
+    assert!(report.contains(r#"failures="1""#) && report.contains(r#"name="own""#), "{report}");
+}
+
+#[test]
+fn update_writes_what_a_call_gave_and_the_case_passes_from_then_on() {
+    let Some(place) = quick() else { return };
+    case(&place, "# Kept.\noperation: my-plugin/greet\narguments: { name: Ada }\nexpect: { data: { greeting: Hi } }\n");
+    place.done("my-plugin", &["plugin", "test", "--case", "own", "--update"]);
+    let text = fs::read_to_string(place.folder.path().join("my-plugin/cases/own.yaml")).unwrap();
+    assert!(text.starts_with("# Kept.\n") && text.contains(r#"data: {"greeting":"Hello, Ada!"}"#), "{text}");
+    place.done("my-plugin", &["plugin", "test", "--case", "own"]);
+}
+
+#[test]
+fn a_call_without_a_double_fails_with_the_double_to_paste() {
+    let place = Place::new();
+    let Some(_) = kit(&place, "c") else { return };
+    let own = place.folder.path().join("kit/cases");
+    for file in fs::read_dir(&own).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let call = "operation: kit/tool\narguments: { name: weather, input: { city: Ulm } }\nexpect: {}\n";
+    fs::write(own.join("tool.yaml"), call).unwrap();
+    let read = "operation: kit/read\narguments: { root: work, path: a }\nexpect: { failure: { reason: denied } }\n";
+    fs::write(own.join("read.yaml"), read).unwrap();
+    let output = place.opcell("kit", &["plugin", "test", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cases = report["cases"].as_array().unwrap().iter().flat_map(|case| case["differences"].as_array().unwrap());
+    let differences: String = cases.map(|difference| difference.as_str().unwrap()).collect();
+    assert_eq!(output.status.code(), Some(1), "{differences}");
+    assert!(
+        differences.contains("tools:\n  - name: weather\n    arguments: {\"city\":\"Ulm\"}\n    returns: {}"),
+        "{differences}"
+    );
+    assert!(differences.contains("files:\n  work:\n    tree: {}"), "{differences}");
+}
+
+#[test]
+fn a_core_module_becomes_a_component_with_the_command_that_the_message_names() {
+    let Some(place) = quick() else { return };
+    place.done("my-plugin", &["plugin", "build"]);
+    let module = "target/opcell/plugin.wasm";
+    let output = place.opcell("my-plugin", &["plugin", "inspect", module]);
+    let said = text(&output.stderr);
+    // What the C compiler makes describes nothing yet; the SDK's contract is added by `plugin build` in the folder.
+    assert!(
+        said.contains("it is a core module that describes no interface") && said.contains("opcell plugin build"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_missing_tool_is_named_with_the_command_that_installs_it() {
+    let place = Place::new();
+    place.done("", &["plugin", "new", "my-plugin", "--lang", "python"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_opcell"));
+    let output = command
+        .args(["plugin", "build", "my-plugin"])
+        .current_dir(place.folder.path())
+        .env("PATH", "/nowhere")
+        .output();
+    let said = text(&output.unwrap().stderr);
+    assert!(said.contains("Python plugins are built with componentize-py, which is not installed"), "{said}");
+    assert!(said.contains("install it: pip install componentize-py==0.25.1"), "{said}");
+}

@@ -1,0 +1,139 @@
+//! Components that were not written for `opcell:plugin`: their functions are operations by their types.
+
+mod common;
+
+use common::{config, limits};
+use opcell_sandbox::{
+    CellError, CellRequest, CellResult, Effects, Exports, LoadError, LoadRequest, OperationSuccess, Plugin,
+    PluginSource, Sandbox,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+const WIT: &str = "
+    package acme:kit@1.0.0;
+    interface math {
+        add: func(a: u64, b: u64) -> u64;
+        divide: func(a: u32, b: u32) -> result<u32, string>;
+        many: func(n: u32) -> list<list<u8>>;
+        spin: func();
+    }
+    interface things {
+        resource thing { constructor(); }
+        make: func() -> thing;
+    }
+    world kit { export math; export things; export ping: func() -> bool; }
+    world only-things { export things; }
+";
+
+const WAT: &str = r#"(module
+    (memory (export "memory") 140)
+    (data (i32.const 16) "divided by zero")
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 65536))
+    (func (export "acme:kit/math@1.0.0#add") (param i64 i64) (result i64) (i64.add (local.get 0) (local.get 1)))
+    (func (export "acme:kit/math@1.0.0#divide") (param i32 i32) (result i32)
+        (if (result i32) (i32.eqz (local.get 1))
+            (then (i32.store8 (i32.const 64) (i32.const 1)) (i32.store (i32.const 68) (i32.const 16))
+                  (i32.store (i32.const 72) (i32.const 15)) (i32.const 64))
+            (else (i32.store8 (i32.const 64) (i32.const 0))
+                  (i32.store (i32.const 68) (i32.div_u (local.get 0) (local.get 1))) (i32.const 64))))
+    (func (export "acme:kit/math@1.0.0#many") (param i32) (result i32)
+        (i32.store (i32.const 96) (i32.const 65536)) (i32.store (i32.const 100) (local.get 0)) (i32.const 96))
+    (func (export "acme:kit/math@1.0.0#spin") (loop $l (br $l)))
+    (func (export "acme:kit/things@1.0.0#[constructor]thing") (result i32) (i32.const 0))
+    (func (export "acme:kit/things@1.0.0#make") (result i32) (i32.const 0))
+    (func (export "ping") (result i32) (i32.const 1)))"#;
+
+fn component(world: &str) -> Arc<[u8]> {
+    let mut resolve = Resolve::default();
+    let package = resolve.push_str("kit.wit", WIT).unwrap();
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
+    let mut module = wat::parse_str(WAT).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+    ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap().into()
+}
+
+async fn load(world: &str, effects: &[(&str, Effects)], limit: &str) -> Result<Arc<Plugin>, LoadError> {
+    let mut request = LoadRequest::new("kit", PluginSource::Bytes(component(world)));
+    request.exports = Exports::Typed(effects.iter().map(|(id, effects)| ((*id).to_owned(), *effects)).collect());
+    request.limits = limits(limit);
+    Sandbox::new(config()).unwrap().load(request).await
+}
+
+async fn call(plugin: &Plugin, id: &str, arguments: Value) -> CellResult<OperationSuccess> {
+    plugin.invoke(CellRequest::new(id, &arguments.to_string())).await
+}
+
+#[tokio::test]
+async fn every_function_of_plain_values_is_an_operation_with_the_effects_that_the_operator_names() {
+    let plugin = load("kit", &[("math/add", Effects::Pure)], "{}").await.unwrap();
+    let ids: Vec<&str> = plugin.operations().iter().map(|operation| &*operation.id).collect();
+    // What takes or returns a resource is not among them.
+    assert_eq!(ids, ["kit/ping", "math/add", "math/divide", "math/many", "math/spin"]);
+    assert_eq!(plugin.effects("math/add"), Some(Effects::Pure));
+    assert_eq!(plugin.effects("math/divide"), Some(Effects::Once));
+    let add = &plugin.operations()[1];
+    assert_eq!(add.arguments_schema["required"], json!(["a", "b"]));
+    assert_eq!(add.arguments_schema["properties"]["a"]["type"], json!(["integer", "string"]));
+}
+
+#[tokio::test]
+async fn a_call_gives_data_or_the_failure_that_the_function_returned() {
+    let plugin = load("kit", &[], "{}").await.unwrap();
+    let done = call(&plugin, "math/divide", json!({"a": 12, "b": 4})).await;
+    assert_eq!(done.result.unwrap().data, json!(3));
+    assert_eq!(call(&plugin, "kit/ping", json!({})).await.result.unwrap().data, json!(true));
+    let failed = call(&plugin, "math/divide", json!({"a": 12, "b": 0})).await;
+    let Err(CellError::PluginFailure(failure)) = failed.result else { panic!("{:?}", failed.result) };
+    assert_eq!((failure.reason.as_ref(), failure.message.as_ref()), ("failed", "divided by zero"));
+    assert!(failed.receipt.peak_memory > 0, "a receipt as of every cell");
+}
+
+#[tokio::test]
+async fn integers_of_64_bits_lose_nothing_on_the_way() {
+    let plugin = load("kit", &[], "{}").await.unwrap();
+    let sum = async |a: Value, b: Value| call(&plugin, "math/add", json!({"a": a, "b": b})).await.result.unwrap().data;
+    assert_eq!(sum(json!(1), json!(2)).await, json!(3));
+    // Beyond 2^53 - 1 a reader of JSON may round, so it is text.
+    assert_eq!(sum(json!("9007199254740992"), json!(1)).await, json!("9007199254740993"));
+    assert_eq!(sum(json!(u64::MAX - 1), json!(1)).await, json!("18446744073709551615"));
+    for wrong in [json!("18446744073709551616"), json!("-1"), json!("one"), json!(1.5)] {
+        let error = call(&plugin, "math/add", json!({"a": wrong, "b": 0})).await.result.unwrap_err();
+        assert!(
+            error.to_string().contains("invalid-arguments") || error.kind() == "invalid-arguments",
+            "{wrong}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn limits_hold_as_for_every_plugin() {
+    let plugin = load("kit", &[], r#"{"ticks": 5}"#).await.unwrap();
+    let error = call(&plugin, "math/spin", json!({})).await.result.unwrap_err();
+    assert_eq!(error.kind(), "interrupted", "{error}");
+}
+
+#[tokio::test]
+async fn a_million_lists_end_in_a_typed_error() {
+    let plugin = load("kit", &[], "{}").await.unwrap();
+    let few = call(&plugin, "math/many", json!({"n": 3})).await.result.unwrap();
+    assert_eq!(few.data, json!([[], [], []]));
+    let error = call(&plugin, "math/many", json!({"n": 1_000_000})).await.result.unwrap_err();
+    assert_eq!(error.kind(), "transfer-limit", "{error}");
+}
+
+#[tokio::test]
+async fn resources_are_refused_by_name() {
+    let error = load("only-things", &[], "{}").await.unwrap_err();
+    assert_eq!(error.kind(), "wrong-world");
+    let text = error.to_string();
+    assert!(text.contains("`acme:kit/things@1.0.0/make`: it takes or returns a resource"), "{text}");
+}
+
+#[tokio::test]
+async fn effects_of_an_operation_that_there_is_not_are_an_error() {
+    let error = load("kit", &[("math/subtract", Effects::Pure)], "{}").await.unwrap_err().to_string();
+    assert!(error.contains("`effects` names `math/subtract`; its operations are: kit/ping, math/add"), "{error}");
+}

@@ -1,0 +1,132 @@
+/* The plugin that all SDKs are held to, in C. */
+#include "opcell.h"
+
+static opcell_text text_of(opcell_text arguments, const char *name) {
+  return opcell_json_unquote(opcell_json_member(arguments, name));
+}
+
+/* {"name":json} */
+static opcell_text object(const char *name, opcell_text json) {
+  return opcell_concat("{\"", name, "\":", json.data, "}", (char *)0);
+}
+
+static opcell_text number(uint32_t value) {
+  char digits[11], *at = digits + 10;
+  *at = 0;
+  do *--at = (char)('0' + value % 10);
+  while (value /= 10);
+  return opcell_concat(at, (char *)0);
+}
+
+static opcell_reply echo(opcell_text arguments, opcell_context context) {
+  (void)context;
+  return (opcell_reply){.data = object("value", opcell_json_member(arguments, "value")),
+                        .summary = OPCELL_TEXT("echoed"),
+                        .details = OPCELL_TEXT("{\"language\":\"any\"}")};
+}
+
+static opcell_reply read(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_answer answer = opcell_read_file(text_of(arguments, "root").data, text_of(arguments, "path").data);
+  if (!answer.value.data) return opcell_fail_with(answer);
+  return (opcell_reply){.data = object("text", opcell_json_string(answer.value))};
+}
+
+static opcell_reply write(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_text text = text_of(arguments, "text");
+  opcell_answer answer = opcell_write_file(text_of(arguments, "root").data, text_of(arguments, "path").data, text);
+  if (!answer.value.data) return opcell_fail_with(answer);
+  return (opcell_reply){.data = object("written", number((uint32_t)text.length))};
+}
+
+static opcell_reply tool(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_answer answer = opcell_tool(text_of(arguments, "name").data, opcell_json_member(arguments, "input"));
+  if (answer.value.data) return (opcell_reply){.data = object("answer", answer.value)};
+  if (answer.denied.capability.data)
+    return (opcell_reply){.data = object("denied", opcell_json_string(answer.denied.capability))};
+  return opcell_fail_with(answer);
+}
+
+static opcell_reply skill(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_answer answer = opcell_skill(text_of(arguments, "name").data);
+  if (!answer.value.data) return opcell_fail_with(answer);
+  return (opcell_reply){.data = object("body", opcell_json_string(answer.value))};
+}
+
+static opcell_reply note(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_text text = text_of(arguments, "text");
+  opcell_log(OPCELL_INFO, opcell_concat("first ", text.data, (char *)0));
+  opcell_log(OPCELL_WARN, opcell_concat("second ", text.data, (char *)0));
+  opcell_progress(1, 2, OPCELL_TEXT("half"));
+  return (opcell_reply){.data = OPCELL_TEXT("{}")};
+}
+
+static opcell_reply fail(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_reply reply = opcell_fail(text_of(arguments, "reason").data, "on purpose");
+  reply.failure.details = OPCELL_TEXT("{\"why\":[1,2]}");
+  return reply;
+}
+
+static opcell_reply panic(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_panic(text_of(arguments, "message").data);
+}
+
+static opcell_reply where(opcell_text arguments, opcell_context context) {
+  (void)arguments;
+  return (opcell_reply){
+      .data = opcell_concat("{\"run\":", opcell_json_string(context.run).data, ",\"step\":", opcell_json_string(context.step).data,
+                            ",\"visit\":", number(context.visit).data, ",\"attempt\":", number(context.attempt).data,
+                            ",\"key\":", opcell_json_string(context.idempotency_key).data, "}", (char *)0),
+  };
+}
+
+static bool polite(opcell_text text) {
+  static const char word[] = "please";
+  for (size_t at = 0; at < text.length; at++) {
+    size_t same = 0;
+    while (word[same] && at + same < text.length && (text.data[at + same] | 32) == word[same]) same++;
+    if (!word[same]) return true;
+  }
+  return false;
+}
+
+static opcell_verdict tone(opcell_text arguments, opcell_context context) {
+  (void)context;
+  opcell_text text = text_of(arguments, "text");
+  if (!text.length) return (opcell_verdict){.outcome = OPCELL_TEXT("silent"), .is_keyword = true};
+  if (polite(text)) return (opcell_verdict){.outcome = OPCELL_TEXT("polite"), .rationale = OPCELL_TEXT("it says please")};
+  return (opcell_verdict){.outcome = OPCELL_TEXT("rude")};
+}
+
+#define TEXT(name) "\"" name "\":{\"type\":\"string\"}"
+#define OBJECT(properties, required) \
+  "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required "],\"additionalProperties\":false}"
+#define ANY "{\"type\":\"object\"}"
+
+const opcell_operation opcell_operations[] = {
+    {"kit/echo", "Returns its argument.", OBJECT("\"value\":true", "\"value\""), ANY, OPCELL_PURE, echo},
+    {"kit/read", "Reads a file.", OBJECT(TEXT("root") "," TEXT("path"), "\"root\",\"path\""), ANY, OPCELL_PURE, read},
+    {"kit/write", "Writes a file.", OBJECT(TEXT("root") "," TEXT("path") "," TEXT("text"), "\"root\",\"path\",\"text\""), ANY,
+     OPCELL_IDEMPOTENT, write},
+    {"kit/tool", "Calls a tool; a refusal is a value.",
+     OBJECT(TEXT("name") ",\"input\":{\"type\":\"object\"}", "\"name\",\"input\""), ANY, OPCELL_ONCE, tool},
+    {"kit/skill", "Reads a skill.", OBJECT(TEXT("name"), "\"name\""), ANY, OPCELL_PURE, skill},
+    {"kit/note", "Logs two lines and its progress.", OBJECT(TEXT("text"), "\"text\""), ANY, OPCELL_PURE, note},
+    {"kit/fail", "Fails on purpose.", OBJECT(TEXT("reason"), "\"reason\""), ANY, OPCELL_PURE, fail},
+    {"kit/panic", "Panics.", OBJECT(TEXT("message"), "\"message\""), ANY, OPCELL_PURE, panic},
+    {"kit/where", "Says where in a run it is called.", OBJECT("", ""), ANY, OPCELL_PURE, where},
+    {0},
+};
+
+static const char *const tones[] = {"polite", "rude", ":silent", 0};
+
+const opcell_judge opcell_judges[] = {
+    {"kit/tone", "Says whether a text is polite.", OBJECT(TEXT("text"), "\"text\""), tones, tone},
+    {0},
+};
