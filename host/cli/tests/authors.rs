@@ -1,7 +1,7 @@
 //! From an empty folder to a plugin that was built, tested and called, with the command and the language's own tools; and the same
 //! plugin `kit` in every language against one set of cases. What a machine has no tools for is skipped, and said on stderr.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
 use serde_json::Value;
 use std::{
