@@ -352,7 +352,9 @@ impl Global {
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let usual = usual_folders(home.as_deref(), &config.root);
-        config.workflows.splice(0..0, usual.into_iter().filter(|folder| folder.is_dir()));
+        // In a folder that all may write, `.opcell` may be anybody's.
+        let is_own = |folder: &PathBuf| folder.is_dir() && consent::is_own(folder);
+        config.workflows.splice(0..0, usual.into_iter().filter(is_own));
         for grant in &self.without_grant {
             config.withdraw(grant).map_err(|message| Diagnostic::error("unknown-grant", message))?;
         }

@@ -24,6 +24,7 @@ use opcell_session::{
     sessions::MissingTools,
     tools::{FileRoot, Shell},
 };
+use opcell_types::files::read_text_bounded;
 use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use std::{
     path::{Path, PathBuf},
@@ -34,6 +35,9 @@ use tools::{McpServer, ToolTarget};
 
 /// The file's name.
 pub const FILE_NAME: &str = "opcell.toml";
+
+/// The most that is read of a project file.
+pub const MAX_BYTES: u64 = 4 << 20;
 
 /// A checked project.
 #[derive(Debug, Clone)]
@@ -66,6 +70,9 @@ pub struct Config {
     pub lock: Option<lock::Lock>,
     /// Whether every plugin must be in the lock.
     pub locked: bool,
+    /// Files beyond the project's own that decide what runs in this process, such as a document that a command names: no grant extends
+    /// to writing them.
+    pub in_force: Vec<PathBuf>,
 }
 
 /// Where a project keeps its runs, and for how long.
@@ -109,6 +116,8 @@ pub struct SessionSettings {
     pub unnarrowed_workflows: Vec<String>,
     /// What is added to prompts, by name: priority and text. An empty text takes a plugin's away.
     pub contributions: IndexMap<String, (i32, String)>,
+    /// The files that contributions were read from, by the contributions' names.
+    pub contribution_files: IndexMap<String, PathBuf>,
     /// What happens when a session declares a tool that is not there.
     pub missing_tools: MissingTools,
     /// Which files every prompt shows.
@@ -249,6 +258,7 @@ impl Config {
             journal: None,
             lock: None,
             locked: false,
+            in_force: Vec::new(),
         }
     }
 
@@ -264,6 +274,11 @@ impl Config {
         self.sessions.files.retain(|root| inside(&root.path) && !root.control_files);
         self.sessions.script = self.sessions.script.filter(|script| inside(script));
         self.sessions.record = None;
+        for (name, file) in &self.sessions.contribution_files {
+            if !inside(file) {
+                self.sessions.contributions.shift_remove(name);
+            }
+        }
         self.skills.retain(|folder| inside(folder));
         self.workflows.retain(|folder| inside(folder));
         self.journal = None;
@@ -284,8 +299,7 @@ impl Config {
         let name = file.display().to_string();
         let unreadable =
             |what: String| Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{name}: {what}")));
-        let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|error| unreadable(error.utf8_error().to_string()))?;
+        let text = read_text_bounded(file, MAX_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let root = std::path::absolute(file)
             .ok()
             .and_then(|file| file.parent().map(Path::to_owned))

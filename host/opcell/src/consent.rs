@@ -12,7 +12,7 @@ mod policy;
 mod requests;
 mod trusted;
 
-pub use owner::{check_owner, shell};
+pub use owner::{check_companion, check_owner, is_own, shell};
 pub use policy::Policy;
 pub use requests::{Reach, Request, Requests};
 pub use trusted::Trusted;

@@ -8,9 +8,6 @@ use opcell_workflow::{
     source::SourceMap,
 };
 use std::{
-    fs::File,
-    io::Read as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -93,25 +90,12 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     read_bounded(path, MAX_DOCUMENT_BYTES)
 }
 
-/// Reads a regular file of at most `limit` bytes. Waits for no pipe, and reads no further than the limit whatever the file says
-/// about its size: those below `/proc` say nothing.
+/// Reads a regular file of at most `limit` bytes; see [`opcell_types::files::read_bounded`].
 ///
 /// # Errors
 /// In words for people, without the path.
 pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
-    let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(no_wait).open(path).map_err(|error| error.to_string())?;
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is not a file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > limit {
-        let size = metadata.len().max(bytes.len() as u64);
-        return Err(format!("it has {size} bytes; at most {limit} are read"));
-    }
-    Ok(bytes)
+    opcell_types::files::read_bounded(path, limit).map_err(|error| error.to_string())
 }
 
 /// Compiles a text; its name tells the language and where the files beside it are.

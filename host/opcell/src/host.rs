@@ -14,7 +14,7 @@ use crate::{
     library::Library,
     pins,
     report::Rejected,
-    run::{Run, Workflow},
+    run::{Run, Workflow, check_id},
     tools::{ServerEntry, ToolEntry},
 };
 use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions};
@@ -95,6 +95,9 @@ impl Host {
         }
         let program = Program::new(workflow.ir().clone())
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
+        if let Some(run) = &options.run {
+            check_id(run).map_err(|message| Rejected::plain(Diagnostic::error("invalid-run-id", message)))?;
+        }
         let options = RunOptions { pins: pins::of(&self.catalog, &self.library, workflow.ir()), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?))
     }

@@ -11,6 +11,27 @@ use opcell_types::Value;
 use opcell_workflow::{Diagnostic, WorkflowIr};
 use std::{path::Path, sync::Arc};
 
+/// The longest run ID, in bytes.
+pub const MAX_ID_BYTES: usize = 128;
+
+/// Checks an ID that a caller gives a run: letters, digits, `.`, `_`, `:` and `-`, beginning with a letter or digit. It appears in
+/// commands to copy, in addresses and in file names.
+///
+/// # Errors
+/// Says what an ID is.
+pub fn check_id(id: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let begins = id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && id.len() <= MAX_ID_BYTES && id.bytes().all(plain) {
+        return Ok(());
+    }
+    let shown = opcell_types::text::one_line(id, 40);
+    Err(format!(
+        "`{shown}` is not a run ID: expected at most {MAX_ID_BYTES} letters, digits, `.`, `_`, `:` and `-`, beginning with a letter \
+         or digit"
+    ))
+}
+
 /// A compiled workflow.
 #[derive(Debug, Clone)]
 pub struct Workflow {

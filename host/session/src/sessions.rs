@@ -84,6 +84,11 @@ impl Sessions for HostSessions {
     }
 
     async fn complete(&self, round: ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let bytes = sent_bytes(&round);
+        if bytes > MAX_ROUND_BYTES {
+            let message = format!("the conversation has {bytes} bytes; at most {MAX_ROUND_BYTES} are sent to a model");
+            return Err(failure("prompt-too-large", message));
+        }
         // What rules may still rewrite is not shown while it comes.
         let sink = sink.filter(|_| round.session.settings.guards.is_empty());
         self.answers.complete(&round, sink).await
@@ -100,6 +105,16 @@ impl Sessions for HostSessions {
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
         self.tools.call(&call).await
     }
+}
+
+/// The most that is sent to a model in one round, in bytes: more than any model takes, and less than what a document's templates could
+/// make.
+const MAX_ROUND_BYTES: usize = 16 << 20;
+
+/// The texts of a round: system prompt and messages.
+fn sent_bytes(round: &ModelRound) -> usize {
+    let messages = round.messages.iter().map(|message| message.content.len());
+    messages.fold(round.session.system.len(), usize::saturating_add)
 }
 
 /// A failure to open a session.

@@ -19,7 +19,7 @@ use icu_normalizer::uts46::Uts46MapperBorrowed;
 use std::path::{Component, Path, PathBuf};
 
 /// Files that decide, by name: Opcell's, and the instructions that agents read.
-pub const DECIDING_FILES: [&str; 11] = [
+pub const DECIDING_FILES: [&str; 21] = [
     "opcell.toml",
     "opcell.lock",
     "agents.md",
@@ -30,14 +30,51 @@ pub const DECIDING_FILES: [&str; 11] = [
     ".cursorrules",
     ".windsurfrules",
     "copilot-instructions.md",
+    ".clinerules",
+    ".roorules",
+    ".rules",
+    ".goosehints",
+    ".aider.conf.yml",
+    ".mcp.json",
     ".gitmodules",
+    ".gitattributes",
+    ".hgrc",
+    ".pre-commit-config.yaml",
+    "lefthook.yml",
 ];
 
-/// Folders that decide, with everything below them: hooks and configuration of version control run, the others instruct agents.
-pub const DECIDING_FOLDERS: [&str; 6] = [".git", ".opcell", ".psi", ".claude", ".codex", ".cursor"];
+/// Folders that decide, with everything below them: hooks and configuration of version control, pipelines and editors' tasks run, the
+/// others instruct agents.
+pub const DECIDING_FOLDERS: [&str; 25] = [
+    ".git",
+    ".hg",
+    ".jj",
+    ".svn",
+    ".husky",
+    ".github",
+    ".gitlab",
+    ".devcontainer",
+    ".vscode",
+    ".opcell",
+    ".psi",
+    ".agents",
+    ".amazonq",
+    ".claude",
+    ".clinerules",
+    ".codex",
+    ".continue",
+    ".cursor",
+    ".gemini",
+    ".goose",
+    ".junie",
+    ".kiro",
+    ".roo",
+    ".windsurf",
+    ".zed",
+];
 
 /// Files that hold secrets, by name; with them `.env.*` (but examples), and files with one of [`SECRET_EXTENSIONS`].
-pub const SECRET_FILES: [&str; 15] = [
+pub const SECRET_FILES: [&str; 22] = [
     ".env",
     ".envrc",
     ".netrc",
@@ -53,13 +90,24 @@ pub const SECRET_FILES: [&str; 15] = [
     "id_ecdsa",
     "id_ed25519",
     "mac.key",
+    "credentials",
+    "credentials.json",
+    "service-account.json",
+    ".vault-token",
+    "secrets.yaml",
+    "secrets.yml",
+    "secrets.toml",
 ];
 
 /// Extensions of key files.
 pub const SECRET_EXTENSIONS: [&str; 6] = ["pem", "key", "p12", "pfx", "jks", "keystore"];
 
 /// Folders of secrets.
-pub const SECRET_FOLDERS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
+pub const SECRET_FOLDERS: [&str; 5] = [".ssh", ".gnupg", ".aws", ".azure", ".kube"];
+
+/// Files and folders that hold secrets by their name and that of their folder: `.git/config` has the tokens of remotes.
+pub const SECRET_PAIRS: [(&str, &str); 5] =
+    [(".git", "config"), (".git", "credentials"), (".docker", "config.json"), (".config", "gh"), (".config", "gcloud")];
 
 /// Names after `.env.` that say that there is no secret in the file.
 const EXAMPLES: [&str; 5] = ["example", "sample", "template", "dist", "defaults"];
@@ -150,7 +198,7 @@ fn judge(touch: Touch, name: &str, next: Option<&str>, is_last: bool) -> Option<
     if SECRET_FOLDERS.contains(&name) || (is_last && is_secret(name)) {
         return Some(SECRET);
     }
-    if name == ".docker" && next == Some("config.json") {
+    if next.is_some_and(|next| SECRET_PAIRS.contains(&(name, next))) {
         return Some(SECRET);
     }
     if name == "runs.db" || name.starts_with("runs.db-") {
@@ -165,6 +213,8 @@ fn judge(touch: Touch, name: &str, next: Option<&str>, is_last: bool) -> Option<
 
 fn is_secret(name: &str) -> bool {
     let example = |suffix: &str| suffix.rsplit('.').next().is_some_and(|last| EXAMPLES.contains(&last));
+    // What an editor leaves beside a file is as secret as the file.
+    let name = name.trim_end_matches('~');
     SECRET_FILES.contains(&name)
         || name.strip_prefix(".env.").is_some_and(|suffix| !example(suffix))
         || name
@@ -236,9 +286,17 @@ mod tests {
         for path in [
             "opcell.toml",
             "a/b/opcell.lock",
-            ".git/config",
+            ".git/HEAD",
             "sub/.git/hooks/post-checkout",
             ".git",
+            ".hg/hgrc",
+            ".github/workflows/ci.yml",
+            ".vscode/tasks.json",
+            ".husky/pre-commit",
+            ".mcp.json",
+            ".gemini/settings.json",
+            ".windsurf/rules/x.md",
+            "sub/.clinerules",
             "AGENTS.md",
             "x/CLAUDE.md",
             ".opcell/workflows/w.edn",
@@ -257,6 +315,14 @@ mod tests {
             "a/.env",
             ".env.local",
             ".env.production",
+            ".env~",
+            ".git/config",
+            ".cargo/credentials",
+            ".config/gh/hosts.yml",
+            ".config/gcloud/x",
+            ".azure/x",
+            ".vault-token",
+            "credentials.json",
             ".ssh/config",
             "home/.aws/credentials",
             "tls/server.key",

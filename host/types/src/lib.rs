@@ -5,11 +5,13 @@
 //! judges decide, what repeating a call does, where a call is; names, sizes and durations that parse once; text made
 //! printable; suggestions for misspelt words.
 //!
-//! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, files, networks.
+//! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, networks; of files, only how one is
+//! read within bounds ([`files`]).
 
 pub mod control;
 pub mod value;
 
+pub mod files;
 pub mod names;
 pub mod quantity;
 pub mod suggest;

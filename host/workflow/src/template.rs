@@ -59,6 +59,14 @@ fn looks_like_a_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
+/// The bytes that [`render`] would make: a few hundred kilobytes of tokens may stand for terabytes.
+#[must_use]
+pub fn rendered_bytes<'v>(text: &str, value: impl Fn(&str) -> Option<&'v str>) -> u64 {
+    let filled = tokens(text, |name| value(name).is_some());
+    let added = filled.iter().map(|token| value(token.name).map_or(0, |text| text.len() as u64));
+    (text.len() as u64).saturating_add(added.fold(0, u64::saturating_add))
+}
+
 /// Fills in the tokens of a text; `value` gives `None` for a name without a binding.
 ///
 /// # Errors

@@ -199,12 +199,7 @@ pub fn read(folder: &Path) -> Result<Vec<CaseFile>, CaseError> {
 
 fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
     let file = |error| CaseError::File { path: path.clone(), error };
-    let about = fs::metadata(&path).map_err(file)?;
-    if !about.is_file() || about.len() > MAX_BYTES {
-        let message = format!("expected a file of at most {MAX_BYTES} bytes");
-        return Err(CaseError::Wrong { path, message });
-    }
-    let text = fs::read_to_string(&path).map_err(file)?;
+    let text = opcell_types::files::read_text_bounded(&path, MAX_BYTES).map_err(file)?;
     let case = parse(&text).map_err(|message| CaseError::Wrong { path: path.clone(), message })?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(CaseFile { name, path, case })

@@ -4,7 +4,7 @@ use super::{
     Exit, Failure, Global, Terminal,
     follow::{self, RunObserver},
     input,
-    run::{JournalArgs, show_warnings},
+    run::{JournalArgs, put_in_force, show_warnings},
     stop::{Stop, StopArgs},
     units::counted,
 };
@@ -59,6 +59,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     let given = input::run_input(&args.input)?;
     let mut config = global.trusted()?;
     args.journal.choose(&mut config);
+    put_in_force(&mut config, &args.workflow);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;
     let workflow = as_agent(host.open(&args.workflow)?, args.agent.as_deref())?;

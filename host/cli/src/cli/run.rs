@@ -13,7 +13,7 @@ use clap::Args;
 use opcell::{
     config::{Config, JournalSettings},
     report,
-    run::Workflow,
+    run::{Workflow, check_id},
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
 use opcell_workflow::{Diagnostic, document::Language};
@@ -67,14 +67,28 @@ pub struct JournalArgs {
     #[arg(long, conflicts_with = "journal")]
     no_journal: bool,
     /// Run ID; must be unique. Generated if omitted.
-    #[arg(long = "as", value_name = "NAME")]
+    #[arg(long = "as", value_name = "NAME", value_parser = run_id)]
     name: Option<String>,
+}
+
+/// A document that the command names decides what runs: no grant of its folder extends to writing it.
+pub fn put_in_force(config: &mut Config, document: &str) {
+    let file = PathBuf::from(document);
+    if file.is_file() {
+        config.in_force.push(file);
+    }
+}
+
+/// An ID that a user gives a run.
+pub fn run_id(id: &str) -> Result<String, String> {
+    check_id(id).map(|()| id.to_owned())
 }
 
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let format = args.graph.as_deref().map(graph::format_of).transpose()?;
     let mut config = global.trusted()?;
     args.journal.choose(&mut config);
+    put_in_force(&mut config, &args.document);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;
     let refused = |rejected: Failure| match args.output_json {

@@ -29,6 +29,9 @@ const MAX_ROUNDS: u32 = 100;
 /// Tool calls of one turn, unless the session says.
 const MAX_CALLS: u32 = 1000;
 
+/// The most that the instruction layer of a prompt may take with its variables filled in, in bytes.
+const MAX_SYSTEM_PROMPT: u64 = 8 << 20;
+
 /// Answers that an LLM judge may give before its judgement fails (psi: the first and two retries).
 const JUDGE_ATTEMPTS: u32 = 3;
 
@@ -63,7 +66,13 @@ pub(super) fn prompt(
     if let Some(context) = values.get_mut("workflow_context") {
         *context = at.instance.brief.as_ref().to_owned();
     }
-    let rendered = template::render(text, |name| values.get(name).map(String::as_str));
+    let value = |name: &str| values.get(name).map(String::as_str);
+    let bytes = template::rendered_bytes(text, value);
+    if bytes > MAX_SYSTEM_PROMPT {
+        let message = format!("the system prompt would take {bytes} bytes; at most {MAX_SYSTEM_PROMPT} are sent");
+        return Err(failure("prompt-too-large", message));
+    }
+    let rendered = template::render(text, value);
     rendered.map(|text| Some(text.into())).map_err(|token| {
         failure(
             "unbound-token",

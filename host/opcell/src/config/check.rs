@@ -22,7 +22,7 @@ use opcell_session::{
     tools::{FileRoot, Shell},
 };
 use opcell_tools::http::{HeaderName, Method};
-use opcell_types::{Access, Effects};
+use opcell_types::{Access, Effects, files::read_text_bounded};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::{
@@ -82,6 +82,7 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         journal: text.journal.map(|journal| checker.journal(journal)),
         lock: None,
         locked: false,
+        in_force: Vec::new(),
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
@@ -306,6 +307,11 @@ impl Checker<'_> {
             }
             path
         });
+        let contribution_files = text.contributions.iter().filter_map(|(name, text)| {
+            let file = text.get_ref().file.as_ref()?;
+            Some((name.get_ref().clone(), self.root.join(file.get_ref())))
+        });
+        let contribution_files = contribution_files.collect();
         let contributions = text
             .contributions
             .into_iter()
@@ -314,6 +320,7 @@ impl Checker<'_> {
         SessionSettings {
             models,
             contributions,
+            contribution_files,
             unnarrowed_workflows: text.unnarrowed_workflows,
             script,
             record: text.record.map(|record| self.root.join(record.into_inner())),
@@ -332,7 +339,7 @@ impl Checker<'_> {
         let ContributionText { text, file, priority } = text.into_inner();
         let said = match (text, file) {
             (Some(text), None) => text,
-            (None, Some(file)) => match std::fs::read_to_string(self.root.join(file.get_ref())) {
+            (None, Some(file)) => match read_text_bounded(&self.root.join(file.get_ref()), MAX_CONTRIBUTION as u64) {
                 Ok(text) => text,
                 Err(error) => {
                     let message = format!("the prompt contribution `{}` cannot be read: {error}", file.get_ref());

@@ -70,6 +70,7 @@ fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
         let files = words.map(|word| server.directory.join(word)).filter(|file| file.is_file());
         fixed.extend(files.map(|file| real(&file)));
     }
+    fixed.extend(config.in_force.iter().map(|file| real(file)));
     fixed.extend(places.config.iter().map(|folder| real(folder)));
     fixed
 }

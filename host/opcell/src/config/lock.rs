@@ -7,11 +7,13 @@
 
 use super::PluginConfig;
 use crate::{
+    consent,
     places::{Places, real},
     report::Rejected,
 };
 use indexmap::IndexMap;
 use opcell_sandbox::{Access, grants::Requests};
+use opcell_types::files::read_text_bounded;
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -24,6 +26,9 @@ const HEADER: &str = "\
 # The digest of each plugin, and what it requested when it was accepted. Written by opcell; keep it under version control.
 # `opcell plugin diff NAME` shows what changed since, `opcell plugin update NAME` accepts it.
 ";
+
+/// The most that is read of a lock: thousands of plugins.
+const MAX_LOCK_BYTES: u64 = 16 << 20;
 
 /// A lock as it was read, and what it means together with the grants.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +85,9 @@ impl Lock {
     /// # Errors
     /// When there is one that cannot be read: without it every upgrade would look like a new plugin.
     pub fn beside(project: &Path, plugins: &IndexMap<String, PluginConfig>) -> Result<Self, Rejected> {
-        Self::open(project.with_extension("lock"), plugins)
+        let file = project.with_extension("lock");
+        consent::check_companion(&file, project)?;
+        Self::open(file, plugins)
     }
 
     /// Reads a lock; there may be none yet.
@@ -94,7 +101,7 @@ impl Lock {
                 finding.help("restore it from version control; without it an upgrade cannot be told from a new plugin"),
             )
         };
-        let (exists, locked) = match std::fs::read_to_string(&file) {
+        let (exists, locked) = match read_text_bounded(&file, MAX_LOCK_BYTES) {
             Ok(text) => {
                 (true, toml_edit::de::from_str::<LockText>(&text).map_err(|error| broken(error.to_string()))?.plugins)
             }

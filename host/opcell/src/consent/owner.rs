@@ -29,6 +29,33 @@ pub fn check_owner(file: &Path) -> Result<(), Rejected> {
     Ok(())
 }
 
+/// Refuses a file that belongs neither to this user, nor to the system, nor to whom the file belongs that it is obeyed with: in a
+/// folder that all may write, others can put a lock beside a project file.
+///
+/// # Errors
+/// Naming what belongs to whom.
+pub fn check_companion(file: &Path, project: &Path) -> Result<(), Rejected> {
+    let user = rustix::process::geteuid().as_raw();
+    let owner = project.symlink_metadata().map(|status| status.uid());
+    for path in [file, &*crate::places::real(file)] {
+        let Ok(status) = path.symlink_metadata() else { continue };
+        if !is_trusted(&status, user) && !owner.as_ref().is_ok_and(|owner| *owner == status.uid()) {
+            let message = format!("{} belongs to user {}, and is not obeyed", path.display(), status.uid());
+            let help = "remove it, or make it yours when you have read it";
+            return Err(Rejected::plain(Diagnostic::error("file-of-another-user", message).help(help)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder or file is this user's, or the system's, where it is and where links lead.
+#[must_use]
+pub fn is_own(path: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let own = |path: &Path| path.symlink_metadata().is_ok_and(|status| is_trusted(&status, user));
+    own(path) && own(&crate::places::real(path))
+}
+
 /// Root can change everything anyway. Root itself, however, must not run what a user left somewhere.
 fn is_trusted(status: &Metadata, user: u32) -> bool {
     status.uid() == user || status.uid() == 0

@@ -5,6 +5,7 @@ use crate::{
     places::{MACHINE_POLICY, Places},
     report::Rejected,
 };
+use opcell_types::files::read_text_bounded;
 use opcell_workflow::Diagnostic;
 use serde::Deserialize;
 use std::{
@@ -46,7 +47,7 @@ impl Policy {
                 Diagnostic::error("policy-unreadable", message).help("correct it; until then no project is obeyed"),
             )
         };
-        let text = match std::fs::read_to_string(file) {
+        let text = match read_text_bounded(file, 1 << 20) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(wrong(format!("cannot be read: {error}"))),

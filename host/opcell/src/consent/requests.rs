@@ -317,6 +317,9 @@ impl Collector {
         if let Some(script) = &config.sessions.script {
             self.outside("the project", "reads answers of models from", script);
         }
+        for (name, file) in &config.sessions.contribution_files {
+            self.outside(&format!("the prompt contribution {name}"), "shows models", file);
+        }
         if let Some(record) = &config.sessions.record {
             self.add(Reach::Record, format!("replaces {} with what models say", self.shown(record)));
         }
@@ -368,6 +371,7 @@ mod tests {
             ("[sessions.bash]\ndangerous = true", vec![Reach::Shell]),
             ("[sessions]\nrecord = \"in/here.yaml\"", vec![Reach::Record]),
             ("[journal]\npath = \"../runs.db\"", vec![Reach::JournalOutside]),
+            ("[sessions.contributions.x]\nfile = \"/etc/hostname\"", vec![Reach::FilesOutside]),
             ("[sessions.files.x]\npath = \"..\"", vec![Reach::FilesOutside]),
             ("[sessions.files.x]\npath = \".\"\ncontrol-files = true", vec![Reach::ControlFiles]),
             (

@@ -6,6 +6,7 @@ use crate::{
     places::{Places, real},
     report::Rejected,
 };
+use opcell_types::files::read_text_bounded;
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -14,6 +15,9 @@ use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
+
+/// The most that is read: consent to thousands of projects.
+const MAX_BYTES: u64 = 64 << 20;
 
 const HEADER: &str = "# What `opcell trust` was told. `opcell trust --revoke` takes an entry out.\n";
 
@@ -50,7 +54,7 @@ impl Trusted {
             let message = format!("{} {what}", file.display());
             Rejected::plain(Diagnostic::error("trust-unreadable", message).help("remove it; projects then ask again"))
         };
-        let text = match std::fs::read_to_string(&file) {
+        let text = match read_text_bounded(&file, MAX_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { file: Some(file), text: TrustedText::default() });

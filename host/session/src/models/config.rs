@@ -1,12 +1,16 @@
 //! Which providers and models there are, as an operator configures them.
 
 use indexmap::IndexMap;
+use opcell_types::files::read_text_bounded;
 use opcell_workflow::ir::ModelSelection;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The most that is read of a key file.
+const KEY_BYTES: u64 = 64 << 10;
 
 /// The `models` table of a project's configuration.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -217,9 +221,13 @@ impl SecretSource {
             Self::Environment(name) => {
                 std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))?
             }
-            Self::File(path) => tokio::fs::read_to_string(path)
-                .await
-                .map_err(|error| format!("cannot read the key file {}: {}", path.display(), error.kind()))?,
+            Self::File(path) => {
+                let read =
+                    |error: std::io::Error| format!("cannot read the key file {}: {}", path.display(), error.kind());
+                let file = path.clone();
+                let text = tokio::task::spawn_blocking(move || read_text_bounded(&file, KEY_BYTES)).await;
+                text.map_err(|error| read(error.into())).and_then(|text| text.map_err(read))?
+            }
         };
         match text.trim() {
             "" => Err(format!("{self} is empty")),

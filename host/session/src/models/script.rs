@@ -5,12 +5,15 @@ use super::{Model, failure};
 use async_trait::async_trait;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
-use opcell_types::Value;
+use opcell_types::{Value, files::read_text_bounded};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
+
+/// The most that is read of a script.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A file of turns, as YAML or JSON.
 ///
@@ -213,7 +216,8 @@ impl ScriptedModel {
     /// # Errors
     /// When the file cannot be read or is not a script.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Read { path: path.to_owned(), error })?;
+        let text =
+            read_text_bounded(path, MAX_BYTES).map_err(|error| ScriptError::Read { path: path.to_owned(), error })?;
         Self::parse(&path.display().to_string(), &text)
     }
 

@@ -4,6 +4,8 @@ use super::rule::{Credential, SecretSource};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use http::header::{HeaderName, HeaderValue};
+use opcell_types::files::read_text_bounded;
+use std::path::PathBuf;
 
 /// A secret in use, for one call.
 pub struct Secret {
@@ -39,6 +41,13 @@ pub enum SecretError {
 /// What stands where a secret was.
 const REDACTED: &str = "[redacted]";
 
+/// The most that is read of a key file.
+const KEY_BYTES: u64 = 64 << 10;
+
+async fn key_text(path: PathBuf) -> std::io::Result<String> {
+    tokio::task::spawn_blocking(move || read_text_bounded(&path, KEY_BYTES)).await?
+}
+
 impl Secret {
     /// Reads the secret from its source.
     ///
@@ -52,7 +61,7 @@ impl Secret {
             ),
             SecretSource::File(path) => (
                 path.display().to_string(),
-                tokio::fs::read_to_string(path)
+                key_text(path.clone())
                     .await
                     .map_err(|error| SecretError::Unreadable { path: path.display().to_string(), error })?,
             ),

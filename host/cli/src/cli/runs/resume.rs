@@ -113,7 +113,7 @@ pub struct ForkArgs {
     #[arg(long, value_name = "SEQ")]
     at: u64,
     /// ID of the new run; must be unique. Generated if omitted.
-    #[arg(long = "as", value_name = "NAME")]
+    #[arg(long = "as", value_name = "NAME", value_parser = crate::cli::run::run_id)]
     name: Option<String>,
     #[command(flatten)]
     stop: StopArgs,
