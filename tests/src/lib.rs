@@ -6,3 +6,6 @@
 pub mod conformance;
 #[cfg(feature = "cells")]
 pub mod crash;
+#[cfg(feature = "cells")]
+pub mod fleet;
+pub mod simulation;

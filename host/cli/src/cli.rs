@@ -219,6 +219,7 @@ impl Failure {
             JournalError::Broken { .. } => "journal-tampered",
             JournalError::Torn { .. } => "journal-torn",
             JournalError::Locked => "journal-locked",
+            JournalError::Unreachable { .. } => "journal-unreachable",
             JournalError::Full { .. } => "run-full",
             JournalError::LeaseLost { .. } => "lease-lost",
             JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {

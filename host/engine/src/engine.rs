@@ -3,7 +3,7 @@
 use crate::{
     error::RunError,
     handle::{Listeners, RunHandle},
-    ports::{Judges, Operations, Ports, RunText, Sessions, SystemTimer, Timer, Workflows},
+    ports::{JournalTimer, Judges, Operations, Ports, RunText, Sessions, SystemTimer, Timer, Workflows},
     record::{fold, from_record, from_snapshot},
     run::Driver,
     shutdown::Shutdown,
@@ -17,7 +17,7 @@ use opcell_core::{
     message::{Message, approves},
     outcome::Question,
 };
-use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, RunId};
+use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, Ownership, RunId};
 use opcell_types::Value;
 use opcell_workflow::ir::{DelegateTarget, Form, RunLimits, Session};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -39,6 +39,7 @@ pub struct Engine {
 #[must_use]
 pub struct EngineBuilder {
     ports: Ports,
+    timer: Option<Arc<dyn Timer>>,
     journal: Arc<dyn Journal>,
 }
 
@@ -66,6 +67,8 @@ pub struct RunOptions {
     pub detach: bool,
     /// Whether to release the run when its only wait is a timer longer than this; [`Engine::runnable`] lists it when the timer is due.
     pub park: Option<Duration>,
+    /// As [`ResumeOptions::release`]. Cancelled from the start, the run is made and left to whoever takes it: a worker.
+    pub release: CancellationToken,
 }
 
 /// How a run goes on.
@@ -118,9 +121,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Time.
+    /// Time; by default the journal's, where it has a clock of its own, or the computer's.
     pub fn timer(mut self, timer: Arc<dyn Timer>) -> Self {
-        self.ports.timer = timer;
+        self.timer = Some(timer);
         self
     }
 
@@ -132,7 +135,12 @@ impl EngineBuilder {
 
     /// The engine.
     #[must_use]
-    pub fn build(self) -> Engine {
+    pub fn build(mut self) -> Engine {
+        if let Some(timer) = self.timer {
+            self.ports.timer = timer;
+        } else if self.journal.now().is_some() {
+            self.ports.timer = Arc::new(JournalTimer(self.journal.clone()));
+        }
         Engine {
             ports: Arc::new(self.ports),
             journal: self.journal,
@@ -153,7 +161,7 @@ impl Engine {
             workflows: nothing,
             timer: Arc::new(SystemTimer),
         };
-        EngineBuilder { ports, journal: Arc::new(MemoryJournal::new()) }
+        EngineBuilder { ports, timer: None, journal: Arc::new(MemoryJournal::new()) }
     }
 
     /// What the engine reaches.
@@ -205,14 +213,16 @@ impl Engine {
             },
         );
         let workflow = program.name().clone();
+        let ownership = self.journal.ownership();
         let (mut driver, handle) = self.driver(Drive {
             run,
             fence: Fence(0),
+            ownership,
             state: State::default(),
             sink: options.sink,
             detach: options.detach,
             park: options.park,
-            release: CancellationToken::new(),
+            release: options.release,
             damage: None,
             unsaved: 0,
         });
@@ -276,12 +286,15 @@ impl Engine {
     /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned is not there.
     pub async fn resume(&self, run: &RunId, options: ResumeOptions) -> Result<RunHandle, RunError> {
         self.accepts_runs()?;
+        // Before the run is taken: a lease that is lost in between is noticed at once, and never too late.
+        let ownership = self.journal.ownership();
         let opened = self.journal.acquire(run, options.cut).await?;
         match self.state_for_resume(run, &opened, &options).await {
             Ok(state) => {
                 let (driver, handle) = self.driver(Drive {
                     run: run.clone(),
                     fence: opened.fence,
+                    ownership,
                     state,
                     sink: options.sink,
                     detach: options.detach,
@@ -352,6 +365,7 @@ impl Engine {
             ports: self.ports.clone(),
             journal: self.journal.clone(),
             fence: drive.fence,
+            ownership: drive.ownership,
             run: drive.run.clone(),
             listeners: listeners.clone(),
             inbox,
@@ -473,6 +487,7 @@ struct FirstOptions {
 struct Drive {
     run: RunId,
     fence: Fence,
+    ownership: Ownership,
     state: State,
     sink: Option<Arc<dyn RunText>>,
     detach: bool,

@@ -26,6 +26,8 @@ pub mod past;
 
 mod shutdown;
 
+pub mod worker;
+
 pub use opcell_core::{
     Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide, effect, event,
     message::Message, offer, outcome, outcome::RunOutcome, program, receipt, state, trace,

@@ -11,6 +11,7 @@ use opcell_core::{
     id::{EffectId, Timestamp},
     receipt::Provider,
 };
+use opcell_journal::Journal;
 use opcell_types::{TouchLog, Value};
 use opcell_workflow::WorkflowIr;
 use std::{
@@ -146,6 +147,24 @@ impl Timer for SystemTimer {
 
     async fn deadline(&self, ms: f64) {
         self.sleep(ms).await;
+    }
+}
+
+/// The clock of a journal that machines share, or the computer's where the journal has none.
+pub(crate) struct JournalTimer(pub Arc<dyn Journal>);
+
+#[async_trait]
+impl Timer for JournalTimer {
+    fn now(&self) -> Timestamp {
+        self.0.now().map_or_else(|| SystemTimer.now(), Timestamp)
+    }
+
+    async fn sleep(&self, ms: f64) {
+        SystemTimer.sleep(ms).await;
+    }
+
+    async fn deadline(&self, ms: f64) {
+        SystemTimer.deadline(ms).await;
     }
 }
 

@@ -18,13 +18,12 @@ use opcell_core::{
     id::{EffectId, Timestamp},
     message::Message,
 };
-use opcell_journal::{Append, Fence, Journal, NewRun, Record, RunId, RunState, Snapshot};
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
+use opcell_journal::{Append, Fence, Journal, JournalError, NewRun, Ownership, Record, RunId, RunState, Snapshot};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
 };
-use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Decisions between two looks at the world; bounds how much a crash can lose and how long a cancel waits.
@@ -50,6 +49,8 @@ pub(crate) struct Driver {
     pub ports: Arc<Ports>,
     pub journal: Arc<dyn Journal>,
     pub fence: Fence,
+    /// Under which the run was taken.
+    pub ownership: Ownership,
     pub run: RunId,
     pub state: State,
     pub inbox: mpsc::UnboundedReceiver<Message>,
@@ -195,6 +196,9 @@ impl Driver {
             }
             if self.only_time_is_left() {
                 return Ok(());
+            }
+            if !self.ownership.is_held() {
+                return Err(self.lease_lost());
             }
             self.start_effects(&mut in_flight, resumed);
             resumed = false;
@@ -393,10 +397,17 @@ impl Driver {
             },
             done = in_flight.ended() => self.take(batch, done)?,
             () = wall => self.record(batch, Event::Ticked)?,
+            () = self.ownership.lost() => return Err(self.lease_lost()),
             () = self.shutdown.begun() => {}
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => {}
         }
         Ok(())
+    }
+
+    /// Another process may drive the run from now on: whatever this one performs for it stops, and nothing of it is recorded.
+    fn lease_lost(&self) -> RunError {
+        self.cancel.cancel();
+        JournalError::LeaseLost { run: self.run.clone() }.into()
     }
 
     /// Waits when every handle is gone.
@@ -404,6 +415,7 @@ impl Driver {
         tokio::select! {
             biased;
             done = in_flight.ended() => self.take(batch, done),
+            () = self.ownership.lost() => Err(self.lease_lost()),
             () = self.shutdown.begun() => Ok(()),
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => Ok(()),
         }

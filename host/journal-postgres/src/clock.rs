@@ -5,31 +5,38 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::Instant,
 };
 
-/// The server's time, from this machine's clock and the difference that the last sign of life measured.
-#[derive(Debug, Clone, Default)]
+/// The server's time, from the moment that the last sign of life measured and the time that has passed since. The machine's own clock
+/// plays no part: it may be wrong, and may be set while a run is driven.
+#[derive(Debug, Clone)]
 pub struct ServerClock {
-    /// Server minus machine, in microseconds.
-    ahead: Arc<AtomicI64>,
+    base: Instant,
+    /// The server's time at the base, in microseconds since 1970.
+    at_base: Arc<AtomicI64>,
+}
+
+impl Default for ServerClock {
+    fn default() -> Self {
+        Self { base: Instant::now(), at_base: Arc::default() }
+    }
 }
 
 impl ServerClock {
     /// Microseconds since 1970-01-01T00:00:00Z by the server's clock.
     #[must_use]
     pub fn now(&self) -> i64 {
-        machine() + self.ahead.load(Ordering::Relaxed)
+        self.at_base.load(Ordering::Relaxed) + self.passed(Instant::now())
     }
 
-    /// Learns from an answer: the request left and came back at the given machine times, and the server read its clock between.
-    pub(crate) fn learn(&self, sent: i64, received: i64, server: i64) {
-        self.ahead.store(server - (sent + (received - sent) / 2), Ordering::Relaxed);
+    fn passed(&self, at: Instant) -> i64 {
+        i64::try_from(at.saturating_duration_since(self.base).as_micros()).unwrap_or(i64::MAX)
     }
-}
 
-/// Microseconds since 1970 by this machine's clock.
-pub(crate) fn machine() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    /// Learns from an answer: the request left and came back at the given times, and the server read its clock between.
+    pub(crate) fn learn(&self, sent: Instant, received: Instant, server: i64) {
+        let (sent, received) = (self.passed(sent), self.passed(received));
+        self.at_base.store(server - (sent + (received - sent) / 2), Ordering::Relaxed);
+    }
 }

@@ -13,19 +13,27 @@ use crate::{
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use opcell_journal::{
-    Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry,
-    RunId, RunState, Snapshot,
+    Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record, Retention,
+    RunEntry, RunId, RunState, Snapshot,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::Notify;
 use tokio_postgres::{
     Row, Transaction,
+    error::SqlState,
     types::{ToSql, Type},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How long to wait for a free connection of the pool, and for the server to accept one.
 const CONNECT: Duration = Duration::from_secs(30);
+
+/// How long reading tries again after a broken connection, and the pauses between attempts: first, and at most.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A journal on PostgreSQL. Clones share it. Any number of processes on any number of machines can have it open; each run has one
 /// owner among them.
@@ -76,12 +84,6 @@ impl PostgresJournal {
         self.lease.clock.clone()
     }
 
-    /// Cancelled when this process loses its lease: whatever it drives then belongs to other processes, and must stop.
-    #[must_use]
-    pub fn lease_lost(&self) -> CancellationToken {
-        self.lease.lost()
-    }
-
     /// Gives up the lease, so that other processes can take this one's runs at once. Appends fail from then on.
     ///
     /// # Errors
@@ -92,6 +94,47 @@ impl PostgresJournal {
 
     async fn client(&self) -> Result<Object, JournalError> {
         self.pool.get().await.map_err(storage)
+    }
+
+    /// As [`query`](Self::query), for a statement that may run twice: a connection that breaks is replaced for a while.
+    async fn query_again(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, JournalError> {
+        let until = Instant::now() + PATIENCE;
+        let mut pause = PAUSE.0;
+        loop {
+            match self.query(sql, values).await {
+                Err(JournalError::Storage(error)) if is_transient(error.as_ref()) && Instant::now() < until => {
+                    tracing::warn!(%error, "the journal does not answer; connecting again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Gives a run back that this process owns under a fence, however long the server takes to answer: a run that its living owner
+    /// forgot would wait for the owner's end.
+    fn release_later(&self, run: &RunId, fence: Fence) -> tokio::task::JoinHandle<()> {
+        let (journal, run, owner) = (self.clone(), run.clone(), self.lease.owner());
+        tokio::spawn(async move {
+            let sql = "WITH free AS (
+                    UPDATE {s}.runs SET owner = NULL WHERE run = $1 AND fence = $2 RETURNING ended, due
+                )
+                SELECT pg_notify($3, '') FROM free WHERE NOT ended AND due IS NOT NULL";
+            let channel = wake::channel(&journal.settings.schema);
+            let values: [(&(dyn ToSql + Sync), Type); 3] =
+                [(&run.as_ref(), Type::TEXT), (&fence.0.cast_signed(), Type::INT8), (&channel, Type::TEXT)];
+            // Under another name, nothing is owned any more.
+            while journal.lease.owner() == owner {
+                match journal.query(sql, &values).await {
+                    Err(JournalError::Storage(error)) if is_transient(error.as_ref()) => {
+                        tokio::time::sleep(PAUSE.1).await;
+                    }
+                    Err(error) => return tracing::warn!(%run, %error, "the run could not be released"),
+                    Ok(_) => return,
+                }
+            }
+        })
     }
 
     /// Runs a statement that stands alone. `{s}` in it is the schema.
@@ -112,9 +155,16 @@ struct Locked {
 async fn lock(transaction: &Transaction<'_>, schema: &str, run: &RunId) -> Result<Locked, JournalError> {
     let sql = format!(
         "SELECT r.id, r.fence, CASE WHEN o.alive_until > clock_timestamp() THEN r.owner END, r.records
-         FROM {schema}.runs r LEFT JOIN {schema}.owners o ON o.owner = r.owner WHERE r.run = $1 FOR UPDATE OF r"
+         FROM {schema}.runs r LEFT JOIN {schema}.owners o ON o.owner = r.owner WHERE r.run = $1 FOR UPDATE OF r NOWAIT"
     );
-    let rows = transaction.query_typed(&sql, &[(&run.as_ref(), Type::TEXT)]).await.map_err(storage)?;
+    let rows = transaction.query_typed(&sql, &[(&run.as_ref(), Type::TEXT)]).await;
+    let rows = rows.map_err(|error| match error.code() {
+        // Whoever has the row is writing it this moment: taking the run, or driving it.
+        Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            JournalError::Held { run: run.clone(), owner: "another process is writing it".to_owned() }
+        }
+        _ => storage(error),
+    })?;
     let row = rows.first().ok_or_else(|| JournalError::UnknownRun(run.clone()))?;
     Ok(Locked {
         id: row.try_get(0).map_err(storage)?,
@@ -189,12 +239,23 @@ impl Journal for PostgresJournal {
                     (&new.at, Type::INT8),
                     (&(!new.state.ended).then_some(owner.as_ref()), Type::TEXT),
                 ];
-                if !self.query(same, &asked).await?.is_empty() {
+                let there = match self.query_again(same, &asked).await {
+                    Ok(rows) => !rows.is_empty(),
+                    Err(error) => {
+                        self.release_later(&new.run, Fence(1));
+                        return Err(error);
+                    }
+                };
+                if there {
                     return Ok(Fence(1));
                 }
-                match self.query(sql, &values).await?.is_empty() {
-                    true => Err(JournalError::RunExists(new.run)),
-                    false => Ok(Fence(1)),
+                match self.query(sql, &values).await {
+                    Ok(rows) if rows.is_empty() => Err(JournalError::RunExists(new.run)),
+                    Ok(_) => Ok(Fence(1)),
+                    Err(error) => {
+                        self.release_later(&new.run, Fence(1));
+                        Err(error)
+                    }
                 }
             }
             Err(error) => Err(error),
@@ -245,19 +306,18 @@ impl Journal for PostgresJournal {
             (&last_good.cast_signed(), Type::INT8),
         ];
         transaction.query_typed(&sql, &values).await.map_err(storage)?;
-        transaction.commit().await.map_err(storage)?;
+        if let Err(error) = transaction.commit().await {
+            // It may have happened.
+            self.release_later(run, fence);
+            return Err(storage(error));
+        }
         Ok(OpenedRun { fence, snapshot, records: read.records, damage })
     }
 
     async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
-        let sql = "WITH free AS (
-                UPDATE {s}.runs SET owner = NULL WHERE run = $1 AND fence = $2 RETURNING ended, due
-            )
-            SELECT pg_notify($3, '') FROM free WHERE NOT ended AND due IS NOT NULL";
-        let channel = wake::channel(&self.settings.schema);
-        let values: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&run.as_ref(), Type::TEXT), (&fence.0.cast_signed(), Type::INT8), (&channel, Type::TEXT)];
-        self.query(sql, &values).await.map(drop)
+        // A server that does not answer keeps nobody waiting: the task goes on.
+        let _ = tokio::time::timeout(PAUSE.1, self.release_later(run, fence)).await;
+        Ok(())
     }
 
     async fn append(&self, append: Append) -> Result<(), JournalError> {
@@ -280,7 +340,7 @@ impl Journal for PostgresJournal {
         let (from, most) = (after.min(i64::MAX as u64).cast_signed(), limit.min(i64::MAX as u64).cast_signed());
         let values: [(&(dyn ToSql + Sync), Type); 3] =
             [(&run.as_ref(), Type::TEXT), (&from, Type::INT8), (&most, Type::INT8)];
-        let mut rows = self.query(sql, &values).await?;
+        let mut rows = self.query_again(sql, &values).await?;
         let Some(first) = rows.first() else { return Err(JournalError::UnknownRun(run.clone())) };
         let written = unsigned(first, 6)?;
         if first.try_get::<_, Option<i64>>(0).map_err(storage)?.is_none() {
@@ -306,7 +366,7 @@ impl Journal for PostgresJournal {
         let sql = "SELECT r.run, r.workflow, r.status, r.ended, r.due, r.records, r.created_at, r.updated_at,
                 coalesce(o.alive_until > clock_timestamp(), false)
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner ORDER BY r.created_at DESC, r.run DESC";
-        self.query(sql, &[]).await?.iter().map(|row| Ok(entry(row)?)).collect()
+        self.query_again(sql, &[]).await?.iter().map(|row| Ok(entry(row)?)).collect()
     }
 
     async fn runnable(&self, now: i64, limit: u64) -> Result<Vec<RunId>, JournalError> {
@@ -371,7 +431,7 @@ impl Journal for PostgresJournal {
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
         let sql = "SELECT b.id, b.at, b.payload FROM {s}.inbox b JOIN {s}.runs r ON r.id = b.run WHERE r.run = $1 ORDER BY b.id";
-        let rows = self.query(sql, &[(&run.as_ref(), Type::TEXT)]).await?;
+        let rows = self.query_again(sql, &[(&run.as_ref(), Type::TEXT)]).await?;
         let message = |row: &Row| -> Result<InboxMessage, StoreError> {
             Ok(InboxMessage {
                 id: unsigned(row, 0)?,
@@ -380,6 +440,14 @@ impl Journal for PostgresJournal {
             })
         };
         rows.iter().map(|row| Ok(message(row)?)).collect()
+    }
+
+    fn now(&self) -> Option<i64> {
+        Some(self.lease.clock.now())
+    }
+
+    fn ownership(&self) -> Ownership {
+        self.lease.ownership()
     }
 
     async fn changed(&self, at_most: Duration) {

@@ -1,15 +1,11 @@
 //! A process's lease: as long as it shows signs of life, the runs that it drives are its own.
 
-use crate::{
-    clock::{ServerClock, machine},
-    error::StoreError,
-    schema,
-    settings::Settings,
-};
+use crate::{clock::ServerClock, error::StoreError, schema, settings::Settings};
 use deadpool_postgres::Pool;
+use opcell_journal::Ownership;
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,12 +27,13 @@ pub(crate) struct Lease {
 #[derive(Debug, Clone)]
 struct Current {
     owner: Arc<str>,
-    lost: CancellationToken,
+    ownership: Ownership,
 }
 
 fn new_owner() -> Current {
     let owner = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4());
-    Current { owner: owner.into(), lost: CancellationToken::new() }
+    // Holds nothing until the server has written it down.
+    Current { owner: owner.into(), ownership: Ownership::leased(Instant::now()) }
 }
 
 impl Lease {
@@ -83,9 +80,9 @@ impl Lease {
         self.current().owner
     }
 
-    /// Cancelled when the lease under which runs are taken now is lost.
-    pub(crate) fn lost(&self) -> CancellationToken {
-        self.current().lost
+    /// The lease under which runs are taken now.
+    pub(crate) fn ownership(&self) -> Ownership {
+        self.current().ownership
     }
 
     async fn register(&self, pool: &Pool, settings: &Settings) -> Result<(), StoreError> {
@@ -94,7 +91,20 @@ impl Lease {
              RETURNING (extract(epoch FROM clock_timestamp()) * 1e6)::bigint",
             settings.schema
         );
-        self.ask(pool, &sql, settings.lease).await.map(drop)
+        self.ask(pool, &sql, settings.lease).await?;
+        // A sign of life that comes too late for this process's own clock is none: what it drives must have stopped by then.
+        let (ownership, stop) = (self.ownership(), self.stop.clone());
+        tokio::spawn(async move {
+            while let Some(until) = ownership.until().filter(|until| Instant::now() < *until) {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = ownership.lost() => return,
+                    () = tokio::time::sleep_until(until.into()) => {}
+                }
+            }
+            ownership.lose();
+        });
+        Ok(())
     }
 
     /// Renews a lease that has not run out; otherwise gives the process a new name.
@@ -105,7 +115,7 @@ impl Lease {
              RETURNING (extract(epoch FROM clock_timestamp()) * 1e6)::bigint",
             settings.schema
         );
-        if self.ask(pool, &sql, settings.lease).await? {
+        if self.ownership().is_held() && self.ask(pool, &sql, settings.lease).await? && self.ownership().is_held() {
             return Ok(());
         }
         let lost = {
@@ -113,21 +123,27 @@ impl Lease {
             std::mem::replace(&mut *current, new_owner())
         };
         tracing::warn!(owner = %lost.owner, "the journal's lease ran out; the runs of this process belong to whoever takes them");
-        lost.lost.cancel();
-        self.register(pool, settings).await
+        lost.ownership.lose();
+        self.register(pool, settings).await?;
+        // Where the server still counts the old lease as held, others need not wait for its end.
+        let sql = format!("DELETE FROM {}.owners WHERE owner = $1", settings.schema);
+        let old: (&(dyn tokio_postgres::types::ToSql + Sync), _) =
+            (&lost.owner.as_ref(), tokio_postgres::types::Type::TEXT);
+        pool.get().await?.query_typed(&sql, &[old]).await?;
+        Ok(())
     }
 
     /// Sends a sign of life; `false` when no lease was renewed.
     async fn ask(&self, pool: &Pool, sql: &str, lease: Duration) -> Result<bool, StoreError> {
         use tokio_postgres::types::Type;
         let client = pool.get().await?;
-        let owner = self.owner();
+        let Current { owner, ownership } = self.current();
         let seconds = lease.as_secs_f64();
-        let sent = machine();
+        let sent = Instant::now();
         let rows = client.query_typed(sql, &[(&owner.as_ref(), Type::TEXT), (&seconds, Type::FLOAT8)]).await?;
-        let received = machine();
         let Some(row) = rows.first() else { return Ok(false) };
-        self.clock.learn(sent, received, row.try_get(0)?);
+        self.clock.learn(sent, Instant::now(), row.try_get(0)?);
+        ownership.renew(sent + lease);
         Ok(true)
     }
 

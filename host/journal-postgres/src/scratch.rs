@@ -61,6 +61,12 @@ impl Server {
         format!("postgres://opcell@127.0.0.1:{}/postgres?sslmode=disable", self.port)
     }
 
+    /// Where it listens on this machine.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The server's process, while it runs.
     #[must_use]
     pub fn process_id(&self) -> u32 {
@@ -137,7 +143,9 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    fn command(&self, program: &str) -> Command {
+    /// A program of the server's package, such as `psql`, as the user that runs the server.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         if let Some(user) = self.user {

@@ -14,6 +14,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// | `connections` | 8 | the most connections of this process |
 /// | `lease` | 10 | seconds after which a silent process loses its runs; renewed three times as often |
 /// | `sslrootcert` | the system's | a PEM file with the certificates to trust |
+///
+/// `sslmode` is `require`, with a certificate that leads to a trusted root, unless the server is on this machine or the URL says otherwise.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
@@ -84,7 +86,12 @@ impl FromStr for Settings {
         server
             .application_name("opcell")
             .connect_timeout(Duration::from_secs(10))
-            .keepalives_idle(Duration::from_secs(15));
+            .keepalives_idle(Duration::from_secs(15))
+            .tcp_user_timeout(Duration::from_secs(15));
+        if !theirs.iter().any(|pair| pair.starts_with("sslmode=")) {
+            // Whoever sits between could take encryption away that is only preferred.
+            server.ssl_mode(if is_local(&server) { SslMode::Disable } else { SslMode::Require });
+        }
         let schema = ours.get("schema").copied().unwrap_or("opcell");
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if schema.is_empty() || schema.len() > 40 || !schema.chars().all(plain) {
@@ -106,6 +113,20 @@ impl FromStr for Settings {
         let roots = ours.get("sslrootcert").map(|path| (*path).to_owned());
         Ok(Self { server, schema: schema.to_owned(), transaction_pooler, connections, lease, roots })
     }
+}
+
+/// Whether no network lies between.
+fn is_local(server: &tokio_postgres::Config) -> bool {
+    use tokio_postgres::config::Host;
+    let addresses = server.get_hostaddrs();
+    let named = server.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    });
+    named && addresses.iter().all(std::net::IpAddr::is_loopback)
 }
 
 impl Settings {
@@ -160,6 +181,15 @@ mod tests {
             let error = format!("postgres://h/d?schema={schema}").parse::<Settings>().unwrap_err();
             assert!(error.to_string().contains("expected 1 to 40"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_crosses_a_network_is_encrypted_unless_the_url_says_otherwise() {
+        let mode = |url: &str| url.parse::<Settings>().unwrap().server.get_ssl_mode();
+        assert_eq!(mode("postgres://db.test/runs"), SslMode::Require);
+        assert_eq!(mode("postgres://localhost/runs"), SslMode::Disable);
+        assert_eq!(mode("postgres://127.0.0.1,db.test/runs"), SslMode::Require);
+        assert_eq!(mode("postgres://db.test/runs?sslmode=disable"), SslMode::Disable);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 mod record;
 
+mod ownership;
+
 mod store;
 
 mod memory;
@@ -23,6 +25,7 @@ mod writer;
 pub mod contract;
 
 pub use memory::MemoryJournal;
+pub use ownership::Ownership;
 pub use record::{Fence, InboxMessage, LazyPayload, Payload, Record, RunEntry, RunId, RunState};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;

@@ -1,6 +1,9 @@
 //! What every journal does.
 
-use crate::record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState};
+use crate::{
+    ownership::Ownership,
+    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
+};
 use async_trait::async_trait;
 use std::{sync::Arc, time::Duration};
 
@@ -222,6 +225,15 @@ pub enum JournalError {
         /// What the check said.
         reason: String,
     },
+    /// There is no such store, or it does not let this process in.
+    #[error("the journal {place} cannot be opened: {cause}")]
+    Unreachable {
+        /// File or address of the store, without secrets.
+        place: String,
+        /// What the storage said.
+        #[source]
+        cause: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// The storage failed.
     #[error("the journal's storage failed: {0}")]
     Storage(#[source] Arc<dyn std::error::Error + Send + Sync>),
@@ -299,8 +311,18 @@ pub trait Journal: Send + Sync {
     /// The storage's.
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError>;
 
-    /// Waits until a run may have become runnable, or for this long. A journal that cannot tell waits the whole time.
+    /// The store's own time, in microseconds since 1970, where machines with clocks of their own share it: runs' timers go by it.
+    fn now(&self) -> Option<i64> {
+        None
+    }
+
+    /// The ownership under which runs are made and taken from now on.
+    fn ownership(&self) -> Ownership {
+        Ownership::lasting()
+    }
+
+    /// Waits until a run may have become runnable, or for this long. A journal that cannot tell returns after a fifth of a second at most.
     async fn changed(&self, at_most: Duration) {
-        tokio::time::sleep(at_most).await;
+        tokio::time::sleep(at_most.min(Duration::from_millis(200))).await;
     }
 }

@@ -7,6 +7,7 @@
 pub mod check;
 pub(crate) mod control;
 pub mod edit;
+pub mod journal;
 pub mod lock;
 pub mod text;
 pub mod tools;
@@ -14,6 +15,7 @@ mod withdraw;
 
 use crate::{http::HttpRule, report::Rejected, services::HTTP_FETCH};
 use indexmap::IndexMap;
+pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_sandbox::{
     Exports,
     grants::{FilesGrant, Grants},
@@ -29,7 +31,6 @@ use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 use tools::{McpServer, ToolTarget};
 
@@ -73,28 +74,6 @@ pub struct Config {
     /// Files beyond the project's own that decide what runs in this process, such as a document that a command names: no grant extends
     /// to writing them.
     pub in_force: Vec<PathBuf>,
-}
-
-/// Where a project keeps its runs, and for how long.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalSettings {
-    /// The store, an SQLite file.
-    pub path: PathBuf,
-    /// The most ended runs that are kept; all unless said.
-    pub keep: Option<u64>,
-    /// How long an ended run is kept; forever unless said.
-    pub max_age: Option<Duration>,
-}
-
-impl JournalSettings {
-    /// Where runs of a project are kept that does not say where.
-    pub const DEFAULT_PATH: &str = ".opcell/runs.db";
-
-    /// A store that keeps everything.
-    #[must_use]
-    pub fn at(path: PathBuf) -> Self {
-        Self { path, keep: None, max_age: None }
-    }
 }
 
 /// What model conversations of a project are made of.

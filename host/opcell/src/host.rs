@@ -17,7 +17,8 @@ use crate::{
     run::{Run, Workflow, check_id},
     tools::{ServerEntry, ToolEntry},
 };
-use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions};
+use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
+use opcell_journal::RunId;
 use opcell_session::HostSessions;
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, Severity, checks};
@@ -178,6 +179,16 @@ impl Host {
         let left_out = self.left_out().iter().find(|left_out| *name == *pins::name_of(&left_out.plugin));
         let found = left_out.map_or(found, |left_out| format!("none, for it is not loaded: {}", left_out.error));
         RunError::Pin { run, name, pinned, found }
+    }
+}
+
+impl Turns for Host {
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    async fn turn(&self, run: &RunId, options: ResumeOptions) -> Result<RunOutcome, RunError> {
+        self.resume(run, options).await?.outcome().await
     }
 }
 

@@ -1,76 +1,122 @@
-//! Where a project keeps its runs.
+//! Opens the store in which a project keeps its runs.
 
-use crate::{config::JournalSettings, host::HostError};
-use opcell_journal::Journal;
-use std::sync::Arc;
-#[cfg(feature = "sqlite")]
-use {
-    opcell_journal::{JournalError, Retention, SqliteJournal},
-    std::{io, path::Path, time::SystemTime},
+use crate::{
+    config::{JournalPlace, JournalSettings},
+    host::HostError,
 };
+use opcell_journal::{Journal, JournalError, Retention};
+use std::{sync::Arc, time::SystemTime};
 
 /// Opens the journal, and makes it where there is none. Deletes nothing, whatever the settings keep.
 ///
 /// # Errors
-/// When it cannot be opened; see [`SqliteJournal::open`]. Without the feature `sqlite`, always.
-#[cfg(feature = "sqlite")]
+/// When it cannot be opened, or this program is built without such journals.
 pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
-    Ok(Arc::new(opened(settings)?))
-}
-
-#[cfg(feature = "sqlite")]
-fn opened(settings: &JournalSettings) -> Result<SqliteJournal, JournalError> {
-    if let Some(folder) = settings.path.parent() {
-        make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
+    match &settings.place {
+        JournalPlace::File(path) => file::open(path),
+        JournalPlace::Server(server) => server::open(server).await,
     }
-    SqliteJournal::open(&settings.path)
 }
 
 /// As [`open`], and deletes the ended runs that the settings do not keep: for a host that runs workflows, never for looking.
 ///
 /// # Errors
 /// As [`open`].
-#[cfg(feature = "sqlite")]
 pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
-    let journal = opened(settings)?;
+    let journal = open(settings).await?;
     if settings.keep.is_some() || settings.max_age.is_some() {
-        let oldest = settings.max_age.and_then(|age| SystemTime::now().checked_sub(age));
-        let micros = oldest.and_then(|oldest| oldest.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let ended_after = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
+        let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
+        let machine = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
+        let now = journal.now().or(machine).unwrap_or_default();
+        let age = settings.max_age.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+        let ended_after = age.map(|age| now.saturating_sub(age));
         for run in journal.retain(Retention { keep: settings.keep, ended_after }).await? {
             tracing::info!(%run, "removed an ended run that the settings no longer keep");
         }
     }
-    Ok(Arc::new(journal))
+    Ok(journal)
 }
 
-/// Refuses: this program is built without journals in files.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "sqlite"))]
-pub async fn open(_settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
-    Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" })
-}
-
-/// As [`open`].
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "sqlite"))]
-pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
-    open(settings).await
-}
-
-/// What runs were given and said may be nobody else's business: a folder that is made for them is its owner's alone.
 #[cfg(feature = "sqlite")]
-fn make_private_folder(folder: &Path) -> io::Result<()> {
-    if folder.as_os_str().is_empty() || folder.is_dir() {
-        return Ok(());
+mod file {
+    use super::{Arc, HostError, Journal, JournalError};
+    use opcell_journal::SqliteJournal;
+    use std::{io, path::Path};
+
+    pub(super) fn open(path: &Path) -> Result<Arc<dyn Journal>, HostError> {
+        if let Some(folder) = path.parent() {
+            make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
+        }
+        Ok(Arc::new(SqliteJournal::open(path)?))
     }
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+
+    /// What runs were given and said may be confidential: a folder that is made for them is its owner's alone.
+    fn make_private_folder(folder: &Path) -> io::Result<()> {
+        if folder.as_os_str().is_empty() || folder.is_dir() {
+            return Ok(());
+        }
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)
+    }
+}
+
+#[cfg(not(feature = "sqlite"))]
+mod file {
+    use super::{Arc, HostError, Journal};
+    use std::path::Path;
+
+    pub(super) fn open(_path: &Path) -> Result<Arc<dyn Journal>, HostError> {
+        Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" })
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod server {
+    use super::{Arc, HostError, Journal, JournalError};
+    use crate::{config::JournalServer, http::SecretSource, report::Rejected};
+    use opcell_journal_postgres::{PostgresJournal, Settings};
+    use opcell_workflow::Diagnostic;
+
+    pub(super) async fn open(server: &JournalServer) -> Result<Arc<dyn Journal>, HostError> {
+        let refused = |message: String| Rejected::plain(Diagnostic::error("invalid-journal", message));
+        let mut settings: Settings = server.url().parse().map_err(|error| refused(format!("{error}")))?;
+        if let Some(password) = password(server).await.map_err(refused)? {
+            settings.password(&password);
+        }
+        let journal = PostgresJournal::open(settings).await;
+        Ok(Arc::new(journal.map_err(|error| match error {
+            JournalError::Storage(cause) => JournalError::Unreachable { place: server.to_string(), cause },
+            other => other,
+        })?))
+    }
+
+    /// From where the settings say; the messages name the source and never the password.
+    async fn password(server: &JournalServer) -> Result<Option<String>, String> {
+        match &server.password {
+            Some(SecretSource::Env(name)) => std::env::var(name).map(Some).map_err(|_| {
+                format!("the environment variable `{name}`, from which the journal takes its password, is not set")
+            }),
+            Some(SecretSource::File(path)) => {
+                let text = tokio::fs::read_to_string(path).await;
+                let text =
+                    text.map_err(|error| format!("cannot read the password file {}: {error}", path.display()))?;
+                Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+            None if server.usual_password && !server.holds_password() => Ok(std::env::var("PGPASSWORD").ok()),
+            None => Ok(None),
+        }
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+mod server {
+    use super::{Arc, HostError, Journal};
+    use crate::config::JournalServer;
+
+    pub(super) async fn open(_server: &JournalServer) -> Result<Arc<dyn Journal>, HostError> {
+        Err(HostError::NotBuiltIn { what: "journals on PostgreSQL", feature: "postgres" })
+    }
 }

@@ -11,11 +11,13 @@ use super::{
 use crate::graph::{Drawing, Path};
 use clap::Args;
 use opcell::{
-    config::{Config, JournalSettings},
+    Host,
+    config::{Config, JournalPlace, JournalSettings},
     report,
     run::{Workflow, check_id},
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
+use opcell_types::Value;
 use opcell_workflow::{Diagnostic, document::Language};
 use std::{path::PathBuf, sync::Arc};
 
@@ -51,6 +53,9 @@ pub struct RunArgs {
     /// User message to send each time the run waits (repeatable); `/event NAME [CONTEXT]` raises an external event.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
+    /// Leave the run to the workers of the journal: print its ID and return at once.
+    #[arg(long, conflicts_with_all = ["no_journal", "say", "stream", "graph", "output_json"])]
+    queue: bool,
     #[command(flatten)]
     journal: JournalArgs,
     #[command(flatten)]
@@ -60,9 +65,10 @@ pub struct RunArgs {
 /// Where a run is kept, and its ID.
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// Keep the run in a journal, so that it survives this process: this file, else the project's, else `.opcell/runs.db`.
-    #[arg(long, value_name = "PATH", require_equals = true)]
-    journal: Option<Option<PathBuf>>,
+    /// Keep the run in a journal, so that it survives this process: this file or `postgres://` URL, else the project's, else
+    /// `.opcell/runs.db`.
+    #[arg(long, value_name = "PATH|URL", require_equals = true, value_parser = journal_place)]
+    journal: Option<Option<JournalPlace>>,
     /// Keep the run in memory only, even if the project has a journal.
     #[arg(long, conflicts_with = "journal")]
     no_journal: bool,
@@ -118,6 +124,9 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
+    if args.queue {
+        return queue(&host, &workflow, given, args, journaled, terminal).await;
+    }
     // A run that waits for a signal or an answer ends this command, which says for what and how to go on.
     let options = RunOptions { run: args.journal.name(), detach: true, sink: sink.clone(), ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await.map_err(|error| refused(error.into()))?;
@@ -143,6 +152,31 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     Ok(exit)
 }
 
+/// Makes the run, and drives nothing of it.
+async fn queue(
+    host: &Host,
+    workflow: &Workflow,
+    given: Value,
+    args: &RunArgs,
+    journaled: bool,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    if !journaled {
+        let help = "add `[journal]` to opcell.toml, or `--journal`";
+        return Err(Diagnostic::error("no-journal", "a run that is left to workers needs a journal").help(help).into());
+    }
+    let options = RunOptions { run: args.journal.name(), detach: true, ..RunOptions::default() };
+    options.release.cancel();
+    let run = host.start_with(workflow, given, options).await?;
+    let outcome = run.outcome().await?;
+    if terminal.json {
+        terminal.json(&serde_json::json!({"run": outcome.run, "status": outcome.status}))?;
+    } else {
+        terminal.line(&outcome.run)?;
+    }
+    Ok(Exit::Done)
+}
+
 /// A pack that only has prompts is no workflow.
 fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
     let document = workflow.document();
@@ -157,11 +191,20 @@ fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
     Err(Diagnostic::error("no-workflow", message).help("omit `--workflow` to run it as a single conversation").into())
 }
 
+/// A journal that the user names: the password of a server may come from the usual variable.
+pub fn journal_place(text: &str) -> Result<JournalPlace, String> {
+    let mut place = text.parse()?;
+    if let JournalPlace::Server(server) = &mut place {
+        server.usual_password = true;
+    }
+    Ok(place)
+}
+
 impl JournalArgs {
     /// Sets the project's journal to what is asked for.
     pub fn choose(&self, config: &mut Config) {
         match &self.journal {
-            Some(Some(path)) => config.journal = Some(JournalSettings::at(path.clone())),
+            Some(Some(place)) => config.journal = Some(JournalSettings::at(place.clone())),
             Some(None) => {
                 let default = config.root.join(JournalSettings::DEFAULT_PATH);
                 config.journal.get_or_insert_with(|| JournalSettings::at(default));

@@ -5,17 +5,17 @@ mod resume;
 mod send;
 mod show;
 
-use super::{Exit, Failure, Global, Terminal};
+use super::{Exit, Failure, Global, Terminal, run::journal_place};
 use clap::{Args, Subcommand};
 use opcell::{
-    config::{Config, JournalSettings},
+    config::{Config, JournalPlace, JournalSettings},
     report::Rejected,
     store,
 };
 use opcell_engine::Engine;
 use opcell_journal::{RunEntry, RunId};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub struct RunsArgs {
@@ -28,9 +28,9 @@ pub struct RunsArgs {
 /// Which journal.
 #[derive(Debug, Args)]
 pub struct StoreArgs {
-    /// Journal file; by default the project's, else `.opcell/runs.db`.
-    #[arg(long, global = true, value_name = "PATH")]
-    journal: Option<PathBuf>,
+    /// Journal file, or URL of a PostgreSQL server; by default the project's, else `.opcell/runs.db`.
+    #[arg(long, global = true, value_name = "PATH|URL", value_parser = journal_place)]
+    journal: Option<JournalPlace>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,11 +85,11 @@ impl StoreArgs {
     fn with(&self, mut config: Config) -> Result<Config, Failure> {
         let default = config.root.join(JournalSettings::DEFAULT_PATH);
         let settings = match &self.journal {
-            Some(path) => JournalSettings::at(path.clone()),
+            Some(place) => JournalSettings::at(place.clone()),
             None => config.journal.take().unwrap_or_else(|| JournalSettings::at(default)),
         };
-        if !settings.path.is_file() {
-            let missing = format!("there is no journal `{}`", settings.path.display());
+        if settings.place.file().is_some_and(|path| !path.is_file()) {
+            let missing = format!("there is no journal `{}`", settings.place);
             let help = "`opcell run --journal WORKFLOW` creates one; `--journal PATH` chooses another";
             return Err(Diagnostic::error("no-journal", missing).help(help.to_owned()).into());
         }

@@ -21,6 +21,13 @@ pub struct StopArgs {
     grace: u64,
 }
 
+impl StopArgs {
+    /// The time that a step under way has.
+    pub fn grace(self) -> Duration {
+        Duration::from_secs(self.grace)
+    }
+}
+
 /// Hears the signals of this process.
 #[derive(Clone)]
 pub struct Stop {
@@ -41,12 +48,7 @@ impl Stop {
     pub fn listen(args: StopArgs, keeps_runs: bool, terminal: &Terminal) -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let stop = Self {
-            asked: CancellationToken::new(),
-            idle: Arc::default(),
-            grace: Duration::from_secs(args.grace),
-            keeps_runs,
-        };
+        let stop = Self { asked: CancellationToken::new(), idle: Arc::default(), grace: args.grace(), keeps_runs };
         let (heard, terminal) = (stop.clone(), *terminal);
         tokio::spawn(async move {
             loop {
@@ -71,6 +73,11 @@ impl Stop {
     /// Waits until somebody asks.
     pub async fn asked(&self) {
         self.asked.cancelled().await;
+    }
+
+    /// Cancelled when somebody asks.
+    pub fn token(&self) -> CancellationToken {
+        self.asked.clone()
     }
 
     /// Whether somebody has asked.
@@ -104,10 +111,5 @@ impl Stop {
     pub fn resumable(&self, outcome: &RunOutcome) -> Option<String> {
         let stopped = self.is_asked() && self.keeps_runs && !outcome.status.has_ended();
         stopped.then(|| format!("stopped; to continue: opcell runs resume {}", outcome.run))
-    }
-
-    /// Gives the runs of a host back to their journal now.
-    pub async fn shut_down_now(&self, host: &Host) {
-        host.shutdown(self.grace).await;
     }
 }

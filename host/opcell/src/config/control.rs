@@ -1,6 +1,6 @@
 //! Which files of a project decide what runs and what it may reach, for [`opcell_types::control`].
 
-use super::{Config, tools::ToolTarget};
+use super::{Config, JournalPlace, tools::ToolTarget};
 use crate::{
     document,
     http::{HttpRule, SecretSource},
@@ -23,14 +23,20 @@ pub(crate) fn control_files(config: &Config, places: &Places) -> ControlFiles {
 /// The journal with the files beside it, and the files that keys are read from.
 fn secrets(config: &Config) -> Vec<PathBuf> {
     let mut secrets = Vec::new();
-    if let Some(journal) = &config.journal {
-        let path = real(&journal.path);
+    let journal = config.journal.as_ref();
+    if let Some(path) = journal.and_then(|journal| journal.place.file()) {
+        let path = real(path);
         secrets.extend(["-wal", "-shm", "-journal"].map(|ending| {
             let mut name = path.clone().into_os_string();
             name.push(ending);
             PathBuf::from(name)
         }));
         secrets.push(path);
+    }
+    if let Some(JournalPlace::Server(server)) = journal.map(|journal| &journal.place)
+        && let Some(SecretSource::File(file)) = &server.password
+    {
+        secrets.push(real(file));
     }
     let rules = config.plugins.values().flat_map(|plugin| &plugin.grants.http).chain(&config.sessions.http);
     let bound = config.tools.values().flat_map(ToolTarget::rules);

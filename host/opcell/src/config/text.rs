@@ -36,19 +36,66 @@ pub struct ProjectText {
     /// Model conversations.
     pub sessions: SessionsText,
     /// Where runs are kept.
-    pub journal: Option<JournalText>,
+    pub journal: Option<Spanned<JournalText>>,
+}
+
+/// `journal = "PATH or URL"`, or `[journal]`.
+#[derive(Debug)]
+pub enum JournalText {
+    /// A path or a URL.
+    Place(String),
+    /// The table.
+    Table(JournalTable),
+}
+
+impl<'de> Deserialize<'de> for JournalText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JournalVisitor)
+    }
+}
+
+struct JournalVisitor;
+
+impl<'de> Visitor<'de> for JournalVisitor {
+    type Value = JournalText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path, a URL such as \"postgres://USER@HOST/DATABASE\", or a table")
+    }
+
+    fn visit_str<E>(self, place: &str) -> Result<JournalText, E> {
+        Ok(JournalText::Place(place.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JournalText, A::Error> {
+        JournalTable::deserialize(MapAccessDeserializer::new(map)).map(JournalText::Table)
+    }
 }
 
 /// `[journal]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct JournalText {
-    /// The store; `.opcell/runs.db` unless said.
+pub struct JournalTable {
+    /// A file; `.opcell/runs.db` unless said.
     pub path: Option<Spanned<String>>,
+    /// A PostgreSQL server.
+    pub url: Option<Spanned<String>>,
+    /// The server's password.
+    pub password: Option<Spanned<PasswordText>>,
     /// The most ended runs that are kept.
     pub keep: Option<u64>,
     /// How long an ended run is kept.
     pub max_age: Option<Spanned<String>>,
+}
+
+/// `password = { env = … }` or `{ file = … }`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct PasswordText {
+    /// A variable of Opcell's environment.
+    pub env: Option<String>,
+    /// A file.
+    pub file: Option<String>,
 }
 
 /// One entry of `[tools]`: an operation, or a table.

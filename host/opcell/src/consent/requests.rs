@@ -1,7 +1,7 @@
 //! What a project asks for that reaches outside of its folder.
 
 use crate::{
-    config::{Config, tools::ToolTarget},
+    config::{Config, JournalPlace, JournalSettings, tools::ToolTarget},
     http::{HttpRule, SecretSource},
     places::real,
     report::printable,
@@ -323,18 +323,42 @@ impl Collector {
         if let Some(record) = &config.sessions.record {
             self.add(Reach::Record, format!("replaces {} with what models say", self.shown(record)));
         }
-        if let Some(journal) = config.journal.as_ref().filter(|journal| self.is_outside(&journal.path)) {
-            let kept = match (journal.keep, journal.max_age) {
-                (None, None) => "keeping every run".to_owned(),
-                (Some(keep), None) => format!("deleting all but {keep} ended runs"),
-                (None, Some(age)) => format!("deleting runs that ended {} s ago", age.as_secs()),
-                (Some(keep), Some(age)) => {
-                    format!("deleting all but {keep} ended runs, and runs that ended {} s ago", age.as_secs())
-                }
-            };
-            let line = format!("keeps runs in {}, {kept}", real(&journal.path).display());
-            self.add(Reach::JournalOutside, line);
+        if let Some(journal) = &config.journal {
+            self.journal(journal);
         }
+    }
+
+    /// A journal on a server reaches outside even when the server is on this machine.
+    fn journal(&mut self, journal: &JournalSettings) {
+        let place = match &journal.place {
+            JournalPlace::File(path) if !self.is_outside(path) => return,
+            JournalPlace::File(path) => real(path).display().to_string(),
+            JournalPlace::Server(server) => {
+                let place = server.to_string();
+                match &server.password {
+                    Some(SecretSource::Env(variable)) => {
+                        let line = format!("the journal sends ${variable} to {place} (password)");
+                        self.add(Reach::Environment, line);
+                    }
+                    Some(SecretSource::File(file)) => {
+                        let line = format!("the journal sends {} to {place} (password)", self.shown(file));
+                        self.add(Reach::KeyFiles, line);
+                    }
+                    None => {}
+                }
+                place
+            }
+        };
+        let kept = match (journal.keep, journal.max_age) {
+            (None, None) => "keeping every run".to_owned(),
+            (Some(keep), None) => format!("deleting all but {keep} ended runs"),
+            (None, Some(age)) => format!("deleting runs that ended {} s ago", age.as_secs()),
+            (Some(keep), Some(age)) => {
+                format!("deleting all but {keep} ended runs, and runs that ended {} s ago", age.as_secs())
+            }
+        };
+        let line = format!("keeps runs in {place}, {kept}");
+        self.add(Reach::JournalOutside, line);
     }
 }
 

@@ -1,0 +1,38 @@
+//! `fleet --kills N`: N rounds of workers on one PostgreSQL journal, and something that goes wrong in each.
+//!
+//! The last line is `N rounds, M differences`; the exit code is 1 if M is not 0, and 2 if there could be no campaign.
+
+use opcell_tests::fleet::campaign;
+use std::{path::Path, process::ExitCode};
+
+const USAGE: &str = "usage: fleet --kills N [--first ROUND]";
+
+fn main() -> ExitCode {
+    // How the campaign starts the command: under its name.
+    let name = std::env::args_os().next();
+    if name.is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == campaign::COMMAND)) {
+        return opcell_cli::cli::main();
+    }
+    opcell::prepare();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (rounds, first) = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--kills", rounds] => (rounds.parse(), Ok(0)),
+        ["--kills", rounds, "--first", first] => (rounds.parse(), first.parse()),
+        _ => return wrong(USAGE),
+    };
+    let (Ok(rounds), Ok(first)) = (rounds, first) else { return wrong(USAGE) };
+    match campaign::run(first, rounds, |line| println!("{line}")) {
+        Ok(Some(differences)) => {
+            println!("{rounds} rounds, {differences} differences");
+            if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        // Said on stderr already.
+        Ok(None) => ExitCode::from(2),
+        Err(error) => wrong(&format!("{error:#}")),
+    }
+}
+
+fn wrong(message: &str) -> ExitCode {
+    eprintln!("{message}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,117 @@
+//! Processes of the real `opcell worker`.
+
+use super::{
+    clock::{self, Clock},
+    proxy::Proxy,
+};
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// One worker: its process, and what lies between it and the server.
+pub struct Worker {
+    pub proxy: Proxy,
+    clock: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+/// What every worker of a campaign shares.
+pub struct Ground<'a> {
+    /// The project.
+    pub folder: &'a Path,
+    /// The command.
+    pub opcell: &'a Path,
+    /// Digest of what the project asks for.
+    pub trust: &'a str,
+    /// The journal's URL with `PORT` where the port goes.
+    pub journal: &'a str,
+    pub clock: Option<&'a Clock>,
+}
+
+impl Worker {
+    pub async fn start(number: usize, server: u16, ground: &Ground<'_>) -> Result<Self> {
+        let proxy = Proxy::start(server).await?;
+        let clock = ground.folder.join(format!("clock-{number}"));
+        let log = ground.folder.join(format!("worker-{number}.log"));
+        let mut worker = Self { proxy, clock, log, child: None };
+        worker.launch(ground)?;
+        Ok(worker)
+    }
+
+    /// Starts the process, if it is not there.
+    pub fn launch(&mut self, ground: &Ground<'_>) -> Result<()> {
+        if let Some(child) = &mut self.child
+            && child.try_wait()?.is_none()
+        {
+            return Ok(());
+        }
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        let mut command = command(ground);
+        command
+            .arg("worker")
+            .arg("--journal")
+            .arg(ground.journal.replace("PORT", &self.proxy.port.to_string()))
+            .args(["--concurrency", "6", "--grace", "2"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        if let Some(clock) = ground.clock {
+            clock.give(&mut command, &self.clock)?;
+        }
+        self.child = Some(command.spawn().context("a worker")?);
+        Ok(())
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        Ok(kill_process(id.context("the worker has no process")?, signal)?)
+    }
+
+    /// Kills the process at once, or waits for the end of one that was asked to stop.
+    pub fn end(&mut self, at_once: bool) -> Result<()> {
+        if let Some(mut child) = self.child.take() {
+            if at_once {
+                child.kill()?;
+            }
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    pub fn set_clock(&self, seconds: i64) -> Result<()> {
+        clock::set(&self.clock, seconds)
+    }
+
+    /// Whether the process ended by itself.
+    pub fn is_gone(&mut self) -> Result<bool> {
+        match &mut self.child {
+            Some(child) => Ok(child.try_wait()?.is_some()),
+            None => Ok(true),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.end(true);
+    }
+}
+
+/// The command, in the project, with directories of its own.
+fn command(ground: &Ground<'_>) -> Command {
+    let mut command = Command::new(ground.opcell);
+    command
+        .current_dir(ground.folder)
+        .env("HOME", ground.folder.join("home"))
+        .env("OPCELL_TRUST", ground.trust)
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("OPCELL_CACHE");
+    command
+}
