@@ -1,4 +1,5 @@
 //! What the benchmarks share: work to measure. They measure; no test asserts on what they print.
 
+pub mod data;
 pub mod hot;
 pub mod work;

@@ -6,6 +6,7 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
 };
 use opcell_types::Value;
+use opcell_workflow::workflowskill::parse_workflow_yaml;
 use std::{
     fmt::Write as _,
     fs,
@@ -26,6 +27,34 @@ impl Operations for Nothing {
     async fn invoke(&self, _call: Call) -> Reply<Success> {
         Reply { result: Ok(Success { data: Value::Null, summary: None, details: None }), receipt: None }
     }
+}
+
+/// An operation of the host whose result is what it was given.
+#[derive(Debug, Clone, Copy)]
+pub struct Echo;
+
+#[async_trait::async_trait]
+impl Operations for Echo {
+    fn effects(&self, _operation: &str) -> Option<Effects> {
+        Some(Effects::Pure)
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        Reply { result: Ok(Success { data: call.of.arguments, summary: None, details: None }), receipt: None }
+    }
+}
+
+/// A WorkflowSkill step for each of `$inputs.items`: with one input, or with a template as well and two outputs.
+///
+/// # Errors
+/// When the text is no document.
+pub fn skill_each(with_outputs: bool) -> Result<Arc<Program>> {
+    let mut text = "inputs:\n  items: { type: array }\nsteps:\n  - id: all\n    type: tool\n    tool: echo\n    each: $inputs.items\n    inputs:\n      value: { type: int, value: $item.id }\n".to_owned();
+    if with_outputs {
+        text.push_str("      text: { type: string, value: \"row ${item.id}\" }\n    outputs:\n      value: { type: int, value: $result.value }\n      text: { type: string, value: $result.text }\n");
+    }
+    let skill = parse_workflow_yaml(&text).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    Ok(Program::new(Arc::new(skill.compile("measured")))?)
 }
 
 /// As many steps that call `operation` with one number, one after the other.
@@ -168,5 +197,10 @@ mod tests {
         run(&engine, &program(&chain(5, "a/b")).unwrap(), Value::object::<&str>([])).await.unwrap();
         let xs = Value::object([("xs", Value::from(serde_json::json!([1, 2])))]);
         run(&engine, &program(&each("a/b")).unwrap(), xs).await.unwrap();
+        let engine = Engine::builder().operations(Arc::new(Echo)).build();
+        let items = Value::object([("items", Value::array([Value::object([("id", Value::from(7))])]))]);
+        for with_outputs in [false, true] {
+            run(&engine, &skill_each(with_outputs).unwrap(), items.clone()).await.unwrap();
+        }
     }
 }

@@ -4,12 +4,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use opcell::{Config, Host, Workflow};
-use opcell_benches::work::{self, Nothing};
+use opcell_benches::{
+    data,
+    work::{self, Echo, Nothing},
+};
 use opcell_cli::bench::{Bench, Guest, Machine, Options, Report, peer, resident_kib};
-use opcell_engine::Engine;
+use opcell_engine::{Engine, Program};
 use opcell_journal::SqliteJournal;
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
 use opcell_types::Value;
+use opcell_workflow::{expr::Context, ir::TransformOperation, transform};
 use serde::Serialize;
 use std::{
     path::{Path, PathBuf},
@@ -141,6 +145,12 @@ async fn main() -> Result<ExitCode> {
     targets.push(start_up(&opcell, &echo)?);
     say("each over a hundred thousand elements");
     targets.push(each().await?);
+    say("the whole command over eight megabytes of rows, and over a hundred thousand cells");
+    targets.extend(commands(&opcell, &echo)?);
+    say("transforms of a hundred thousand rows");
+    targets.extend(transforms()?);
+    say("a chain of a thousand steps, and each over ten thousand elements");
+    targets.extend(tokio::spawn(async { engine().await }).await??);
 
     if json {
         let value = serde_json::json!({"targets": targets, "machine": Machine::this(), "noise": report.noise});
@@ -308,6 +318,173 @@ fn start_up(opcell: &Path, echo: &Path) -> Result<Target> {
     Ok(Target::new(FIGURE, Bound::AtMost, 0.3, Some(ours / nodes), format!("{ours:.1} ms beside {nodes:.1} ms")))
 }
 
+/// The whole command over data: time from start to end, and memory at the peak. Targets are of the machine that the README names.
+fn commands(opcell: &Path, echo: &Path) -> Result<Vec<Target>> {
+    const TIMES: usize = 7;
+    let folder = tempfile::tempdir()?;
+    data::write(folder.path())?;
+    let mut targets = Vec::new();
+    let rows: [(&str, &str, [&'static str; 2], [f64; 2]); 3] = [
+        ("filter", "rows", ["`opcell run`, filter of 100,000 rows, s", "the same, MB at the peak"], [0.16, 76.0]),
+        (
+            "sort",
+            "rows",
+            ["`opcell run`, sort of 100,000 rows by a number, s", "the same, MB at the peak"],
+            [0.12, 58.0],
+        ),
+        (
+            "map",
+            "rows",
+            ["`opcell run`, map of four fields of 100,000 rows, s", "the same, MB at the peak"],
+            [0.15, 79.0],
+        ),
+    ];
+    let shapes = [
+        ("wide", "of 10,000 rows of 42 fields"),
+        ("deep", "of 20,000 rows of 22 levels"),
+        ("long", "of long texts"),
+        ("numbers", "of numbers"),
+    ];
+    let run = |document: &str, shape: &str| {
+        let mut command = Command::new(opcell);
+        let (document, input) = (format!("{document}.md"), format!("@{shape}.json"));
+        command.args(["--quiet", "run", &document, "--input", &input, "--no-journal"]).current_dir(folder.path());
+        data::least(TIMES, &mut command, || Ok(()))
+    };
+    for (document, shape, figures, most) in rows {
+        let took = run(document, shape)?;
+        let size = std::fs::metadata(folder.path().join(format!("{shape}.json")))?.len() as f64 / 1e6;
+        let how = format!("the least of {TIMES}, {size:.1} MB of JSON");
+        let [time, memory] = figures;
+        targets.push(Target::new(time, Bound::AtMost, most[0], Some(took.time.as_secs_f64()), how.clone()));
+        targets.push(Target::new(memory, Bound::AtMost, most[1], Some(took.peak_kib as f64 * 1024.0 / 1e6), how));
+    }
+    for (shape, what) in shapes {
+        let took = run("filter", shape)?;
+        let size = std::fs::metadata(folder.path().join(format!("{shape}.json")))?.len() as f64;
+        let how =
+            format!("filter {what}: {:.3} s, {:.0} MB", took.time.as_secs_f64(), took.peak_kib as f64 * 1024.0 / 1e6);
+        let ratio = took.peak_kib as f64 * 1024.0 / size;
+        targets.push(Target::new(
+            "`opcell run`, bytes of memory per byte of JSON",
+            Bound::AtMost,
+            10.0,
+            Some(ratio),
+            how,
+        ));
+    }
+    targets.extend(each_of_cells(opcell, echo)?);
+    Ok(targets)
+}
+
+/// The whole command over a hundred thousand cells, each event of them in a journal on disk.
+fn each_of_cells(opcell: &Path, echo: &Path) -> Result<[Target; 2]> {
+    let folder = tempfile::tempdir()?;
+    work::project(folder.path(), echo)?;
+    let document = "---\nname: each\ndescription: Measured.\n---\n\n```workflow\ninputs:\n  xs: { type: array }\noutputs:\n  n: { type: int, value: $steps.all.output.length }\nsteps:\n  - id: all\n    type: tool\n    tool: echo/echo\n    each: $inputs.xs\n    x-opcell: { concurrency: 16 }\n    inputs:\n      n: { type: int, value: $item }\n```\n";
+    std::fs::write(folder.path().join("each.md"), document)?;
+    let xs = Value::array((0..ELEMENTS).map(Value::from));
+    std::fs::write(folder.path().join("xs.json"), Value::object([("xs", xs)]).to_json())?;
+    let journal = folder.path().join("runs.db");
+    let mut command = Command::new(opcell);
+    command.args(["--quiet", "run", "each.md", "--input", "@xs.json", "--journal=runs.db"]).current_dir(folder.path());
+    let clear = || {
+        for file in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+            let _ = std::fs::remove_file(folder.path().join(file));
+        }
+        Ok(())
+    };
+    let took = data::least(3, &mut command, clear)?;
+    let size = std::fs::metadata(&journal)?.len() as f64 / 1e6;
+    let how = format!("the least of 3, {} KiB at the peak", took.peak_kib);
+    Ok([
+        Target::new(
+            "`opcell run`, `each` over 100,000 cells, journal on disk, s",
+            Bound::AtMost,
+            2.0,
+            Some(took.time.as_secs_f64()),
+            how.clone(),
+        ),
+        Target::new("the same, MB of journal", Bound::AtMost, 25.0, Some(size), how),
+    ])
+}
+
+/// Transforms in this process.
+fn transforms() -> Result<Vec<Target>> {
+    let row = |at: usize| {
+        let title = format!("Row {at} about {}", if at.is_multiple_of(3) { "urgent" } else { "ordinary" });
+        let nested = Value::object([("rank", Value::from(((at * 104_729) % 1000) as i64))]);
+        Value::object([
+            ("id", Value::from(at as i64)),
+            ("score", Value::from(((at * 7919) % 100) as i64)),
+            ("title", Value::from(title)),
+            ("nested", nested),
+        ])
+    };
+    // Read from text, as rows come: they share their keys.
+    let items = Value::from_json(&Value::array((0..data::ROWS).map(row)).to_json())?;
+    let items = items.as_array().context("rows are an array")?;
+    let (inputs, steps) = (Value::object([("min", Value::from(50))]), Value::object::<&str>([]));
+    let mut targets = Vec::new();
+    for (figure, most, operation) in [
+        ("filter of 100,000 rows, ms", 16.7, r#"{"operation":"filter","where":"$item.score >= $inputs.min"}"#),
+        (
+            "filter by three clauses, ms",
+            30.0,
+            r#"{"operation":"filter","where":"$item.score >= $inputs.min && $item.title contains 'URGENT' && $index > 10"}"#,
+        ),
+        (
+            "map of four fields, ms",
+            24.0,
+            r#"{"operation":"map","expression":{"a":"$item.id","b":"$item.title","c":"$index","d":"$item.nested.rank"}}"#,
+        ),
+        ("sort by a number, ms", 13.8, r#"{"operation":"sort","field":"score"}"#),
+        ("sort by a text, ms", 9.3, r#"{"operation":"sort","field":"title","descending":true}"#),
+        ("sort by a nested number, ms", 25.0, r#"{"operation":"sort","field":"nested.rank"}"#),
+    ] {
+        let operation: TransformOperation = serde_json::from_str(operation)?;
+        let mut least = f64::INFINITY;
+        for _ in 0..20 {
+            let started = Instant::now();
+            let out = transform::apply(&operation, items, &Context::new(&inputs, &steps))
+                .map_err(|error| anyhow::anyhow!("{error:?}"))?;
+            least = least.min(started.elapsed().as_secs_f64() * 1e3);
+            drop(out);
+        }
+        targets.push(Target::new(figure, Bound::AtMost, most, Some(least), "in process, the least of 20".to_owned()));
+    }
+    Ok(targets)
+}
+
+/// What the engine itself takes, with operations that do nothing and a journal in memory.
+async fn engine() -> Result<[Target; 3]> {
+    const CHAIN: usize = 1_000;
+    const EACH: i64 = 10_000;
+    let chain = work::program(&work::chain(CHAIN, "no/cell"))?;
+    let (one, mapped) = (work::skill_each(false)?, work::skill_each(true)?);
+    let items = Value::array((0..EACH).map(|id| Value::object([("id", Value::from(id))])));
+    let items = Value::object([("items", items)]);
+    let least = async |program: &Arc<Program>, input: Value, parts: f64| -> Result<f64> {
+        let mut least = f64::INFINITY;
+        for _ in 0..20 {
+            let engine = Engine::builder().operations(Arc::new(Echo)).build();
+            let started = Instant::now();
+            work::run(&engine, program, input.clone()).await?;
+            least = least.min(started.elapsed().as_secs_f64() * 1e6 / parts);
+        }
+        Ok(least)
+    };
+    let how = || "in process, the least of 20".to_owned();
+    let step = least(&chain, Value::object::<&str>([]), CHAIN as f64).await?;
+    let element = least(&one, items.clone(), EACH as f64).await?;
+    let with_outputs = least(&mapped, items, EACH as f64).await?;
+    Ok([
+        Target::new("step of a chain of 1,000, us", Bound::AtMost, 0.39, Some(step), how()),
+        Target::new("element of `each` over 10,000, us", Bound::AtMost, 0.40, Some(element), how()),
+        Target::new("the same with a template and two outputs, us", Bound::AtMost, 0.94, Some(with_outputs), how()),
+    ])
+}
+
 /// What a run over many elements leaves in memory, beside the text of its results.
 async fn each() -> Result<Target> {
     let folder = tempfile::tempdir()?;
@@ -322,7 +499,7 @@ async fn each() -> Result<Target> {
     let started = Instant::now();
     work::run(&engine, &program, input).await?;
     let took = started.elapsed().as_secs_f64();
-    let peak = peak_kib().saturating_sub(before);
+    let peak = data::peak_of("/proc/self/status").saturating_sub(before);
     let per_element = peak as f64 * 1024.0 / ELEMENTS as f64;
     Ok(Target::new(
         "`each` over 100,000 elements, bytes of memory per element at the peak",
@@ -331,10 +508,4 @@ async fn each() -> Result<Target> {
         Some(per_element),
         format!("{} MiB more at the peak, {took:.1} s, journal on disk", peak >> 10),
     ))
-}
-
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }

@@ -107,6 +107,7 @@ fn frame_events(state: &State, id: FrameId, frame: &Frame) -> Vec<Event> {
 }
 
 pub(crate) use bounds::made;
+pub use bounds::{ValueLimits, accepted};
 
 /// Where a decision is made.
 #[derive(Clone, Copy)]

@@ -6,6 +6,7 @@
 use crate::{
     call::{ModelReply, OpenedSession, Reply, Success, Verdict},
     conversation::Message,
+    decide::ValueLimits,
     failure::Failure,
     outcome::{LimitKind, RunEnd},
     program::Program,
@@ -23,8 +24,8 @@ use std::sync::Arc;
 
 pub use crate::id::{EffectId, FrameId, InstanceId, Timestamp};
 
-/// The version of the event schema that this code writes.
-pub const SCHEMA_VERSION: u32 = 2;
+/// The version of the event schema that this code writes. Since 3, events name large values ([`crate::large`]).
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// An event, when it happened and where it is in its run.
 #[derive(Debug, Clone, PartialEq)]
@@ -367,6 +368,9 @@ pub struct RunStarted {
     /// The workflow's limits, narrowed by the host's.
     #[serde(default)]
     pub limits: RunLimits,
+    /// What its values may cost.
+    #[serde(default, skip_serializing_if = "ValueLimits::is_default")]
+    pub value_limits: ValueLimits,
     /// How deep delegates may nest.
     pub max_depth: u32,
     /// Entries into steps after which a workflow that has no limit of its own is stopped.

@@ -21,6 +21,7 @@ pub mod call;
 pub mod program;
 
 pub mod event;
+pub mod large;
 pub mod outcome;
 mod wire;
 

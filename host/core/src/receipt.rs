@@ -102,7 +102,11 @@ impl PartialEq for Receipt {
 
 impl Serialize for Receipt {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (**self).serialize(serializer)
+        match &self.0 {
+            // Written and not kept: a run may have a hundred thousand of them.
+            Repr::Deferred(deferred) if deferred.value.get().is_none() => deferred.of.to_value().serialize(serializer),
+            _ => (**self).serialize(serializer),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pa
 
 use crate::{
     conversation::Messages,
+    decide::ValueLimits,
     dialogue::MESSAGE_SIGNAL,
     event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
@@ -37,7 +38,7 @@ use std::{
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 2;
+pub const SNAPSHOT_VERSION: u32 = 3;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes with its
 /// shape and with what its parts mean.
@@ -48,6 +49,9 @@ pub struct State {
     pub(crate) now: Timestamp,
     pub(crate) started_at: Timestamp,
     pub(crate) limits: RunLimits,
+    /// What its values may cost.
+    #[serde(default)]
+    pub(crate) value_limits: ValueLimits,
     pub(crate) max_depth: u32,
     pub(crate) visit_bound: u64,
     pub(crate) pins: IndexMap<Arc<str>, Arc<str>>,
@@ -332,6 +336,12 @@ impl State {
     #[must_use]
     pub fn limits(&self) -> &RunLimits {
         &self.limits
+    }
+
+    /// What the run's values may cost.
+    #[must_use]
+    pub fn value_limits(&self) -> &ValueLimits {
+        &self.value_limits
     }
 
     /// How often each step of the run's own workflow was entered, in authored order; steps that were not are left out.

@@ -2,8 +2,9 @@
 //! run would then differ from one that never stopped.
 //!
 //! `{"$undefined": true}`, `{"$number": "NaN" | "Infinity" | "-Infinity"}`; an object that looks like one of these (or like this)
-//! is written as `{"$object": {…}}`.
+//! is written as `{"$object": {…}}`. `{"$value": DIGEST}` names a large value ([`crate::large`]).
 
+use crate::large::{VALUE, name_of, named};
 use opcell_types::{
     Value,
     value::{Map, Object},
@@ -137,22 +138,47 @@ impl Serialize for Entries<'_> {
 
 fn tag_of(entries: &Object) -> Option<&str> {
     match entries.get_index(0) {
-        Some((key, _)) if entries.len() == 1 && matches!(key.as_ref(), UNDEFINED | NUMBER | OBJECT) => Some(key),
+        Some((key, _)) if entries.len() == 1 && matches!(key.as_ref(), UNDEFINED | NUMBER | OBJECT | VALUE) => {
+            Some(key)
+        }
         _ => None,
     }
 }
 
+/// The text of an aggregate, which names its large parts, but not itself.
+pub(crate) fn parts_to_json(value: &Value) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Parts(value))
+}
+
+/// An aggregate by its parts.
+struct Parts<'a>(&'a Value);
+
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Encoded)),
+            Value::Object(entries) if tag_of(entries).is_some() => tagged(serializer, OBJECT, &Entries(entries)),
+            Value::Object(entries) => Entries(entries).serialize(serializer),
+            scalar => scalar.serialize(serializer),
+        }
+    }
+}
+
+/// A value by itself, as [`serialize`] writes it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Exact(#[serde(with = "self")] pub(crate) Value);
+
 impl Serialize for Encoded<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(digest) = name_of(self.0) {
+            return tagged(serializer, VALUE, digest.as_str());
+        }
         match self.0 {
             Value::Undefined => tagged(serializer, UNDEFINED, &true),
             Value::Number(n) if n.as_f64().is_nan() => tagged(serializer, NUMBER, "NaN"),
             Value::Number(n) if n.as_f64() == f64::INFINITY => tagged(serializer, NUMBER, "Infinity"),
             Value::Number(n) if n.as_f64() == f64::NEG_INFINITY => tagged(serializer, NUMBER, "-Infinity"),
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Encoded)),
-            Value::Object(entries) if tag_of(entries).is_some() => tagged(serializer, OBJECT, &Entries(entries)),
-            Value::Object(entries) => Entries(entries).serialize(serializer),
-            scalar => scalar.serialize(serializer),
+            value => Parts(value).serialize(serializer),
         }
     }
 }
@@ -171,6 +197,11 @@ fn restore(value: Value) -> Result<Value, String> {
                 Some("Infinity") => Ok(Value::from(f64::INFINITY)),
                 Some("-Infinity") => Ok(Value::from(f64::NEG_INFINITY)),
                 _ => Err(format!("`{NUMBER}` must be NaN, Infinity or -Infinity, not {}", name.to_json())),
+            },
+            (Some(VALUE), Some((_, name))) => match name.as_str().and_then(named) {
+                Some(value) => value,
+                // Written before values had names.
+                None => Ok(Value::Object(entries)),
             },
             (Some(_), Some((_, Value::Object(inner)))) => restore_entries(inner),
             (Some(_), _) => Err(format!("`{OBJECT}` must hold an object")),
@@ -213,8 +244,13 @@ mod tests {
             any::<f64>().prop_filter("NaN is not equal to itself", |n| !n.is_nan()).prop_map(Value::from),
             "[a-z$]{0,4}".prop_map(Value::from),
         ];
-        let key =
-            prop_oneof![Just(UNDEFINED.to_owned()), Just(NUMBER.to_owned()), Just(OBJECT.to_owned()), "[a-z]{1,3}"];
+        let key = prop_oneof![
+            Just(UNDEFINED.to_owned()),
+            Just(NUMBER.to_owned()),
+            Just(OBJECT.to_owned()),
+            Just(VALUE.to_owned()),
+            "[a-z]{1,3}"
+        ];
         leaf.prop_recursive(4, 32, 4, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::array),

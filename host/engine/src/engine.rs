@@ -4,7 +4,7 @@ use crate::{
     error::RunError,
     handle::{Listeners, RunHandle},
     ports::{JournalTimer, Judges, Operations, Ports, RunText, Sessions, SystemTimer, Timer, Workflows},
-    record::{fold, from_record, from_snapshot},
+    record::{Reader, fold},
     run::Driver,
     shutdown::Shutdown,
     unconfigured::Unconfigured,
@@ -12,8 +12,10 @@ use crate::{
 use indexmap::IndexMap;
 use opcell_core::{
     Program, State,
+    decide::ValueLimits,
     event::{Event, RunStarted},
     id::{EffectId, Timestamp},
+    large::LargeValues,
     message::{Message, approves},
     outcome::Question,
 };
@@ -28,6 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) ports: Arc<Ports>,
+    values: ValueLimits,
     pub(crate) journal: Arc<dyn Journal>,
     shutdown: Shutdown,
     /// The runs that are driven.
@@ -40,6 +43,7 @@ pub struct Engine {
 pub struct EngineBuilder {
     ports: Ports,
     timer: Option<Arc<dyn Timer>>,
+    values: ValueLimits,
     journal: Arc<dyn Journal>,
 }
 
@@ -52,6 +56,8 @@ pub struct RunOptions {
     pub original: Option<Value>,
     /// The host's limits; the workflow's own hold as well, and the tighter one wins.
     pub limits: RunLimits,
+    /// What the run's values may cost.
+    pub values: ValueLimits,
     /// How deep delegates may nest; 16 unless given.
     pub max_depth: Option<u32>,
     /// How often the run may go back on routes without a limit; 1000 unless given (psi's drain bound).
@@ -90,6 +96,9 @@ pub struct ResumeOptions {
     pub cut: Cut,
 }
 
+/// How many events are read before they are folded.
+const FOLDED: usize = 1_000;
+
 /// How deep delegated workflows may nest by default.
 const MAX_DEPTH: u32 = 16;
 
@@ -127,6 +136,12 @@ impl EngineBuilder {
         self
     }
 
+    /// What the values of each run may cost at most.
+    pub fn values(mut self, values: ValueLimits) -> Self {
+        self.values = values;
+        self
+    }
+
     /// Where runs are kept.
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = journal;
@@ -143,6 +158,7 @@ impl EngineBuilder {
         }
         Engine {
             ports: Arc::new(self.ports),
+            values: self.values,
             journal: self.journal,
             shutdown: Shutdown::default(),
             driven: TaskTracker::new(),
@@ -161,7 +177,7 @@ impl Engine {
             workflows: nothing,
             timer: Arc::new(SystemTimer),
         };
-        EngineBuilder { ports, timer: None, journal: Arc::new(MemoryJournal::new()) }
+        EngineBuilder { ports, timer: None, values: ValueLimits::default(), journal: Arc::new(MemoryJournal::new()) }
     }
 
     /// What the engine reaches.
@@ -195,9 +211,13 @@ impl Engine {
     /// Starts a run and drives it in a task of its own. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the journal does not take the run, or the engine is shutting down.
+    /// When the journal does not take the run, the input is more than the limits allow, or the engine is shutting down.
     pub async fn start(&self, program: Arc<Program>, input: Value, options: RunOptions) -> Result<RunHandle, RunError> {
         self.accepts_runs()?;
+        let values = options.values.tighter(&self.values);
+        for (what, value) in [("the input", Some(&input)), ("the original request", options.original.as_ref())] {
+            value.map_or(Ok(()), |value| accepts(&values, what, value))?;
+        }
         let run: RunId = options.run.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
         let first = self.first_events(
             &run,
@@ -206,6 +226,7 @@ impl Engine {
             &options.limits,
             FirstOptions {
                 original: options.original,
+                values,
                 max_depth: options.max_depth,
                 visit_bound: options.visit_bound,
                 pins: options.pins,
@@ -244,6 +265,7 @@ impl Engine {
             run: run.clone(),
             inputs: program.bind_inputs(&input),
             limits: tighter(&program.ir().limits, host),
+            value_limits: options.values,
             program: program.clone(),
             input,
             original,
@@ -320,15 +342,18 @@ impl Engine {
         opened: &OpenedRun,
         options: &ResumeOptions,
     ) -> Result<State, RunError> {
+        let mut reader = Reader::new(self.journal.as_ref(), run);
         let mut state = match &opened.snapshot {
-            Some(snapshot) => match from_snapshot(snapshot) {
+            Some(snapshot) => match reader.state(snapshot).await? {
                 Some(state) => state,
                 None => self.state_at(run, Some(snapshot.seq)).await?,
             },
             None => State::default(),
         };
-        for record in &opened.records {
-            fold(run, &mut state, &from_record(run, record)?)?;
+        for records in opened.records.chunks(FOLDED) {
+            for recorded in reader.events(records).await? {
+                fold(run, &mut state, &recorded)?;
+            }
         }
         if state.program().is_none() {
             let problem = "the run has no first event: it was never started, or its first records are lost".to_owned();
@@ -381,6 +406,7 @@ impl Engine {
             last_state: None,
             unsaved: drive.unsaved,
             saved: 0,
+            values: self.journal.keeps_values().then(LargeValues::default),
         };
         listeners.start_at(driver.state.seq());
         let handle = RunHandle {
@@ -398,8 +424,11 @@ impl Engine {
     /// Sends a message to a run, whichever process drives it; a run without a driver receives it when it is resumed.
     ///
     /// # Errors
-    /// When the journal does not have the run.
+    /// When the journal does not have the run, or a signal says more than any run accepts.
     pub async fn send(&self, run: &RunId, message: &Message) -> Result<(), RunError> {
+        if let Message::Signal { name, data, .. } = message {
+            accepts(&self.values, &format!("signal `{name}`"), data)?;
+        }
         let payload = serde_json::to_string(message).unwrap_or_default();
         Ok(self.journal.post(run, self.ports.timer.now().0, payload.into()).await?)
     }
@@ -476,7 +505,12 @@ pub enum Delivery {
     Queued,
 }
 
+fn accepts(limits: &ValueLimits, what: &str, value: &Value) -> Result<(), RunError> {
+    limits.check(value).map_err(|failure| RunError::TooMuch { what: what.to_owned(), problem: failure.message })
+}
+
 struct FirstOptions {
+    values: ValueLimits,
     original: Option<Value>,
     max_depth: Option<u32>,
     visit_bound: Option<u64>,

@@ -11,6 +11,14 @@ pub enum RunError {
     /// The engine is ending: see [`crate::Engine::shutdown`].
     #[error("this host is shutting down and accepts no more runs")]
     ShuttingDown,
+    /// What the run or a signal brings is more than its limits allow.
+    #[error("{what} is not accepted: {problem}")]
+    TooMuch {
+        /// What brings it.
+        what: String,
+        /// What is too much.
+        problem: String,
+    },
     /// The journal refused, so nothing more may happen.
     #[error("the run stopped: {0}")]
     Journal(#[source] Arc<JournalError>),

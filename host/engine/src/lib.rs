@@ -29,8 +29,9 @@ mod shutdown;
 pub mod worker;
 
 pub use opcell_core::{
-    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide, effect, event,
-    message::Message, offer, outcome, outcome::RunOutcome, program, receipt, state, trace,
+    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide,
+    decide::ValueLimits, effect, event, message::Message, offer, outcome, outcome::RunOutcome, program, receipt, state,
+    trace,
 };
 
 pub use engine::{Delivery, Engine, EngineBuilder, ResumeOptions, RunOptions};

@@ -8,6 +8,7 @@ use crate::{
 use opcell_core::{
     Next, State, Status, decide,
     event::{Event, Recorded},
+    large::LargeValues,
 };
 use opcell_journal::{NewRun, RunEntry, RunId, RunState};
 use std::collections::VecDeque;
@@ -117,11 +118,12 @@ impl Engine {
         if status.has_ended() {
             return Err(RunError::Ended { run: run.clone(), status });
         }
+        let mut values = self.journal.keeps_values().then(LargeValues::default);
         let new = NewRun {
             run: fork.clone(),
             workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
             at: self.ports.timer.now().0,
-            records: events.iter().map(to_record).collect(),
+            records: events.iter().map(|recorded| to_record(recorded, values.as_mut())).collect(),
             state: RunState { status: Status::Pending.as_str().into(), ended: false, due: Some(0) },
         };
         let fence = self.journal.create(new).await?;

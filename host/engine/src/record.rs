@@ -1,9 +1,18 @@
 //! Events as the journal keeps them.
 
 use crate::error::RunError;
-use opcell_core::{Recorded, State, event::SCHEMA_VERSION, id::Timestamp, state::SNAPSHOT_VERSION};
-use opcell_journal::{Journal, LazyPayload, Payload, Record, RunId, Snapshot};
-use std::sync::{Arc, OnceLock};
+use opcell_core::{
+    Recorded, State,
+    event::SCHEMA_VERSION,
+    id::Timestamp,
+    large::{KnownValues, LargeValue, LargeValues},
+    state::SNAPSHOT_VERSION,
+};
+use opcell_journal::{Journal, KeptValue, LazyPayload, Payload, Record, RunId, Snapshot};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 /// How many records are read at once.
 const PAGE: u64 = 10_000;
@@ -19,11 +28,27 @@ impl LazyPayload for Unwritten {
     fn text(&self) -> &str {
         self.text.get_or_init(|| self.recorded.event.to_json().into())
     }
+
+    fn source(&self) -> &dyn std::any::Any {
+        self
+    }
 }
 
-/// An event as the journal keeps it.
-pub(crate) fn to_record(recorded: &Recorded) -> Record {
-    with_payload(recorded, recorded.event.to_json().into())
+/// The first version of events that name large values.
+const NAMES_VALUES: u32 = 3;
+
+/// An event as the journal keeps it. `values`: those that the run has written, if the journal keeps values.
+pub(crate) fn to_record(recorded: &Recorded, values: Option<&mut LargeValues>) -> Record {
+    let named = values.and_then(|values| values.write(&recorded.event).ok());
+    let payload = match named {
+        Some((text, fresh)) => Payload::naming(text, fresh.into_iter().map(kept).collect()),
+        None => recorded.event.to_json().into(),
+    };
+    with_payload(recorded, payload)
+}
+
+fn kept(value: LargeValue) -> KeptValue {
+    KeptValue { digest: value.digest.as_str().into(), text: value.text }
 }
 
 /// The same for a journal that may never read the text.
@@ -42,20 +67,69 @@ fn with_payload(recorded: &Recorded, payload: Payload) -> Record {
 }
 
 /// A state as the journal keeps it; none for one that cannot be written.
-pub(crate) fn to_snapshot(state: &State) -> Option<Snapshot> {
-    let payload = serde_json::to_string(state).ok()?;
+pub(crate) fn to_snapshot(state: &State, values: Option<&mut LargeValues>) -> Option<Snapshot> {
+    let payload = match values {
+        Some(values) => values.write_known(state).ok()?,
+        None => serde_json::to_string(state).ok()?,
+    };
     Some(Snapshot { seq: state.seq(), version: SNAPSHOT_VERSION, payload: payload.into() })
 }
 
-/// The state that a snapshot holds; none where another version wrote it.
-pub(crate) fn from_snapshot(snapshot: &Snapshot) -> Option<State> {
-    let read = || serde_json::from_str::<State>(&snapshot.payload).ok();
-    let state = (snapshot.version == SNAPSHOT_VERSION).then(read).flatten()?;
-    (state.seq() == snapshot.seq).then_some(state)
+/// Reads the events of records, and the values that they name.
+pub(crate) struct Reader<'a> {
+    journal: &'a dyn Journal,
+    run: &'a RunId,
+    known: KnownValues,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(journal: &'a dyn Journal, run: &'a RunId) -> Self {
+        Self { journal, run, known: KnownValues::default() }
+    }
+
+    /// The events of records, in order.
+    pub(crate) async fn events(&mut self, records: &[Record]) -> Result<Vec<Recorded>, RunError> {
+        let written = records.iter().filter(|record| record.payload.source::<Unwritten>().is_none());
+        let naming = written.filter(|record| record.version >= NAMES_VALUES).map(|record| &*record.payload);
+        self.find_values(naming.collect::<Vec<_>>()).await?;
+        records.iter().map(|record| from_record(self.run, record, &mut self.known)).collect()
+    }
+
+    /// The state that a snapshot holds; none where another version wrote it.
+    pub(crate) async fn state(&mut self, snapshot: &Snapshot) -> Result<Option<State>, RunError> {
+        if snapshot.version != SNAPSHOT_VERSION {
+            return Ok(None);
+        }
+        self.find_values([&*snapshot.payload]).await?;
+        let state: Option<State> = self.known.read(&snapshot.payload).ok();
+        Ok(state.filter(|state| state.seq() == snapshot.seq))
+    }
+
+    /// Reads the values that texts name, those that these name, and so on.
+    async fn find_values(&mut self, texts: impl IntoIterator<Item = &str>) -> Result<(), RunError> {
+        let mut wanted: BTreeSet<Arc<str>> = BTreeSet::new();
+        for text in texts {
+            wanted.extend(self.known.unknown_in(text).iter().map(|digest| Arc::from(digest.as_str())));
+        }
+        let (mut asked, mut found) = (BTreeSet::new(), Vec::new());
+        while !wanted.is_empty() {
+            let digests: Vec<Arc<str>> = std::mem::take(&mut wanted).into_iter().collect();
+            for value in self.journal.values(&digests).await? {
+                let Ok(digest) = value.digest.parse() else { continue };
+                let inner = self.known.unknown_in(&value.text);
+                wanted.extend(inner.iter().map(|digest| Arc::from(digest.as_str())));
+                found.push(LargeValue { digest, text: value.text });
+            }
+            asked.extend(digests);
+            wanted.retain(|digest| !asked.contains(digest));
+        }
+        self.known.add(found);
+        Ok(())
+    }
 }
 
 /// A record as the event that it holds.
-pub(crate) fn from_record(run: &RunId, record: &Record) -> Result<Recorded, RunError> {
+fn from_record(run: &RunId, record: &Record, known: &mut KnownValues) -> Result<Recorded, RunError> {
     let unreadable = |problem: String| RunError::Unreadable {
         run: run.clone(),
         seq: record.seq,
@@ -66,7 +140,15 @@ pub(crate) fn from_record(run: &RunId, record: &Record) -> Result<Recorded, RunE
     if record.version > SCHEMA_VERSION {
         return Err(unreadable(format!("this version reads schemas up to {SCHEMA_VERSION}")));
     }
-    let event = serde_json::from_str(&record.payload).map_err(|error| unreadable(error.to_string()))?;
+    // An event that this process still holds is not turned into text and parsed again.
+    if let Some(unwritten) = record.payload.source::<Unwritten>() {
+        return Ok(unwritten.recorded.as_ref().clone());
+    }
+    let read = match record.version {
+        NAMES_VALUES.. => known.read(&record.payload),
+        _ => serde_json::from_str(&record.payload),
+    };
+    let event = read.map_err(|error| unreadable(error.to_string()))?;
     Ok(Recorded::new(record.seq, Timestamp(record.at), event))
 }
 
@@ -80,6 +162,7 @@ pub(crate) async fn read_history(
     up_to: u64,
 ) -> Result<Vec<Recorded>, RunError> {
     let mut events: Vec<Recorded> = Vec::new();
+    let mut reader = Reader::new(journal.as_ref(), run);
     loop {
         let after = events.last().map_or(0, |last| last.seq);
         let limit = PAGE.min(up_to - after);
@@ -87,8 +170,6 @@ pub(crate) async fn read_history(
         if records.is_empty() {
             return Ok(events);
         }
-        for record in &records {
-            events.push(from_record(run, record)?);
-        }
+        events.extend(reader.events(&records).await?);
     }
 }

@@ -16,9 +16,12 @@ use opcell_core::{
     event::{EffectReply, Event, Recorded, Request, Signal},
     failure::{Effects, Failure},
     id::{EffectId, Timestamp},
+    large::LargeValues,
     message::Message,
 };
-use opcell_journal::{Append, Fence, Journal, JournalError, NewRun, Ownership, Record, RunId, RunState, Snapshot};
+use opcell_journal::{
+    Append, Fence, Journal, JournalError, NewRun, Ownership, Payload, Record, RunId, RunState, Snapshot,
+};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
@@ -75,6 +78,8 @@ pub(crate) struct Driver {
     pub unsaved: usize,
     /// Bytes of the last snapshot.
     pub saved: usize,
+    /// The large values that the run has written, if the journal keeps values.
+    pub values: Option<LargeValues>,
 }
 
 /// What the journal has not seen yet.
@@ -287,7 +292,7 @@ impl Driver {
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
         let reads = self.journal.reads_payloads();
-        batch.records.push(if reads { to_record(&recorded) } else { to_lazy_record(&recorded) });
+        batch.records.push(if reads { to_record(&recorded, self.values.as_mut()) } else { to_lazy_record(&recorded) });
         batch.events.push(recorded);
         Ok(())
     }
@@ -319,11 +324,11 @@ impl Driver {
         if !self.journal.reads_payloads() {
             return None;
         }
-        self.unsaved += records.iter().map(|record| record.payload.len()).sum::<usize>();
+        self.unsaved += records.iter().map(|record| written(&record.payload)).sum::<usize>();
         if ended || self.unsaved < SNAPSHOT.max(4 * self.saved) {
             return None;
         }
-        let snapshot = to_snapshot(&self.state)?;
+        let snapshot = to_snapshot(&self.state, self.values.as_mut())?;
         (self.unsaved, self.saved) = (0, snapshot.payload.len());
         Some(snapshot)
     }
@@ -430,6 +435,10 @@ impl Driver {
             let program = self.find(&name);
             self.record(batch, Event::DefinitionPinned { name, program })?;
         }
+        let reply = match self.state.request_of(effect) {
+            Some(request) => decide::accepted(&self.state, request, reply),
+            None => reply,
+        };
         self.record(batch, Event::Replied { effect, reply })
     }
 
@@ -441,6 +450,10 @@ impl Driver {
     fn receive(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
         match message {
             Message::Signal { name, data, by } => {
+                if let Err(failure) = self.state.value_limits().check(&data) {
+                    tracing::warn!(run = %self.run, signal = %name, problem = failure.message, "a signal is not accepted");
+                    return Ok(());
+                }
                 let id = self.state.next_signal();
                 self.record(batch, Event::SignalReceived(Signal { id, name, data, by }))
             }
@@ -529,6 +542,11 @@ impl Driver {
         }
         self.flush(batch).await
     }
+}
+
+/// Bytes of a payload, and of the values that are kept with it.
+fn written(payload: &Payload) -> usize {
+    payload.len() + payload.values().iter().map(|value| value.text.len()).sum::<usize>()
 }
 
 fn panicked() -> Failure {

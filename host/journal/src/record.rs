@@ -1,7 +1,7 @@
 //! What a journal holds.
 
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
+use std::{any::Any, borrow::Cow, fmt, ops::Deref, sync::Arc};
 
 /// A run's name in a journal: any non-empty text, unique in its journal.
 pub type RunId = Arc<str>;
@@ -25,6 +25,18 @@ pub struct Record {
 pub trait LazyPayload: fmt::Debug + Send + Sync {
     /// The text; the same every time.
     fn text(&self) -> &str;
+
+    /// What the text is made of, for its writer to take back without reading the text.
+    fn source(&self) -> &dyn Any;
+}
+
+/// A large value that payloads name by its digest, kept once in a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptValue {
+    /// BLAKE3 of the text, 64 hexadecimal digits.
+    pub digest: Arc<str>,
+    /// The value, as its writer writes values.
+    pub text: Arc<str>,
 }
 
 /// A JSON text, perhaps not yet made: a journal in memory is seldom read, and making a text costs more than deciding what it says.
@@ -34,6 +46,7 @@ pub struct Payload(Source);
 #[derive(Clone)]
 enum Source {
     Text(Arc<str>),
+    Naming(Arc<str>, Arc<[KeptValue]>),
     Deferred(Arc<dyn LazyPayload>),
 }
 
@@ -43,6 +56,30 @@ impl Payload {
     pub fn deferred(of: Arc<dyn LazyPayload>) -> Self {
         Self(Source::Deferred(of))
     }
+
+    /// A text, and the values that it names and that no payload before it has named.
+    #[must_use]
+    pub fn naming(text: impl Into<Arc<str>>, values: Vec<KeptValue>) -> Self {
+        Self(if values.is_empty() { Source::Text(text.into()) } else { Source::Naming(text.into(), values.into()) })
+    }
+
+    /// The values that the text names and that have to be kept with it.
+    #[must_use]
+    pub fn values(&self) -> &[KeptValue] {
+        match &self.0 {
+            Source::Naming(_, values) => values,
+            Source::Text(_) | Source::Deferred(_) => &[],
+        }
+    }
+
+    /// What the text would be made of, where it still exists and is a `T`.
+    #[must_use]
+    pub fn source<T: 'static>(&self) -> Option<&T> {
+        match &self.0 {
+            Source::Text(_) | Source::Naming(..) => None,
+            Source::Deferred(of) => of.source().downcast_ref(),
+        }
+    }
 }
 
 impl Deref for Payload {
@@ -50,7 +87,7 @@ impl Deref for Payload {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            Source::Text(text) => text,
+            Source::Text(text) | Source::Naming(text, _) => text,
             Source::Deferred(of) => of.text(),
         }
     }

@@ -1,11 +1,13 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
+mod packs;
 mod rows;
 mod schema;
+mod values;
 
 use crate::{
     owner::Owner,
-    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
     store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention},
     writer::{Writer, storage},
 };
@@ -91,6 +93,18 @@ fn mend(
 
 #[async_trait]
 impl Journal for SqliteJournal {
+    fn keeps_values(&self) -> bool {
+        true
+    }
+
+    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+        if digests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let digests = digests.to_vec();
+        self.read_with(move |connection| values::get(connection, &digests)).await
+    }
+
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
         fit(&new.run, 0, &new.records)?;
         let owner = self.owner.clone();

@@ -2,7 +2,7 @@
 
 use crate::{
     ownership::Ownership,
-    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
 };
 use async_trait::async_trait;
 use std::{sync::Arc, time::Duration};
@@ -246,6 +246,20 @@ pub trait Journal: Send + Sync {
     /// not lives as long as its process, and needs no snapshots either.
     fn reads_payloads(&self) -> bool {
         true
+    }
+
+    /// Whether payloads may name values ([`Payload::values`](crate::Payload::values)), which the journal then keeps once however
+    /// many payloads and runs name them, as long as one of these runs is there.
+    fn keeps_values(&self) -> bool {
+        false
+    }
+
+    /// The values with these digests that the journal has; those that it does not have are left out.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn values(&self, _digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+        Ok(Vec::new())
     }
 
     /// Makes a run with its first records and takes ownership of it.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
 
 use opcell_journal::{
-    Append, Cut, Fence, Journal, JournalError, NewRun, Record, Retention, RunId, SqliteJournal,
+    Append, Cut, Fence, Journal, JournalError, KeptValue, NewRun, Payload, Record, Retention, RunId, SqliteJournal,
     contract::{append, record},
 };
 use std::path::Path;
@@ -101,6 +101,108 @@ async fn records_that_arrive_together_are_the_same_in_their_place() {
     store.execute("UPDATE runs SET ended = 1, owner = NULL WHERE run <> 'r3'", []).unwrap();
     journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
     assert_eq!((count("runs"), count("arrivals") + count("records")), (1, 500));
+}
+
+/// A run `r` of 4 + 200 + 4 records, the 200 of one append, and how many rows they have.
+async fn with_a_pack(path: &Path) -> Vec<Record> {
+    let journal = SqliteJournal::open(path).unwrap();
+    let run: RunId = "r".into();
+    let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    for seqs in [1..=4, 5..=204, 205..=208] {
+        journal.append(append(&run, fence, seqs)).await.unwrap();
+    }
+    (1..=208).map(record).collect()
+}
+
+#[tokio::test]
+async fn many_records_of_one_append_are_one_small_row_and_are_read_from_anywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let all = with_a_pack(&path).await;
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let number = |sql: &str| -> i64 { store.query_row(sql, [], |row| row.get(0)).unwrap() };
+    assert_eq!((number("SELECT count(*) FROM records"), number("SELECT count(*) FROM packs")), (8, 1));
+    assert!(number("SELECT length(records) FROM packs") < 200 * 20);
+    let journal = SqliteJournal::open(&path).unwrap();
+    let run: RunId = "r".into();
+    for (after, limit) in
+        [(0, 500), (0, 5), (3, 3), (4, 200), (5, 1), (100, 10), (203, 2), (204, 9), (207, 1), (208, 5)]
+    {
+        let expected: Vec<Record> = all.iter().skip(after).take(limit).cloned().collect();
+        assert_eq!(journal.read(&run, after as u64, limit as u64).await.unwrap(), expected, "{limit} after {after}");
+    }
+    assert_eq!(journal.acquire(&run, Cut::Tail).await.unwrap().records, all);
+    store.execute("UPDATE runs SET ended = 1, owner = NULL", []).unwrap();
+    journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
+    assert_eq!(number("SELECT count(*) FROM packs"), 0);
+}
+
+#[tokio::test]
+async fn a_large_value_is_kept_once_as_long_as_a_run_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let journal = SqliteJournal::open(&path).unwrap();
+    let value = KeptValue { digest: "d1".into(), text: "x".repeat(100_000).into() };
+    let naming = |seq| Record { payload: Payload::naming("{}", vec![value.clone()]), ..record(seq) };
+    let runs: [RunId; 2] = ["a".into(), "b".into()];
+    for run in &runs {
+        let fence = journal.create(NewRun { records: vec![naming(1)], ..NewRun::empty(run, "w", 0) }).await.unwrap();
+        journal.append(Append { records: vec![naming(2)], ..append(run, fence, []) }).await.unwrap();
+    }
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let number = |sql: &str| -> i64 { store.query_row(sql, [], |row| row.get(0)).unwrap() };
+    assert_eq!(number("SELECT count(*) FROM large_values"), 1);
+    assert!(number("SELECT length(block) FROM large_values") < 2_000);
+    assert_eq!(journal.values(&["none".into(), "d1".into()]).await.unwrap(), [value]);
+    for (run, left) in runs.iter().zip([1, 0]) {
+        store.execute("UPDATE runs SET ended = 1, owner = NULL WHERE run = ?1", [run.as_ref()]).unwrap();
+        journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
+        assert_eq!(number("SELECT count(*) FROM large_values"), left);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_pack_is_refused_and_cut_as_one() {
+    for sql in [
+        "UPDATE packs SET records = substr(records, 1, length(records) - 1)",
+        "UPDATE packs SET checksum = zeroblob(16)",
+        "UPDATE packs SET count = count - 1",
+        "DELETE FROM packs",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        let all = with_a_pack(&path).await;
+        edit(&path, sql);
+        let journal = SqliteJournal::open(&path).unwrap();
+        let run: RunId = "r".into();
+        assert_eq!(journal.read(&run, 0, 500).await.unwrap(), all[..4], "{sql}");
+        let error = journal.acquire(&run, Cut::Tail).await.unwrap_err();
+        assert!(matches!(error, JournalError::Broken { last_good: 4, behind: 4, .. }), "{sql}: {error}");
+        let opened = journal.acquire(&run, Cut::Anything).await.unwrap();
+        assert_eq!((opened.records.len(), opened.damage.unwrap().cut), (4, 204));
+        journal.append(append(&run, opened.fence, 5..=100)).await.unwrap();
+        assert_eq!(journal.read(&run, 0, 500).await.unwrap(), all[..100]);
+    }
+}
+
+#[tokio::test]
+async fn a_store_from_before_packs_goes_on_with_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_records(&path, 4).await;
+    edit(
+        &path,
+        "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE packs; DROP TABLE large_value_uses; DROP TABLE large_values; PRAGMA user_version = 3;
+         CREATE VIEW events AS SELECT * FROM records; CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN SELECT 1; END;",
+    );
+    let journal = SqliteJournal::open(&path).unwrap();
+    let run: RunId = "r".into();
+    let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
+    journal.append(append(&run, opened.fence, 5..=200)).await.unwrap();
+    assert_eq!(journal.read(&run, 0, 500).await.unwrap(), (1..=200).map(record).collect::<Vec<_>>());
+    let rows = rusqlite::Connection::open(&path).unwrap();
+    let shown: i64 = rows.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
+    assert_eq!(shown, 5, "a pack is one row of the view");
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod withdraw;
 use crate::{http::HttpRule, report::Rejected, services::HTTP_FETCH};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
+use opcell_engine::ValueLimits;
 use opcell_sandbox::{
     Exports,
     grants::{FilesGrant, Grants},
@@ -55,6 +56,8 @@ pub struct Config {
     pub plugins: IndexMap<String, PluginConfig>,
     /// Ceilings for every plugin.
     pub limits: LimitRequest,
+    /// What the values of one run may cost.
+    pub values: ValueLimits,
     /// Folders whose `.wasm` files are plugins.
     pub plugin_folders: Vec<PathBuf>,
     /// Folders of skills in the Agent Skills format.
@@ -229,6 +232,7 @@ impl Config {
             workflows: Vec::new(),
             plugins: IndexMap::new(),
             limits: LimitRequest::default(),
+            values: ValueLimits::default(),
             plugin_folders: Vec::new(),
             skills: Vec::new(),
             tools: IndexMap::new(),

@@ -132,6 +132,16 @@ impl Value {
         }
     }
 
+    /// Where an aggregate is in memory: equal for two values exactly if they are the same aggregate, as long as one is held.
+    #[must_use]
+    pub fn address(&self) -> Option<usize> {
+        match self {
+            Self::Array(items) => Some(items.address()),
+            Self::Object(entries) => Some(entries.address()),
+            _ => None,
+        }
+    }
+
     /// What the value takes when it is written, and how deep it nests: constant time for everything but a short text.
     #[must_use]
     pub fn measure(&self) -> Measure {

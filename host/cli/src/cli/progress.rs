@@ -195,6 +195,10 @@ impl StepProgress {
                 bar.finish_and_clear();
             }
         }
+        // Nobody reads it, and there may be a hundred thousand receipts.
+        if self.quiet && self.live.is_none() {
+            return;
+        }
         for line in receipts::summary(&self.receipts, self.verbose) {
             self.line(&line);
         }

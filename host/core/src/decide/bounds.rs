@@ -5,7 +5,8 @@
 
 use super::{At, failure, step};
 use crate::{
-    event::{Event, Request, Settled},
+    call::Reply,
+    event::{EffectReply, Event, Request, Settled},
     failure::Failure,
     outcome::{RunEnd, Status},
     state::State,
@@ -15,9 +16,81 @@ use opcell_types::{
     value::{MAX_BYTES, MAX_DEPTH},
 };
 use opcell_workflow::ir::Step;
+use serde::{Deserialize, Serialize};
 
-/// Maximum bytes of all values that a run's steps make, written as JSON.
-pub const MAX_RUN_BYTES: u64 = 2 << 30;
+/// What a run's values may cost, as bytes of JSON. How deep they nest is not a setting: what is written must be read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct ValueLimits {
+    /// Of one value: what a step makes, a reply, an artifact, what a signal says.
+    pub bytes: u64,
+    /// Of all values that the run's steps make.
+    pub run_bytes: u64,
+}
+
+impl Default for ValueLimits {
+    fn default() -> Self {
+        Self { bytes: MAX_BYTES, run_bytes: 2 << 30 }
+    }
+}
+
+impl ValueLimits {
+    /// Whether these are the limits of a run that sets none.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The lower of each.
+    #[must_use]
+    pub fn tighter(&self, other: &Self) -> Self {
+        Self { bytes: self.bytes.min(other.bytes), run_bytes: self.run_bytes.min(other.run_bytes) }
+    }
+
+    /// Why a value is not accepted, wherever it comes from.
+    ///
+    /// # Errors
+    /// `value-too-deep` or `value-too-large`.
+    pub fn check(&self, value: &Value) -> Result<(), Failure> {
+        self.check_measures(value.measure().bytes(), value.measure().depth())
+    }
+
+    fn check_measures(&self, bytes: u64, depth: u32) -> Result<(), Failure> {
+        if depth > MAX_DEPTH {
+            let message = format!("a value nests {depth} levels deep; at most {MAX_DEPTH} are allowed");
+            return Err(failure("value-too-deep", message));
+        }
+        if bytes > self.bytes {
+            let message = format!("a value takes {bytes} bytes as JSON; at most {} are allowed", self.bytes);
+            return Err(failure("value-too-large", message));
+        }
+        Ok(())
+    }
+}
+
+/// A reply, or the failure of an effect that brings more than the run's limits allow.
+#[must_use]
+pub fn accepted(state: &State, request: &Request, reply: EffectReply) -> EffectReply {
+    let limits = &state.value_limits;
+    let refused = match &reply {
+        EffectReply::Invoke(Reply { result: Ok(success), .. }) => limits
+            .check(&success.data)
+            .and_then(|()| success.details.as_ref().map_or(Ok(()), |details| limits.check(details))),
+        EffectReply::Tool(Reply { result: Ok(value), .. }) => limits.check(value),
+        _ => Ok(()),
+    };
+    match (refused, reply) {
+        (Ok(()), reply) => reply,
+        // What the call used and touched is known all the same.
+        (Err(failure), EffectReply::Invoke(reply)) => {
+            EffectReply::Invoke(Reply { result: Err(failure), receipt: reply.receipt })
+        }
+        (Err(failure), EffectReply::Tool(reply)) => {
+            EffectReply::Tool(Reply { result: Err(failure), receipt: reply.receipt })
+        }
+        (Err(failure), _) => EffectReply::failed(request, failure),
+    }
+}
 
 /// What was decided, or the failure of the step that made too much.
 pub(super) fn checked(at: &At<'_>, step: Option<&Step>, events: Vec<Event>) -> Vec<Event> {
@@ -41,18 +114,13 @@ fn problem(state: &State, event: &Event) -> Option<Failure> {
         largest = largest.max(value.measure().bytes());
         deepest = deepest.max(value.measure().depth());
     });
-    if deepest > MAX_DEPTH {
-        let message = format!("a value nests {deepest} levels deep; at most {MAX_DEPTH} are allowed");
-        return Some(failure("value-too-deep", message));
-    }
-    if largest > MAX_BYTES {
-        let message = format!("a value takes {largest} bytes as JSON; at most {MAX_BYTES} are allowed");
-        return Some(failure("value-too-large", message));
+    if let Err(failure) = state.value_limits.check_measures(largest, deepest) {
+        return Some(failure);
     }
     let all = state.made.saturating_add(made(event));
-    if all > MAX_RUN_BYTES {
-        let message =
-            format!("the run's steps have made {all} bytes of values as JSON; at most {MAX_RUN_BYTES} are allowed");
+    let most = state.value_limits.run_bytes;
+    if all > most {
+        let message = format!("the run's steps have made {all} bytes of values as JSON; at most {most} are allowed");
         return Some(failure("values-too-large", message));
     }
     None
@@ -62,6 +130,7 @@ fn each_value(event: &Event, look: &mut dyn FnMut(&Value)) {
     match event {
         Event::StepPrepared { inputs: value, .. }
         | Event::EachStarted { items: value, .. }
+        | Event::ArtifactSet { value, .. }
         | Event::ElementFinished { result: Settled::Ok(value), .. }
         | Event::Requested {
             request: Request::Invoke { arguments: value } | Request::Judge { arguments: value },
@@ -97,5 +166,48 @@ fn without_result(event: Event, problem: &Failure) -> Event {
         Event::RunFinished(end) => Event::RunFinished(failed(end)),
         Event::InstanceFinished { instance, end } => Event::InstanceFinished { instance, end: failed(end) },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Success;
+
+    fn nested(levels: u32) -> Value {
+        (0..levels).fold(Value::Null, |inner, _| Value::array([inner]))
+    }
+
+    #[test]
+    fn a_value_is_refused_by_its_bytes_as_json_and_by_its_depth() {
+        let limits = ValueLimits { bytes: 10, ..ValueLimits::default() };
+        assert_eq!(limits.check(&Value::from("x".repeat(8))), Ok(()));
+        assert_eq!(limits.check(&Value::from("x".repeat(9))).unwrap_err().reason.as_ref(), "value-too-large");
+        let limits = ValueLimits::default();
+        assert_eq!(limits.check(&nested(MAX_DEPTH)), Ok(()));
+        assert_eq!(limits.check(&nested(MAX_DEPTH + 1)).unwrap_err().reason.as_ref(), "value-too-deep");
+        assert_eq!(limits.check(&nested(60_000)).unwrap_err().reason.as_ref(), "value-too-deep");
+    }
+
+    #[test]
+    fn shared_parts_count_wherever_they_are_written() {
+        let doubled = (0..40).fold(Value::from("text"), |inner, _| Value::array([inner.clone(), inner]));
+        let failure = ValueLimits::default().check(&doubled).unwrap_err();
+        assert_eq!(failure.reason.as_ref(), "value-too-large");
+    }
+
+    #[test]
+    fn a_reply_that_is_too_large_is_a_failure_of_its_effect_and_keeps_its_receipt() {
+        let mut state = State::default();
+        state.value_limits.bytes = 10;
+        let request = Request::Invoke { arguments: Value::Null };
+        let reply = |text: &str| {
+            let success = Success { data: Value::from(text), summary: None, details: None };
+            EffectReply::Invoke(Reply { result: Ok(success), receipt: Some(Value::from("receipt").into()) })
+        };
+        assert_eq!(accepted(&state, &request, reply("short")), reply("short"));
+        let EffectReply::Invoke(refused) = accepted(&state, &request, reply("longer than ten")) else { unreachable!() };
+        assert_eq!(refused.result.unwrap_err().reason.as_ref(), "value-too-large");
+        assert!(refused.receipt.is_some());
     }
 }

@@ -192,6 +192,7 @@ impl State {
         self.run = start.run.clone();
         self.started_at = self.now;
         self.limits = start.limits;
+        self.value_limits = start.value_limits;
         self.max_depth = start.max_depth;
         self.visit_bound = start.visit_bound;
         self.pins = start.pins.clone();

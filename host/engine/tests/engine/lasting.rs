@@ -376,6 +376,7 @@ pub fn started(program: Arc<Program>, input: &str) -> Event {
         original: input.clone(),
         input,
         limits: RunLimits::default(),
+        value_limits: Default::default(),
         max_depth: 4,
         visit_bound: 100,
         pins: indexmap::IndexMap::new(),

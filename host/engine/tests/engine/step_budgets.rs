@@ -174,6 +174,7 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         original: json("{}"),
         inputs: json("{}"),
         limits: RunLimits::default(),
+        value_limits: Default::default(),
         max_depth: 8,
         visit_bound: 1_000,
         pins: indexmap::IndexMap::default(),

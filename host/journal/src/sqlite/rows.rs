@@ -1,6 +1,10 @@
 //! Rows of runs and records: finding, checking, adding.
 
-use super::storage;
+use super::{
+    packs::{self, Part},
+    storage,
+    values::{self, Block},
+};
 use crate::{
     record::{Fence, Record, RunId},
     store::{JournalError, Snapshot, in_order},
@@ -53,14 +57,14 @@ pub(super) fn record_id(run: i64, seq: u64) -> i64 {
 }
 
 /// Covers everything that a row says, and where it stands.
-fn checksum(place: [i64; 4], texts: [&str; 2]) -> [u8; 16] {
+fn checksum(place: [i64; 4], texts: [&[u8]; 2]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     for number in place {
         hasher.update(&number.to_le_bytes());
     }
     for text in texts {
         hasher.update(&(text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
+        hasher.update(text);
     }
     let mut short = [0; 16];
     hasher.finalize_xof().fill(&mut short);
@@ -68,11 +72,17 @@ fn checksum(place: [i64; 4], texts: [&str; 2]) -> [u8; 16] {
 }
 
 fn record_checksum(run: i64, record: &Record) -> [u8; 16] {
-    checksum([run, record.seq.cast_signed(), i64::from(record.version), record.at], [&record.kind, &record.payload])
+    let place = [run, record.seq.cast_signed(), i64::from(record.version), record.at];
+    checksum(place, [record.kind.as_bytes(), record.payload.as_bytes()])
+}
+
+fn pack_checksum(run: i64, first: u64, count: u32, block: &[u8]) -> [u8; 16] {
+    checksum([run, first.cast_signed(), i64::from(count), 0], [b"pack", block])
 }
 
 fn snapshot_checksum(run: i64, snapshot: &Snapshot) -> [u8; 16] {
-    checksum([run, snapshot.seq.cast_signed(), i64::from(snapshot.version), 0], ["snapshot", &snapshot.payload])
+    let place = [run, snapshot.seq.cast_signed(), i64::from(snapshot.version), 0];
+    checksum(place, [b"snapshot", snapshot.payload.as_bytes()])
 }
 
 /// What a reading found.
@@ -90,14 +100,18 @@ pub(super) struct Read {
 pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit: u64) -> Result<Read, JournalError> {
     let mut query = connection
         .prepare_cached(
-            "SELECT id, kind, version, at, payload, checksum FROM records WHERE id > ?1 AND id < ?2
+            "SELECT id, kind, version, at, payload, checksum, NULL AS count FROM records WHERE id > ?1 AND id < ?2
              UNION ALL
-             SELECT record, kind, version, at, payload, checksum FROM arrivals WHERE record > ?1 AND record < ?2
-             ORDER BY id LIMIT ?3",
+             SELECT record, kind, version, at, payload, checksum, NULL FROM arrivals WHERE record > ?1 AND record < ?2
+             UNION ALL
+             SELECT id, NULL, NULL, NULL, records, checksum, count FROM packs
+             WHERE id >= coalesce((SELECT max(id) FROM packs WHERE id <= ?1 AND id > ?3), ?1) AND id < ?2 AND id + count > ?1 + 1
+             ORDER BY id LIMIT ?4",
         )
         .map_err(storage)?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = query.query(params![record_id(run, after), record_id(run + 1, 0), limit]).map_err(storage)?;
+    let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    let range = params![record_id(run, after), record_id(run + 1, 0), record_id(run, 0), rows];
+    let mut rows = query.query(range).map_err(storage)?;
     let mut found = Read::default();
     let mut expected = after + 1;
     loop {
@@ -110,21 +124,43 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
                 return Ok(found);
             }
         };
-        match good_record(run, row) {
-            Ok(record) if found.broken.is_some() => found.behind += u64::from(record.seq >= expected),
-            Ok(record) if record.seq == expected => {
+        let records = match good_row(run, row) {
+            Ok(records) => records,
+            Err(problem) => {
+                found.broken.get_or_insert_with(|| format!("record {expected} {problem}"));
+                continue;
+            }
+        };
+        for record in records.into_iter().filter(|record| record.seq > after) {
+            if found.broken.is_some() {
+                found.behind += u64::from(record.seq >= expected);
+            } else if found.records.len() as u64 >= limit {
+                return Ok(found);
+            } else if record.seq == expected {
                 found.records.push(record);
                 expected += 1;
-            }
-            Ok(_) => {
+            } else {
                 found.broken = Some(format!("record {expected} is missing"));
                 found.behind = 1;
             }
-            Err(problem) => {
-                found.broken.get_or_insert_with(|| format!("record {expected} {problem}"));
-            }
         }
     }
+}
+
+/// The records of a row: one, or those of a pack.
+fn good_row(run: i64, row: &Row<'_>) -> Result<Vec<Record>, String> {
+    let unreadable = |error: rusqlite::Error| format!("cannot be read: {error}");
+    let wrong = || "has a wrong checksum".to_owned();
+    let Some(count) = row.get::<_, Option<u32>>(6).map_err(unreadable)? else {
+        return good_record(run, row).map(|record| vec![record]);
+    };
+    let first = unsigned(row, 0).map_err(unreadable)? & u64::from(u32::MAX);
+    let block: Vec<u8> = row.get(4).map_err(unreadable)?;
+    let sum: Vec<u8> = row.get(5).map_err(unreadable)?;
+    if sum != pack_checksum(run, first, count, &block) {
+        return Err(wrong());
+    }
+    packs::records(first, count, &block).ok_or_else(wrong)
 }
 
 fn good_record(run: i64, row: &Row<'_>) -> Result<Record, String> {
@@ -141,28 +177,44 @@ fn good_record(run: i64, row: &Row<'_>) -> Result<Record, String> {
     match read() {
         Ok((record, sum)) if sum == record_checksum(run, &record) => Ok(record),
         Ok(_) => Err("has a wrong checksum".to_owned()),
-        Err(error) => Err(format!("cannot be read: {}", error)),
+        Err(error) => Err(format!("cannot be read: {error}")),
     }
 }
 
 /// Records with the checksums that they will have in a run; made before a job has its turn to write.
 pub(super) struct Rows {
     run: i64,
-    rows: Vec<(Record, [u8; 16])>,
+    parts: Vec<(Part, [u8; 16])>,
+    values: Vec<Block>,
+    last: Option<(u64, i64)>,
 }
 
 impl Rows {
     pub(super) fn new(run: i64, records: Vec<Record>) -> Self {
-        let rows = records.into_iter().map(|record| {
-            let checksum = record_checksum(run, &record);
-            (record, checksum)
+        let last = records.last().map(|record| (record.seq, record.at));
+        let values = values::blocks(&records);
+        let parts = packs::divide(records).into_iter().map(|part| {
+            let checksum = match &part {
+                Part::Row(record) => record_checksum(run, record),
+                Part::Pack { first, count, block } => pack_checksum(run, *first, *count, block),
+            };
+            (part, checksum)
         });
-        Self { run, rows: rows.collect() }
+        Self { run, parts: parts.collect(), values, last }
     }
 
     /// The last record's place and time.
     pub(super) fn last(&self) -> Option<(u64, i64)> {
-        self.rows.last().map(|(record, _)| (record.seq, record.at))
+        self.last
+    }
+
+    /// Whether these are so small that they should share pages with those of other runs.
+    fn is_small(&self) -> bool {
+        let bytes = self.parts.iter().map(|(part, _)| match part {
+            Part::Row(record) => record.payload.len(),
+            Part::Pack { .. } => SMALL,
+        });
+        bytes.sum::<usize>() < SMALL
     }
 }
 
@@ -180,19 +232,25 @@ pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), Jour
 /// In `records` every run has pages of its own: small appends of many runs would change hundreds in one transaction. They stand in
 /// `arrivals` first, which they share, and go to `records` many at a time.
 pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Result<(), JournalError> {
-    let bytes: usize = rows.rows.iter().map(|(record, _)| record.payload.len()).sum();
-    let arrives = company >= MANY && bytes <= SMALL;
-    let mut insert = connection
-        .prepare_cached(if arrives {
-            "INSERT INTO arrivals (record, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-        } else {
-            "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-        })
+    values::put(connection, rows.run, &rows.values)?;
+    let arrives = company >= MANY && rows.is_small();
+    for (part, checksum) in &rows.parts {
+        match part {
+            Part::Row(record) => {
+                let id = record_id(rows.run, record.seq);
+                let row = params![id, record.kind, record.version, record.at, &*record.payload, checksum];
+                let table = if arrives {
+                    "INSERT INTO arrivals (record, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+                } else {
+                    "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+                };
+                connection.prepare_cached(table).and_then(|mut insert| insert.execute(row))
+            }
+            Part::Pack { first, count, block } => connection
+                .prepare_cached("INSERT INTO packs (id, count, records, checksum) VALUES (?1, ?2, ?3, ?4)")
+                .and_then(|mut insert| insert.execute(params![record_id(rows.run, *first), count, block, checksum])),
+        }
         .map_err(storage)?;
-    for (record, checksum) in &rows.rows {
-        let id = record_id(rows.run, record.seq);
-        let row = params![id, record.kind, record.version, record.at, &*record.payload, checksum];
-        insert.execute(row).map_err(storage)?;
     }
     if arrives && connection.last_insert_rowid() >= ARRIVALS { settle(connection) } else { Ok(()) }
 }
@@ -223,9 +281,12 @@ fn settle(connection: &Connection) -> Result<(), JournalError> {
 /// Deletes the records of a run after one of them.
 pub(super) fn cut(connection: &Connection, run: i64, after: u64) -> Result<(), JournalError> {
     let range = [record_id(run, after), record_id(run + 1, 0)];
-    for sql in
-        ["DELETE FROM records WHERE id > ?1 AND id < ?2", "DELETE FROM arrivals WHERE record > ?1 AND record < ?2"]
-    {
+    for sql in [
+        "DELETE FROM records WHERE id > ?1 AND id < ?2",
+        "DELETE FROM arrivals WHERE record > ?1 AND record < ?2",
+        // One that begins before and goes on after can only be a broken one before a snapshot.
+        "DELETE FROM packs WHERE id + count > ?1 + 1 AND id < ?2 AND id > ?1 >> 32 << 32",
+    ] {
         connection.execute(sql, range).map_err(storage)?;
     }
     Ok(())

@@ -9,7 +9,10 @@ use rusqlite::{Connection, ErrorCode};
 use std::{fs::OpenOptions, io, path::Path, time::Duration};
 
 /// The schema that this code reads and writes; stores of any other are refused.
-pub(super) const SCHEMA: u32 = 3;
+pub(super) const SCHEMA: u32 = 4;
+
+/// The schema before packs and large values. Adding their tables is all that has to be done.
+const BEFORE_PACKS: u32 = 3;
 
 /// How long to wait for another process's transaction.
 const BUSY: Duration = Duration::from_secs(5);
@@ -62,15 +65,47 @@ CREATE TABLE arrivals (
     payload TEXT NOT NULL,
     checksum BLOB NOT NULL
 ) STRICT;
+";
+
+/// The tables of packs and of large values, and what looks into every table that holds records.
+const PACKS: &str = "
+-- Many records of one append, compressed; `id` is the first one's.
+CREATE TABLE packs (
+    id INTEGER PRIMARY KEY,
+    count INTEGER NOT NULL,
+    records BLOB NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+-- Large values that payloads name, compressed: once, however many payloads name them.
+CREATE TABLE large_values (
+    id INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    size INTEGER NOT NULL,
+    block BLOB NOT NULL
+) STRICT;
+CREATE TABLE large_value_uses (
+    run INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    value INTEGER NOT NULL REFERENCES large_values(id),
+    PRIMARY KEY (run, value)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX large_value_uses_by_value ON large_value_uses (value);
+CREATE TRIGGER large_values_without_use AFTER DELETE ON large_value_uses BEGIN
+    DELETE FROM large_values
+    WHERE id = old.value AND NOT EXISTS (SELECT 1 FROM large_value_uses WHERE value = old.value);
+END;
+DROP TRIGGER IF EXISTS records_of_a_run;
+DROP VIEW IF EXISTS events;
 CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
     DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
     DELETE FROM arrivals WHERE record > old.id << 32 AND record < (old.id + 1) << 32;
+    DELETE FROM packs WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
 END;
 CREATE VIEW events AS
     SELECT runs.run, all_records.id & 0xffffffff AS seq, kind, version,
            strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000000.0, 'unixepoch') AS at, payload
     FROM (SELECT id, kind, version, at, payload FROM records
-          UNION ALL SELECT record, kind, version, at, payload FROM arrivals) AS all_records
+          UNION ALL SELECT record, kind, version, at, payload FROM arrivals
+          UNION ALL SELECT id, 'packed', NULL, NULL, count || ' events, compressed' FROM packs) AS all_records
     JOIN runs ON runs.id = all_records.id >> 32
     ORDER BY all_records.id;
 ";
@@ -133,6 +168,10 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
         if found == SCHEMA {
             return Ok(());
         }
+        if found == BEFORE_PACKS {
+            connection.execute_batch(PACKS).map_err(storage)?;
+            return connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage);
+        }
         if found > 0 {
             return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA });
         }
@@ -142,6 +181,7 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
             return Err(corrupt(path, "it is an SQLite database of another application"));
         }
         connection.execute_batch(TABLES).map_err(storage)?;
+        connection.execute_batch(PACKS).map_err(storage)?;
         connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage)
     })();
     connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(storage)?;

@@ -12,6 +12,7 @@ use crate::{
     report::Rejected,
 };
 use indexmap::IndexMap;
+use opcell_engine::ValueLimits;
 use opcell_sandbox::{
     Exports,
     grants::{DangerousPreopen, FilesGrant, Grants},
@@ -22,7 +23,7 @@ use opcell_session::{
     tools::{FileRoot, Shell},
 };
 use opcell_tools::http::{HeaderName, Method};
-use opcell_types::{Access, Effects, files::read_text_bounded};
+use opcell_types::{Access, Effects, files::read_text_bounded, value};
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::{
@@ -41,7 +42,7 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 ///
 /// # Errors
 /// Every finding. Nothing is granted when there is one.
-pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result<Config, Rejected> {
+pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result<Config, Rejected> {
     let mut checker = Checker { root, findings: Vec::new() };
     let folder_plugins = checker.folder_plugins(&text.plugin_folders);
     let mut plugins: IndexMap<String, PluginConfig> = IndexMap::new();
@@ -74,6 +75,7 @@ pub fn check(text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result
         workflows: checker.directories(&text.workflows, "workflow folder"),
         plugins,
         plugin_folders: text.plugin_folders.iter().map(|folder| root.join(folder.get_ref())).collect(),
+        values: checker.values(&mut text.limits),
         limits: checker.limits(text.limits),
         skills: checker.directories(&text.skill_folders, "skill folder"),
         tools: checker.tools(text.tools, &text.mcp),
@@ -518,6 +520,29 @@ impl Checker<'_> {
         }
         let bearer = if header == "authorization" { "Bearer " } else { "" };
         Some(Credential { prefix: text.prefix.unwrap_or_else(|| bearer.to_owned()), header, source })
+    }
+
+    /// The limits of a run's values, which are the host's and no plugin's.
+    fn values(&mut self, limits: &mut IndexMap<Spanned<String>, Spanned<Quantity>>) -> ValueLimits {
+        let mut values = ValueLimits::default();
+        for (key, slot) in [("value-bytes", &mut values.bytes), ("run-value-bytes", &mut values.run_bytes)] {
+            let at = limits.keys().position(|written| written.get_ref() == key);
+            let written = at.and_then(|at| limits.shift_remove_index(at)).map(|(_, written)| written);
+            let Some(most) = self.quantity(written.as_ref(), Unit::Bytes, key, *slot) else { continue };
+            match written {
+                Some(written) if most == 0 || (key == "value-bytes" && most > value::MAX_BYTES) => {
+                    let most = if key == "value-bytes" {
+                        format!(" and at most {}", Unit::Bytes.show(value::MAX_BYTES))
+                    } else {
+                        String::new()
+                    };
+                    let message = format!("`{key}` must be at least 1 byte{most}");
+                    self.error("invalid-limit", span_of(&written), message, None);
+                }
+                _ => *slot = most,
+            }
+        }
+        values
     }
 
     fn limits(&mut self, limits: IndexMap<Spanned<String>, Spanned<Quantity>>) -> LimitRequest {

@@ -260,8 +260,10 @@ impl HostBuilder {
             (None, Some(settings)) => Some(store::open_and_retain(settings).await?),
             (None, None) => None,
         };
+        let values = config.values;
         let sessions = Self::sessions(config, ground, &catalog, &library, child_runs.clone())?;
         let mut engine = Engine::builder()
+            .values(values)
             .operations(catalog.clone())
             .judges(catalog.clone())
             .sessions(sessions.clone())

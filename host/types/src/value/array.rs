@@ -33,6 +33,10 @@ impl Array {
         self.0.ptr() == other.0.ptr()
     }
 
+    pub(super) fn address(&self) -> usize {
+        self.0.ptr().addr()
+    }
+
     pub(super) fn take_deep_parts(&mut self, into: &mut Vec<Value>) {
         self.0.with_arc_mut(|shared| {
             if let Some(owned) = Arc::get_mut(shared) {

@@ -129,6 +129,10 @@ impl Object {
         self.0.ptr() == other.0.ptr()
     }
 
+    pub(super) fn address(&self) -> usize {
+        self.0.ptr().addr()
+    }
+
     /// The entries, to be changed.
     #[must_use]
     pub fn to_map(&self) -> Map {

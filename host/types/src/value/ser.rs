@@ -1,8 +1,8 @@
 //! Anything that can be written, as a [`Value`], without a text or another tree in between.
 
-use super::{Map, Number, Text, Value};
+use super::{Map, Number, Object, Shape, Text, Value};
 use serde::ser::{self, Serialize, Serializer};
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 /// What a value cannot hold: a key that is no text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,11 +35,62 @@ struct Items {
     items: Vec<Value>,
 }
 
-/// Entries of an object, perhaps the content of a variant.
+/// Entries of a map.
 struct Entries {
-    variant: Option<&'static str>,
     entries: Map,
     key: Option<Text>,
+}
+
+/// Fields of a struct, perhaps the content of a variant. Their names are the program's own: structs that are written often share
+/// their shape.
+struct Fields {
+    variant: Option<&'static str>,
+    keys: Vec<&'static str>,
+    values: Vec<Value>,
+}
+
+/// How many shapes of structs a thread remembers.
+const MOST_SHAPES: usize = 64;
+
+/// The names of a struct's fields, and their shape.
+type Known = (Box<[&'static str]>, Shape);
+
+thread_local! {
+    static SHAPES: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The shape of a struct's fields, which are never there twice.
+fn shape_of(keys: &[&'static str]) -> Shape {
+    // One name has one address, or sometimes two: then there are two shapes.
+    let same =
+        |known: &[&'static str]| known.len() == keys.len() && known.iter().zip(keys).all(|(a, b)| std::ptr::eq(*a, *b));
+    SHAPES.with_borrow_mut(|shapes| {
+        if let Some((_, shape)) = shapes.iter().find(|(known, _)| same(known)) {
+            return shape.clone();
+        }
+        let shape = Shape::new(keys.iter().copied());
+        if shapes.len() >= MOST_SHAPES {
+            shapes.clear();
+        }
+        shapes.push((keys.into(), shape.clone()));
+        shape
+    })
+}
+
+impl Fields {
+    fn new(variant: Option<&'static str>, len: usize) -> Self {
+        Self { variant, keys: Vec::with_capacity(len), values: Vec::with_capacity(len) }
+    }
+
+    fn insert<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written<()> {
+        self.values.push(Value::of(value)?);
+        self.keys.push(key);
+        Ok(())
+    }
+
+    fn done(self) -> Value {
+        tagged(self.variant, Value::Object(Object::of_shape(shape_of(&self.keys), self.values)))
+    }
 }
 
 fn tagged(variant: Option<&'static str>, value: Value) -> Value {
@@ -65,8 +116,8 @@ impl Items {
 }
 
 impl Entries {
-    fn new(variant: Option<&'static str>, len: usize) -> Self {
-        Self { variant, entries: Map::with_capacity(len), key: None }
+    fn new(len: usize) -> Self {
+        Self { entries: Map::with_capacity(len), key: None }
     }
 
     fn insert<T: Serialize + ?Sized>(&mut self, key: impl Into<Text>, value: &T) -> Written<()> {
@@ -75,7 +126,7 @@ impl Entries {
     }
 
     fn done(self) -> Value {
-        tagged(self.variant, Value::from(self.entries))
+        Value::from(self.entries)
     }
 }
 
@@ -87,8 +138,8 @@ impl Serializer for ToValue {
     type SerializeTupleStruct = Items;
     type SerializeTupleVariant = Items;
     type SerializeMap = Entries;
-    type SerializeStruct = Entries;
-    type SerializeStructVariant = Entries;
+    type SerializeStruct = Fields;
+    type SerializeStructVariant = Fields;
 
     fn serialize_bool(self, v: bool) -> Written {
         Ok(Value::Bool(v))
@@ -203,11 +254,11 @@ impl Serializer for ToValue {
     }
 
     fn serialize_map(self, len: Option<usize>) -> Written<Entries> {
-        Ok(Entries::new(None, len.unwrap_or(0)))
+        Ok(Entries::new(len.unwrap_or(0)))
     }
 
-    fn serialize_struct(self, _name: &'static str, len: usize) -> Written<Entries> {
-        Ok(Entries::new(None, len))
+    fn serialize_struct(self, _name: &'static str, len: usize) -> Written<Fields> {
+        Ok(Fields::new(None, len))
     }
 
     fn serialize_struct_variant(
@@ -216,8 +267,8 @@ impl Serializer for ToValue {
         _index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Written<Entries> {
-        Ok(Entries::new(Some(variant), len))
+    ) -> Written<Fields> {
+        Ok(Fields::new(Some(variant), len))
     }
 }
 
@@ -249,7 +300,7 @@ items!(
 /// And by two, one object.
 macro_rules! fields {
     ($($part:ident),+) => {$(
-        impl ser::$part for Entries {
+        impl ser::$part for Fields {
             type Ok = Value;
             type Error = Unrepresentable;
 
@@ -332,6 +383,13 @@ mod tests {
         };
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(Value::of(&all).unwrap(), Value::from_json(&text).unwrap(), "{text}");
+    }
+
+    #[test]
+    fn structs_of_one_kind_share_their_shape() {
+        let one = || Value::of(&Shape::Named { big: 1, nothing: None }).unwrap();
+        let shape = |value: &Value| value.get("named").unwrap().as_object().unwrap().shape().clone();
+        assert!(shape(&one()).is_same(&shape(&one())));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use triomphe::Arc;
 const FEW: usize = 8;
 /// Objects with more keys than this are dictionaries rather than rows: their keys are not worth remembering.
 const MAX_ROW: usize = 64;
-/// How many beginnings of rows one text may have remembered.
+/// How many beginnings of rows are remembered.
 const MAX_NODES: usize = 4096;
 /// How many different keys may follow one beginning of a row.
 const MAX_BRANCHES: usize = 16;
@@ -207,11 +207,13 @@ impl DoubleEndedIterator for Keys<'_> {
 
 impl ExactSizeIterator for Keys<'_> {}
 
-/// The shapes seen so far in one text, as a tree of beginnings: an object that has come before costs one comparison per key, and
+/// The shapes seen so far, as a tree of beginnings: an object that has come before costs one comparison per key, and
 /// no allocation. What the tree remembers is bounded.
 #[derive(Debug)]
 pub(super) struct Shapes {
     nodes: Vec<Node>,
+    /// Something could not be remembered.
+    full: bool,
 }
 
 #[derive(Debug, Default)]
@@ -231,9 +233,20 @@ pub(super) struct Beginning(u32);
 
 const NONE: u32 = u32::MAX;
 
+impl Default for Shapes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Shapes {
     pub(super) fn new() -> Self {
-        Self { nodes: vec![Node { likely: NONE, parent: NONE, ..Node::default() }] }
+        Self { nodes: vec![Node { likely: NONE, parent: NONE, ..Node::default() }], full: false }
+    }
+
+    /// Whether remembering more is worth keeping these for the next text.
+    pub(super) fn has_room(&self) -> bool {
+        !self.full && self.nodes.len() < MAX_NODES / 2
     }
 
     pub(super) fn start() -> Beginning {
@@ -263,11 +276,11 @@ impl Shapes {
     fn add(&mut self, at: Beginning, key: &str) -> Option<u32> {
         let node = self.nodes.get(at.0 as usize)?;
         let len = node.len + 1;
-        if self.nodes.len() >= MAX_NODES
-            || node.children.len() >= MAX_BRANCHES
-            || len as usize > MAX_ROW
-            || self.path(at).any(|before| before.as_bytes() == key.as_bytes())
-        {
+        if self.nodes.len() >= MAX_NODES || node.children.len() >= MAX_BRANCHES {
+            self.full = true;
+            return None;
+        }
+        if len as usize > MAX_ROW || self.path(at).any(|before| before.as_bytes() == key.as_bytes()) {
             return None;
         }
         let child = u32::try_from(self.nodes.len()).ok()?;

@@ -7,7 +7,8 @@ use opcell::{
     http::HttpRule,
     remedy,
 };
-use opcell_sandbox::limits::{EffectiveLimits, Source};
+use opcell_engine::ValueLimits;
+use opcell_sandbox::limits::{EffectiveLimits, Source, Unit};
 use opcell_types::{Capability as Kind, Denial};
 use serde::Serialize;
 use serde_json::json;
@@ -59,6 +60,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     if terminal.json {
         terminal.json(&json!({
             "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "excess_requests": excess, "http": http, "limits": limits,
+            "values": {"value-bytes": config.values.bytes, "run-value-bytes": config.values.run_bytes},
         }))?;
         return Ok(Exit::Done);
     }
@@ -102,8 +104,19 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
         let who = who(limit.source, limit.key, plugin, &config);
         let _ = writeln!(text, "  {:18} {:>14}  {who}", limit.key, limit.shown);
     }
+    text.push_str("\nA run's values may take, as JSON:\n");
+    for (key, most, default) in value_limits(&config) {
+        let who = if most == default { "default".to_owned() } else { format!("{}, [limits]", config.source.name()) };
+        let _ = writeln!(text, "  {key:18} {:>14}  {who}", Unit::Bytes.show(most));
+    }
     terminal.line(&opcell::report::printable(&text))?;
     Ok(Exit::Done)
+}
+
+/// The limits of a run's values by key, with their defaults.
+fn value_limits(config: &Config) -> [(&'static str, u64, u64); 2] {
+    let (set, default) = (config.values, ValueLimits::default());
+    [("value-bytes", set.bytes, default.bytes), ("run-value-bytes", set.run_bytes, default.run_bytes)]
 }
 
 /// Excess requests of this version that are not granted.

@@ -1,0 +1,260 @@
+//! Large values, written once and named by their digest wherever else events mention them.
+//!
+//! The input of a run, a step's inputs, its output and the run's result are often the same value, or share most of it. While an event is
+//! written inside of [`LargeValues::write`], each aggregate with [`LARGE`] bytes or more of its own is put beside the event, once, and
+//! the event holds `{"$value": DIGEST}`. Reading inside of [`KnownValues::read`] puts the value back, the same one everywhere.
+
+use crate::wire;
+use opcell_types::{Digest, Value};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+/// Bytes of JSON from which a value is kept beside the events that mention it.
+pub const LARGE: u64 = 16 << 10;
+
+/// How much of what was written is remembered: bytes of JSON, and values.
+const REMEMBERED: (u64, usize) = (64 << 20, 256);
+
+/// How events name a value.
+pub(crate) const VALUE: &str = "$value";
+
+/// What stands before a digest in an event's text.
+const NAMED: &str = "{\"$value\":\"";
+
+/// A value that events name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LargeValue {
+    /// Of the text.
+    pub digest: Digest,
+    /// The value as events hold values; parts of it may be large values again.
+    pub text: Arc<str>,
+}
+
+/// The large values that a run has written.
+#[derive(Debug, Default)]
+pub struct LargeValues {
+    /// By address: that of a value which is kept stays its own.
+    known: HashMap<usize, (Value, Digest)>,
+    bytes: u64,
+    fresh: Vec<LargeValue>,
+    /// Whether only values that have been written before are named.
+    no_more: bool,
+}
+
+thread_local! {
+    static WRITING: RefCell<Option<LargeValues>> = const { RefCell::new(None) };
+    static READING: RefCell<Option<HashMap<Arc<str>, Value>>> = const { RefCell::new(None) };
+}
+
+impl LargeValues {
+    /// JSON text that names large values, and those among them that no text before has named.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn write<T: Serialize + ?Sized>(&mut self, of: &T) -> Result<(String, Vec<LargeValue>), serde_json::Error> {
+        let text = self.text_of(of)?;
+        let fresh = std::mem::take(&mut self.fresh);
+        if self.bytes > REMEMBERED.0 || self.known.len() > REMEMBERED.1 {
+            *self = Self::default();
+        }
+        Ok((text, fresh))
+    }
+
+    /// JSON text that names no other large values than those that were written before.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn write_known<T: Serialize + ?Sized>(&mut self, of: &T) -> Result<String, serde_json::Error> {
+        self.no_more = true;
+        let text = self.text_of(of);
+        self.no_more = false;
+        text
+    }
+
+    fn text_of<T: Serialize + ?Sized>(&mut self, of: &T) -> Result<String, serde_json::Error> {
+        WRITING.set(Some(std::mem::take(self)));
+        let text = serde_json::to_string(of);
+        *self = WRITING.take().unwrap_or_default();
+        text
+    }
+}
+
+/// The name of a value that is being written, if it has one.
+pub(crate) fn name_of(value: &Value) -> Option<Digest> {
+    if !is_large(value) {
+        return None;
+    }
+    let address = value.address()?;
+    let known = WRITING.with_borrow(|writing| {
+        let writing = writing.as_ref()?;
+        let known = writing.known.get(&address).map(|(_, digest)| digest.clone());
+        (known.is_some() || !writing.no_more).then_some(known)
+    });
+    if let Some(digest) = known? {
+        return Some(digest);
+    }
+    // Names what is large in it first.
+    let text = wire::parts_to_json(value).ok()?;
+    let digest: Digest = blake3::hash(text.as_bytes()).to_hex().as_str().parse().ok()?;
+    WRITING.with_borrow_mut(|writing| {
+        if let Some(writing) = writing {
+            writing.bytes = writing.bytes.saturating_add(value.measure().bytes());
+            writing.known.insert(address, (value.clone(), digest.clone()));
+            writing.fresh.push(LargeValue { digest: digest.clone(), text: text.into() });
+        }
+    });
+    Some(digest)
+}
+
+/// Whether an aggregate is large beside those parts of it that are large themselves.
+fn is_large(value: &Value) -> bool {
+    let bytes = value.measure().bytes();
+    if bytes < LARGE {
+        return false;
+    }
+    let large = |part: &Value| Some(part.measure().bytes()).filter(|bytes| *bytes >= LARGE);
+    let parts: u64 = match value {
+        Value::Array(items) => items.iter().filter_map(large).fold(0, u64::saturating_add),
+        Value::Object(entries) => entries.values().filter_map(large).fold(0, u64::saturating_add),
+        _ => return false,
+    };
+    bytes.saturating_sub(parts) >= LARGE
+}
+
+/// Large values that were read, by digest.
+#[derive(Debug, Default)]
+pub struct KnownValues {
+    values: HashMap<Arc<str>, Value>,
+}
+
+impl KnownValues {
+    /// The digests that a text names and that are not known yet.
+    #[must_use]
+    pub fn unknown_in(&self, text: &str) -> Vec<Digest> {
+        let after = text.match_indices(NAMED).filter_map(|(at, named)| text.get(at + named.len()..));
+        let digests =
+            after.filter_map(|rest| rest.split_once('"')).filter(|(name, _)| !self.values.contains_key(*name));
+        digests.filter_map(|(name, _)| name.parse().ok()).collect()
+    }
+
+    /// Adds values that were read, in whatever order. What is not what its digest says, or names what is not there, is left out.
+    pub fn add(&mut self, mut read: Vec<LargeValue>) {
+        read.retain(|value| blake3::hash(value.text.as_bytes()).to_hex().as_str() == value.digest.as_str());
+        // A digest covers those that the text names, so there is always one that names no other.
+        loop {
+            let before = read.len();
+            let (ready, waiting): (Vec<_>, Vec<_>) =
+                read.into_iter().partition(|value| self.unknown_in(&value.text).is_empty());
+            for LargeValue { digest, text } in ready {
+                if let Ok(value) = self.read::<wire::Exact>(&text) {
+                    self.values.insert(digest.as_str().into(), value.0);
+                }
+            }
+            read = waiting;
+            if read.is_empty() || read.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Reads JSON text that names large values.
+    ///
+    /// # Errors
+    /// The deserializer's, and when the text names a value that is not known.
+    pub fn read<T: DeserializeOwned>(&mut self, text: &str) -> Result<T, serde_json::Error> {
+        READING.set(Some(std::mem::take(&mut self.values)));
+        let read = serde_json::from_str(text);
+        self.values = READING.take().unwrap_or_default();
+        read
+    }
+}
+
+/// The value that a name stands for; `None` where names mean nothing.
+pub(crate) fn named(digest: &str) -> Option<Result<Value, String>> {
+    READING.with_borrow(|reading| {
+        let known = reading.as_ref()?;
+        Some(
+            known
+                .get(digest)
+                .cloned()
+                .ok_or_else(|| format!("the value {digest} is not in the journal, or is damaged")),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Holder(#[serde(with = "wire")] Value);
+
+    fn rows(count: i64) -> Value {
+        Value::array((0..count).map(|n| Value::object([("id", Value::from(n)), ("$value", Value::from("x"))])))
+    }
+
+    fn known(values: Vec<LargeValue>) -> KnownValues {
+        let mut known = KnownValues::default();
+        known.add(values);
+        known
+    }
+
+    #[test]
+    fn a_large_value_is_written_once_however_often_and_wherever_it_is_mentioned() {
+        let rows = rows(2_000);
+        let mut values = LargeValues::default();
+        let (first, fresh) = values.write(&Holder(rows.clone())).unwrap();
+        let (second, none) = values.write(&Holder(Value::object([("items", rows.clone())]))).unwrap();
+        assert!(first.len() < 100 && second.len() < 120, "{first} {second}");
+        assert_eq!((fresh.len(), none.len()), (1, 0));
+        let mut known = known(fresh);
+        let (a, b) = (known.read::<Holder>(&first).unwrap(), known.read::<Holder>(&second).unwrap());
+        assert_eq!(a.0, rows);
+        assert!(b.0.get("items").unwrap().is_same(&a.0), "what was one value is one again");
+    }
+
+    #[test]
+    fn a_snapshot_names_what_events_have_named_and_nothing_else() {
+        let (known_rows, other) = (rows(2_000), rows(2_001));
+        let mut values = LargeValues::default();
+        let (_, fresh) = values.write(&Holder(known_rows.clone())).unwrap();
+        let state = Value::array([known_rows, other.clone()]);
+        let text = values.write_known(&Holder(state.clone())).unwrap();
+        assert!((text.len() as u64) < other.measure().bytes() + 100 + 4_000 * 14, "{}", text.len());
+        assert_eq!(known(fresh).read::<Holder>(&text).unwrap().0, state);
+    }
+
+    #[test]
+    fn large_parts_of_large_values_are_values_of_their_own() {
+        let text = Value::from("x".repeat(20_000));
+        let whole = Value::object([("rows", rows(2_000)), ("more", Value::array([rows(2_000), text.clone(), text]))]);
+        let (written, fresh) = LargeValues::default().write(&Holder(whole.clone())).unwrap();
+        assert!(fresh.len() >= 2, "{}", fresh.len());
+        let mut reversed = fresh.clone();
+        reversed.reverse();
+        assert_eq!(known(reversed).read::<Holder>(&written).unwrap().0, whole);
+    }
+
+    #[test]
+    fn a_value_that_is_not_what_its_digest_says_is_not_taken() {
+        let (written, mut fresh) = LargeValues::default().write(&Holder(rows(2_000))).unwrap();
+        fresh[0].text = "[]".into();
+        let error = known(fresh).read::<Holder>(&written).unwrap_err();
+        assert!(error.to_string().contains("is damaged"), "{error}");
+    }
+
+    #[test]
+    fn small_values_that_look_like_names_stay_what_they_are() {
+        let value = Value::object([("$value", Value::from("0".repeat(64)))]);
+        let (written, fresh) = LargeValues::default().write(&Holder(value.clone())).unwrap();
+        assert!(fresh.is_empty());
+        assert_eq!(KnownValues::default().read::<Holder>(&written).unwrap().0, value);
+    }
+
+    #[test]
+    fn events_of_before_that_had_no_names_are_read_as_they_were_written() {
+        let text = format!(r#"{{"$value":"{}"}}"#, "0".repeat(64));
+        assert_eq!(serde_json::from_str::<Holder>(&text).unwrap().0.to_json(), text);
+    }
+}
