@@ -14,10 +14,11 @@ use std::{
 const FLOORS: &[&[&str]] = &[
     &["opcell-types", "opcell-author"],
     &["opcell-schema", "opcell-journal"],
-    &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres", "opcell-registry"],
+    &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
     &["opcell-core"],
     &["opcell-engine", "opcell-runlog"],
     &["opcell-session", "opcell-tools"],
+    &["opcell-registry"],
     &["opcell"],
     &["opcell-server"],
     &["opcell-cli"],

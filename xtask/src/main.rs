@@ -4,6 +4,7 @@
 //! that belongs into the `opcell` command. Progress goes to stderr.
 
 mod bench;
+mod dist;
 mod guests;
 mod process;
 mod toolchain;
@@ -18,7 +19,8 @@ usage: cargo xtask <task>
   guests   build every plugin of example-operations/ and every guest of tests/guests/ into their dist/ folders
   test     guests, then the tests of the workspace and of the plugins
   demo     guests, then a health report over this repository
-  bench    guests, then the benchmarks; `cargo xtask bench --help` tells what else is measured";
+  bench    guests, then the benchmarks; `cargo xtask bench --help` tells what else is measured
+  dist     what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +40,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "test" => test(rest),
         "demo" => demo(rest),
         "bench" => bench::bench(rest),
+        "dist" => dist::dist(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())

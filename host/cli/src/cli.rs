@@ -6,9 +6,12 @@ mod bench;
 mod chat;
 mod check;
 mod compile;
+mod doctor;
 mod follow;
 mod graph;
 mod input;
+mod key;
+mod manual;
 mod new;
 mod op;
 mod plugin;
@@ -110,6 +113,9 @@ enum Command {
     /// Inspect plugins and change what they may reach.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
+    /// Make and list the keys that sign plugins.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// List and invoke single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
@@ -119,6 +125,12 @@ enum Command {
     /// Inspect the MCP servers of the project.
     #[command(subcommand)]
     Mcp(tools::McpCommand),
+    /// Check what Opcell needs of this machine, and say what is missing and what to do.
+    Doctor,
+    /// Print a completion script for a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page, or write the pages of every command into a folder.
+    Man(manual::ManArgs),
     /// Measure what isolation costs on this machine: one operation natively, in the bare engine, in a cell, in a process.
     Bench(bench::BenchArgs),
     /// Run the built-in hostile plugins against this build and report what contained each.
@@ -298,9 +310,13 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Prompt(args) => prompt::prompt(&cli.global, args, terminal).await,
         Command::Trust(args) => trust::trust(&cli.global, args, terminal),
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
+        Command::Key(command) => key::key(command, terminal),
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
         Command::Mcp(command) => tools::mcp(&cli.global, command, terminal).await,
+        Command::Doctor => doctor::doctor(&cli.global, terminal),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(args, terminal),
         Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
     }
@@ -344,6 +360,16 @@ impl Global {
         let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
         trust::Asked::of(self, &config)?.require()?;
         self.complete(config)
+    }
+
+    /// Whether the user consented to what the project asks for.
+    fn consented(&self, config: &Config) -> Result<bool, Failure> {
+        Ok(trust::Asked::of(self, config)?.is_allowed())
+    }
+
+    /// Remembers consent to what a command has just written at its user's word.
+    fn consent(&self, config: Config) -> Result<(), Failure> {
+        trust::Asked::of(self, &config)?.remember()
     }
 
     fn complete(&self, mut config: Config) -> Result<Config, Failure> {

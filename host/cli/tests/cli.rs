@@ -12,8 +12,11 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+
+#[path = "support/guest.rs"]
+mod guest;
+
+use guest::component;
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cli");
 const EXPECTATIONS: [&str; 4] = ["cmd", "stdout", "stderr", "status"];
@@ -218,26 +221,6 @@ fn copy(from: &Path, to: &Path, top: bool) {
         } else {
             fs::copy(&path, to.join(&name)).unwrap();
         }
-    }
-}
-
-/// A core module in text, made a component of its world.
-fn component(path: &Path) -> Vec<u8> {
-    let text = fs::read_to_string(path).unwrap();
-    let world = text.lines().next().unwrap().strip_prefix(";; world ").unwrap();
-    let mut module = wat::parse_str(text.lines().map(with_part).collect::<String>()).unwrap();
-    let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap();
-    let world = resolve.select_world(&[package], Some(world)).unwrap();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
-    ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
-}
-
-/// The line, or the part of `tests/cli/shared/parts` that it names.
-fn with_part(line: &str) -> String {
-    match line.trim().strip_prefix(";; @") {
-        Some(part) => fs::read_to_string(Path::new(CASES).join("shared/parts").join(format!("{part}.wat"))).unwrap(),
-        None => format!("{line}\n"),
     }
 }
 

@@ -9,14 +9,17 @@ pub(crate) mod control;
 pub mod edit;
 pub mod journal;
 pub mod lock;
+pub mod origin;
+pub mod schema;
 pub mod text;
 pub mod tools;
 mod withdraw;
 
-use crate::{http::HttpRule, report::Rejected, services::HTTP_FETCH};
+use crate::{http::HttpRule, places::Places, report::Rejected, services::HTTP_FETCH};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
+use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports,
     grants::{FilesGrant, Grants},
@@ -29,6 +32,7 @@ use opcell_session::{
 };
 use opcell_types::files::read_text_bounded;
 use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
+use origin::Origin;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -77,6 +81,8 @@ pub struct Config {
     /// Files beyond the project's own that decide what runs in this process, such as a document that a command names: no grant extends
     /// to writing them.
     pub in_force: Vec<PathBuf>,
+    /// Where plugins that were fetched from registries are.
+    pub store: Store,
 }
 
 /// What model conversations of a project are made of.
@@ -127,6 +133,9 @@ pub struct PluginConfig {
     pub dev: bool,
     /// How its exports become operations and judges.
     pub exports: Exports,
+    /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference where the
+    /// lock has none.
+    pub origin: Option<Origin>,
 }
 
 /// What a plugin may reach. Empty: nothing.
@@ -194,6 +203,7 @@ impl PluginConfig {
             limits: LimitRequest::default(),
             dev: false,
             exports: Exports::Contract,
+            origin: None,
         }
     }
 
@@ -242,6 +252,7 @@ impl Config {
             lock: None,
             locked: false,
             in_force: Vec::new(),
+            store: Store::default(),
         }
     }
 
@@ -290,6 +301,8 @@ impl Config {
         let mut config = Self::parse(&name, text, &root)?;
         config.file = Some(file.to_owned());
         config.lock = Some(lock::Lock::beside(file, &config.plugins)?);
+        config.store = Places::of_user().store(&config.root);
+        origin::settle(&mut config);
         Ok(config)
     }
 

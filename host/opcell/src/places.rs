@@ -1,5 +1,9 @@
 //! Where the user keeps what no project and no grant reaches: keys, compiled code, consent, policy.
 
+use opcell_registry::{
+    signature::Keys,
+    store::{Store, VENDOR_FOLDER},
+};
 use opcell_sandbox::cache::CachePlace;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +18,8 @@ pub struct Places {
     pub cache: Option<PathBuf>,
     /// Keys and consent: `opcell` in `$XDG_STATE_HOME` or `~/.local/state`.
     pub state: Option<PathBuf>,
+    /// Plugins that were fetched: `opcell` in `$XDG_DATA_HOME` or `~/.local/share`.
+    pub data: Option<PathBuf>,
     /// The user's policy: `opcell` in `$XDG_CONFIG_HOME` or `~/.config`.
     pub config: Option<PathBuf>,
 }
@@ -29,6 +35,7 @@ impl Places {
         Self {
             cache: absolute("OPCELL_CACHE").or_else(|| Some(base("XDG_CACHE_HOME", ".cache")?.join("components"))),
             state: base("XDG_STATE_HOME", ".local/state"),
+            data: base("XDG_DATA_HOME", ".local/share"),
             config: base("XDG_CONFIG_HOME", ".config"),
         }
     }
@@ -37,6 +44,19 @@ impl Places {
     #[must_use]
     pub fn compiled(&self) -> Option<CachePlace> {
         Some(CachePlace { directory: self.cache.clone()?, keys: self.state.as_ref()?.join("keys") })
+    }
+
+    /// Where plugins that were fetched for a project are: the folder that it carries along, then the user's.
+    #[must_use]
+    pub fn store(&self, project: &Path) -> Store {
+        let own = self.data.as_ref().map(|data| data.join("plugins"));
+        Store::new([project.join(VENDOR_FOLDER)].into_iter().chain(own).collect())
+    }
+
+    /// The publisher's keys of this user.
+    #[must_use]
+    pub fn signing_keys(&self) -> Option<Keys> {
+        Some(Keys::new(self.state.as_ref()?.join("signing")))
     }
 
     /// The directories that no grant reaches.

@@ -17,15 +17,17 @@ use opcell_engine::{
     receipt::Provider,
 };
 use opcell_session::tools::{ToolDescription, Toolbox};
-use opcell_tools::mcp::{Binary, Server};
+use opcell_tools::mcp::{Binary, Pins, Server};
 use opcell_types::{Value, denial::HttpScope};
 use opcell_workflow::ir;
 use std::sync::Arc;
 
 mod inventory;
+mod pins;
 
 pub use inventory::{ServerEntry, ServerTool, ToolEntry};
 pub(crate) use inventory::{servers, tools};
+pub(crate) use pins::{LockPins, with_remedy};
 
 /// A tool outside of any cell.
 #[async_trait]
@@ -73,9 +75,14 @@ impl Tools {
         servers: IndexMap<String, McpServer>,
         http: &Arc<HttpClient>,
         own: &Arc<Toolbox>,
+        pins: Option<LockPins>,
     ) -> Self {
-        let servers: IndexMap<String, Arc<Server>> =
-            servers.into_iter().map(|(name, config)| (name.clone(), Arc::new(Server::new(name, config)))).collect();
+        let pins = pins.map(|pins| -> Arc<dyn Pins> { Arc::new(pins) });
+        let server = |(name, config): (String, McpServer)| {
+            let server = Server::new(name.clone(), config);
+            (name, Arc::new(pins.iter().fold(server, |server, pins| server.pinned(pins.clone()))))
+        };
+        let servers: IndexMap<String, Arc<Server>> = servers.into_iter().map(server).collect();
         let mut tools = Self::default();
         for (name, target) in targets {
             match target {
@@ -246,6 +253,7 @@ impl OutsideTool for Remote {
     }
 
     async fn call(&self, call: &Call) -> Result<Value, Failure> {
-        self.server.call(&self.tool, &call.arguments, Binary::Keep).await
+        let called = self.server.call(&self.tool, &call.arguments, Binary::Keep).await;
+        called.map_err(|failure| with_remedy(self.server.name(), failure))
     }
 }

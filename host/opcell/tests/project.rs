@@ -23,7 +23,7 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     let config =
         Config::parse("opcell.example.toml", example, project.path()).unwrap_or_else(|findings| panic!("{findings}"));
 
-    assert_eq!(config.plugins.keys().collect::<Vec<_>>(), ["github", "repo", "legacy"]);
+    assert_eq!(config.plugins.keys().collect::<Vec<_>>(), ["github", "triage", "repo", "legacy"]);
     let github = &config.plugins["github"].grants;
     assert_eq!(github.http[0].methods.len(), 4);
     assert_eq!(github.http[0].credential.as_ref().unwrap().prefix, "Bearer ");

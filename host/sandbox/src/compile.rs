@@ -5,6 +5,7 @@
 //! environment; it gets the bytes through a pipe and answers with native code, both framed by their digests.
 
 mod child;
+mod confine;
 mod frame;
 mod prepared;
 

@@ -6,9 +6,12 @@
 
 #[cfg(feature = "mcp")]
 mod ask;
+#[cfg(all(feature = "mcp", target_os = "linux"))]
+mod confine;
 #[cfg(feature = "mcp")]
 mod connection;
 mod listing;
+mod pins;
 #[cfg(feature = "mcp")]
 mod result;
 #[cfg(feature = "mcp")]
@@ -19,6 +22,7 @@ mod tests;
 mod unavailable;
 
 pub use listing::{ListedTool, Listing};
+pub use pins::{Pins, ToolDigests};
 #[cfg(feature = "mcp")]
 pub use server::Server;
 #[cfg(not(feature = "mcp"))]
@@ -46,6 +50,14 @@ pub struct McpServer {
     pub call_time: Duration,
     /// Size of one message from it, in bytes.
     pub result_bytes: u64,
+    /// Whether the kernel keeps it from everything but the system's programs, its directory, and what follows.
+    pub confine: bool,
+    /// Files and directories that it reads when it is confined.
+    pub read: Vec<PathBuf>,
+    /// Files and directories that it reads and writes when it is confined.
+    pub write: Vec<PathBuf>,
+    /// Whether it reaches the network when it is confined.
+    pub network: bool,
 }
 
 impl McpServer {

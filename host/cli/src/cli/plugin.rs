@@ -1,13 +1,19 @@
 //! `opcell plugin`: what plugins are, what they may reach, and changes of that.
 
+mod add;
 mod build;
 mod diff;
 mod explain;
 mod grant;
 mod inspect;
 mod new;
+mod push;
+mod registry;
+mod remove;
+mod search;
 mod test;
 mod update;
+mod verify;
 mod watch;
 
 use super::{Exit, Failure, Global, Terminal};
@@ -50,8 +56,24 @@ pub enum PluginCommand {
     Grant(grant::GrantArgs),
     /// Show what another version of a plugin requests in addition.
     Diff(diff::DiffArgs),
-    /// Accept plugins as they are now: write their digests and requests into `opcell.lock`.
+    /// Take a grant away from a plugin: edits `opcell.toml` and keeps its comments.
+    Revoke(remove::RevokeArgs),
+    /// Add a plugin of a registry, or a file, to the project.
+    Add(add::AddArgs),
+    /// Accept plugins as they are now: write their digests and requests into `opcell.lock`. Plugins of registries are fetched.
     Update(update::UpdateArgs),
+    /// Take a plugin out of the project, with its grants.
+    Remove(remove::RemoveArgs),
+    /// Fetch the versions that `opcell.lock` holds, where they are not on this machine. Changes no version.
+    Fetch(verify::FetchArgs),
+    /// Check digests and signatures of the project's plugins, without a network.
+    Verify(verify::VerifyArgs),
+    /// Copy the plugins of registries into the project, for hosts without a network.
+    Vendor,
+    /// Push a plugin to a registry: component, bill of materials, signature.
+    Push(push::PushArgs),
+    /// Search a static index of plugins.
+    Search(search::SearchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -71,13 +93,21 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
         PluginCommand::Grant(args) => grant::grant(global, args, terminal),
-        PluginCommand::Update(args) => update::update(global, args, terminal),
-        PluginCommand::Diff(args) => diff::diff(global, args, terminal),
+        PluginCommand::Revoke(args) => remove::revoke(global, args, terminal),
+        PluginCommand::Add(args) => add::add(global, args, terminal).await,
+        PluginCommand::Update(args) => update::update(global, args, terminal).await,
+        PluginCommand::Remove(args) => remove::remove(global, args, terminal),
+        PluginCommand::Fetch(args) => verify::fetch(global, args, terminal).await,
+        PluginCommand::Verify(args) => verify::verify(global, args, terminal),
+        PluginCommand::Vendor => verify::vendor(global, terminal),
+        PluginCommand::Push(args) => push::push(args, terminal).await,
+        PluginCommand::Search(args) => search::search(args, terminal).await,
+        PluginCommand::Diff(args) => diff::diff(global, args, terminal).await,
     }
 }
 
 /// As much of a component is read; what the compiler takes.
-const MAX_COMPONENT: u64 = 64 << 20;
+const MAX_COMPONENT: u64 = opcell_registry::MAX_COMPONENT;
 
 /// A component's bytes and what they say.
 struct Component {
@@ -97,16 +127,25 @@ impl Component {
     }
 
     fn read_as(path: &Path, exports: &Exports) -> Result<Self, Rejected> {
-        let wrong =
-            |code: &'static str, message: String| Diagnostic::error(code, format!("{}: {message}", path.display()));
-        let bytes =
-            document::read_bounded(path, MAX_COMPONENT).map_err(|error| Rejected::plain(wrong("unreadable", error)))?;
+        if opcell_registry::Reference::is_meant_by(&path.to_string_lossy()) {
+            let finding = Diagnostic::error("plugin-not-fetched", format!("{} was not fetched yet", path.display()));
+            return Err(Rejected::plain(finding.help("`opcell plugin update` fetches and accepts it")));
+        }
+        let unreadable = |message: String| {
+            Rejected::plain(Diagnostic::error("unreadable", format!("{}: {message}", path.display())))
+        };
+        let bytes = document::read_bounded(path, MAX_COMPONENT).map_err(unreadable)?;
+        Self::from_bytes(path, bytes, exports)
+    }
+
+    /// Of bytes that come from `path`.
+    fn from_bytes(path: &Path, bytes: Vec<u8>, exports: &Exports) -> Result<Self, Rejected> {
         let surface = match exports {
             Exports::Contract => opcell_sandbox::inspect::inspect(&bytes),
             _ => opcell_sandbox::inspect::inspect_typed(&bytes),
         };
         let surface = surface.map_err(|error| {
-            let finding = wrong(error.kind(), error.to_string());
+            let finding = Diagnostic::error(error.kind(), format!("{}: {error}", path.display()));
             Rejected::plain(match remedy::of_load_error(&error, path) {
                 Some(help) => finding.help(help),
                 None => finding,

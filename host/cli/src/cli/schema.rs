@@ -17,14 +17,17 @@ enum Format {
     Ir,
     /// Case files of `opcell plugin test`.
     Case,
+    /// The project file, `opcell.toml`.
+    Project,
 }
 
 pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let text = match args.format {
-        Format::Ir => ir::SCHEMA,
-        Format::Case => crate::cases::SCHEMA,
+    let read = |text: &str| serde_json::from_str(text).map_err(anyhow::Error::from);
+    let schema: serde_json::Value = match args.format {
+        Format::Ir => read(ir::SCHEMA)?,
+        Format::Case => read(crate::cases::SCHEMA)?,
+        Format::Project => opcell::config::schema::schema(),
     };
-    let schema: serde_json::Value = serde_json::from_str(text).map_err(anyhow::Error::from)?;
     terminal.json(&schema)?;
     Ok(Exit::Done)
 }

@@ -1,5 +1,7 @@
 //! `opcell tools list` and `opcell mcp list`: which tools there are, from where, and whether they can be called.
 
+mod pins;
+
 use super::{Exit, Failure, Global, Terminal};
 use clap::Subcommand;
 use opcell::report::printable;
@@ -21,6 +23,16 @@ pub enum ToolsCommand {
 pub enum McpCommand {
     /// Start every MCP server of the project and list its tools, or why it does not start.
     List,
+    /// Show what a server's tools differ in from those that were accepted.
+    Diff {
+        /// The server's name in the project.
+        server: String,
+    },
+    /// Accept the tools of servers as they are now: write their digests into `opcell.lock`.
+    Update {
+        /// The server's name in the project; without it, every server.
+        server: Option<String>,
+    },
 }
 
 pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -47,7 +59,11 @@ pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal)
 }
 
 pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let McpCommand::List = command;
+    match command {
+        McpCommand::List => {}
+        McpCommand::Diff { server } => return pins::diff(global, server, terminal).await,
+        McpCommand::Update { server } => return pins::update(global, server.as_deref(), terminal).await,
+    }
     let servers = global.host(terminal).await?.mcp_servers().await;
     let broken = servers.iter().any(|server| server.problem.is_some());
     if terminal.json {

@@ -78,6 +78,14 @@ impl Asked {
         Err(finding.into())
     }
 
+    /// Remembers consent, where any is needed.
+    pub(super) fn remember(mut self) -> Result<(), Failure> {
+        if self.is_allowed() {
+            return Ok(());
+        }
+        Ok(self.trusted.allow(&self.project, &self.requests)?)
+    }
+
     fn ask(&self) -> io::Result<bool> {
         let mut err = io::stderr().lock();
         write!(err, "{}\n{}Allow this? [y/N] ", self.headline(), self.list())?;

@@ -2,6 +2,7 @@
 
 use super::{
     Config, JournalPlace, JournalServer, JournalSettings, PluginConfig, PluginGrants, SessionSettings,
+    origin::Origin,
     text::{
         AccessText, BashText, ContributionText, CredentialText, ExportsText, FileText, GrantsText, HttpText,
         JournalText, PasswordText, PluginText, PreopenText, ProjectText, Quantity, SessionsText,
@@ -13,6 +14,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_engine::ValueLimits;
+use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports,
     grants::{DangerousPreopen, FilesGrant, Grants},
@@ -61,6 +63,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
             limits: LimitRequest::default(),
             dev: false,
             exports: Exports::Contract,
+            origin: None,
         });
     }
     if let Some(cache) = text.cache {
@@ -85,6 +88,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         lock: None,
         locked: false,
         in_force: Vec::new(),
+        store: Store::default(),
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
@@ -169,6 +173,28 @@ impl Checker<'_> {
         let grants = self.grants(name.get_ref(), text.grants);
         let limits = self.limits(text.limits);
         let exports = self.exports(text.exports, text.effects);
+        if let Some(source) = &text.source {
+            let span = span_of(source);
+            let others = [("path", text.path.is_some()), ("dev", text.dev)];
+            let origin = self.origin(name.get_ref(), source, others, text.unsigned)?;
+            let path = PathBuf::from(source.get_ref());
+            let name = name.get_ref().clone();
+            return Some(PluginConfig {
+                name,
+                path,
+                span: Some(span),
+                grants,
+                limits,
+                dev: false,
+                exports,
+                origin: Some(origin),
+            });
+        }
+        if text.unsigned {
+            let help = "remove it, or give the plugin a `source`".to_owned();
+            let message = "`unsigned` is about plugins of a registry, and this one lies at a path".to_owned();
+            self.error("invalid-source", span_of(name), message, Some(help));
+        }
         let (path, span) = match (&text.path, folder_plugins.get(name.get_ref())) {
             (Some(path), _) => (self.root.join(path.get_ref()), span_of(path)),
             (None, Some(path)) => (path.clone(), span_of(name)),
@@ -199,6 +225,7 @@ impl Checker<'_> {
             limits,
             dev: text.dev,
             exports,
+            origin: None,
         })
     }
 
@@ -213,6 +240,32 @@ impl Checker<'_> {
             }
             (ExportsText::Typed, _) => {
                 Exports::Typed(effects.into_iter().map(|(id, effects)| (id.into_inner(), effects)).collect())
+            }
+        }
+    }
+
+    fn origin(
+        &mut self,
+        plugin: &str,
+        source: &Spanned<String>,
+        others: [(&str, bool); 2],
+        unsigned: bool,
+    ) -> Option<Origin> {
+        let span = span_of(source);
+        if let Some((key, _)) = others.into_iter().find(|(_, there)| *there) {
+            let message = format!("plugin `{plugin}` has both `source` and `{key}`");
+            let help = "a plugin comes from a registry (`source`) or lies at a `path`".to_owned();
+            self.error("invalid-source", span, message, Some(help));
+            return None;
+        }
+        match source.get_ref().parse() {
+            Ok(reference) => Some(Origin::new(reference, unsigned)),
+            Err(error) => {
+                let error: opcell_registry::reference::ReferenceError = error;
+                let help = (!opcell_registry::Reference::is_meant_by(source.get_ref()))
+                    .then(|| "a file is named with `path`".to_owned());
+                self.error("invalid-source", span, error.to_string(), help);
+                None
             }
         }
     }

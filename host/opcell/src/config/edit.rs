@@ -74,6 +74,78 @@ pub fn grant(text: &str, plugin: &str, grant: &NewGrant) -> Result<String, EditE
     Ok(document.to_string())
 }
 
+/// Adds `[plugins.NAME]` with a `source` or a `path`. Returns the new text.
+///
+/// # Errors
+/// See [`EditError`].
+pub fn add_plugin(text: &str, name: &str, key: &str, value: &str, unsigned: bool) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    let plugins = table(document.as_table_mut(), "plugins", true)?;
+    let plugin = table(plugins, name, false)?;
+    set(plugin, key, value.into());
+    if unsigned {
+        set(plugin, "unsigned", true.into());
+    }
+    Ok(document.to_string())
+}
+
+/// Takes `[plugins.NAME]` out, with its grants and limits. Returns the new text.
+///
+/// # Errors
+/// See [`EditError`].
+pub fn remove_plugin(text: &str, name: &str) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    table(document.as_table_mut(), "plugins", true)?.remove(name);
+    Ok(document.to_string())
+}
+
+/// Something that a plugin no longer reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OldGrant<'a> {
+    /// A host tool by name.
+    Tool(&'a str),
+    /// A skill by name.
+    Skill(&'a str),
+    /// A directory by its name.
+    Files(&'a str),
+    /// Every rule that names this host; a rule that names others keeps those.
+    Http(&'a str),
+}
+
+/// Takes a grant out of `[plugins.NAME.grants]`. Returns the new text; the same text where there is no such grant.
+///
+/// # Errors
+/// See [`EditError`].
+pub fn revoke(text: &str, plugin: &str, grant: OldGrant<'_>) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    let plugin = document.get_mut("plugins").and_then(|plugins| plugins.get_mut(plugin));
+    let Some(grants) = plugin.and_then(|plugin| plugin.get_mut("grants")) else { return Ok(text.to_owned()) };
+    let without = |item: Option<&mut Item>, name: &str| {
+        if let Some(list) = item.and_then(Item::as_array_mut) {
+            list.retain(|listed| listed.as_str() != Some(name));
+        }
+    };
+    match grant {
+        OldGrant::Tool(name) => without(grants.get_mut("tools"), name),
+        OldGrant::Skill(name) => without(grants.get_mut("skills"), name),
+        OldGrant::Files(name) => {
+            if let Some(files) = grants.get_mut("files").and_then(Item::as_table_like_mut) {
+                files.remove(name);
+            }
+        }
+        OldGrant::Http(host) => {
+            if let Some(rules) = grants.get_mut("http").and_then(Item::as_array_of_tables_mut) {
+                for rule in rules.iter_mut() {
+                    without(rule.get_mut("hosts"), host);
+                }
+                rules.retain(|rule| rule.get("hosts").and_then(Item::as_array).is_none_or(|hosts| !hosts.is_empty()));
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
 /// The rule that names exactly this host gains methods; else a new rule is written.
 fn http(grants: &mut Table, host: &str, methods: &[String], private: bool) -> Result<(), EditError> {
     let rules = grants.entry("http").or_insert_with(|| Item::ArrayOfTables(toml_edit::ArrayOfTables::new()));
@@ -151,7 +223,7 @@ fn set(table: &mut Table, key: &str, mut value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NewGrant, grant};
+    use super::{NewGrant, OldGrant, add_plugin, grant, remove_plugin, revoke};
 
     const FILE: &str = r#"# Our project.
 workflows = ["workflows"] # more to come
@@ -187,6 +259,19 @@ tools = [] # nothing yet
             assert!(text.contains(comment), "{comment}\n{text}");
         }
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn what_was_granted_is_revoked_and_the_rest_stays() {
+        let file = format!("{FILE}\n[plugins.repo.grants.files.repo]\npath = \".\"\n");
+        let granted = grant(&file, "repo", &NewGrant::Tool("http.fetch".into())).unwrap();
+        let granted = grant(&granted, "repo", &http(&["GET"], false)).unwrap();
+        let text = revoke(&granted, "repo", OldGrant::Files("repo")).unwrap();
+        let text = revoke(&text, "repo", OldGrant::Http("http://localhost:80")).unwrap();
+        let text = revoke(&text, "repo", OldGrant::Tool("http.fetch")).unwrap();
+        assert_eq!(text.trim_end(), FILE.trim_end());
+        assert_eq!(revoke(FILE, "repo", OldGrant::Skill("none")).unwrap(), FILE);
+        assert_eq!(remove_plugin(&add_plugin("", "x", "path", "x.wasm", false).unwrap(), "x").unwrap(), "");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_sandbox::{Access, grants::Requests};
+use opcell_tools::mcp::ToolDigests;
 use opcell_types::files::read_text_bounded;
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,31 @@ pub struct Lock {
     /// Whether this command must not change it.
     frozen: bool,
     plugins: BTreeMap<String, Locked>,
+    servers: BTreeMap<String, LockedServer>,
     agreed: BTreeMap<String, Requests>,
+}
+
+/// The tools of one MCP server as they were accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LockedServer {
+    /// Of the whole list, in hexadecimal.
+    pub digest: String,
+    /// Digests of name, description and schema, by name.
+    pub tools: ToolDigests,
+}
+
+impl LockedServer {
+    /// Of these tools.
+    #[must_use]
+    pub fn new(tools: ToolDigests) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 tools of an MCP server");
+        for (name, digest) in &tools {
+            hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes()).update(digest.as_bytes());
+        }
+        Self { digest: hasher.finalize().to_hex().to_string(), tools }
+    }
 }
 
 /// One plugin as it was accepted.
@@ -52,6 +77,15 @@ pub struct Locked {
     /// Size of the component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// The reference that it was fetched by, `oci://…`; absent for a plugin at a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The digest of its manifest in the registry, `sha256:…`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<String>,
+    /// The key that signed it, pinned when it was first fetched; absent for one that came unsigned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<String>,
     tools: BTreeSet<String>,
     skills: BTreeSet<String>,
     files: BTreeMap<String, Access>,
@@ -62,7 +96,13 @@ impl Locked {
     #[must_use]
     pub fn new(digest: Option<String>, bytes: Option<u64>, requests: Requests) -> Self {
         let Requests { tools, skills, files } = requests;
-        Self { digest, bytes, tools, skills, files }
+        Self { digest, bytes, tools, skills, files, ..Self::default() }
+    }
+
+    /// The same, fetched from a registry.
+    #[must_use]
+    pub fn fetched(self, source: String, manifest: String, publisher: Option<String>) -> Self {
+        Self { source: Some(source), manifest: Some(manifest), publisher, ..self }
     }
 
     /// What it asked for.
@@ -77,6 +117,8 @@ impl Locked {
 struct LockText {
     #[serde(default)]
     plugins: BTreeMap<String, Locked>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    mcp: BTreeMap<String, LockedServer>,
 }
 
 impl Lock {
@@ -101,18 +143,19 @@ impl Lock {
                 finding.help("restore it from version control; without it an upgrade cannot be told from a new plugin"),
             )
         };
-        let (exists, locked) = match read_text_bounded(&file, MAX_LOCK_BYTES) {
-            Ok(text) => {
-                (true, toml_edit::de::from_str::<LockText>(&text).map_err(|error| broken(error.to_string()))?.plugins)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (false, BTreeMap::new()),
+        let (exists, LockText { plugins: locked, mcp }) = match read_text_bounded(&file, MAX_LOCK_BYTES) {
+            Ok(text) => (true, toml_edit::de::from_str::<LockText>(&text).map_err(|error| broken(error.to_string()))?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (false, LockText::default()),
             Err(error) => return Err(broken(error.to_string())),
         };
+        if let Some((name, _)) = mcp.iter().find(|(_, held)| LockedServer::new(held.tools.clone()) != **held) {
+            return Err(broken(format!("the digest of [mcp.{name}] is not that of its tools")));
+        }
         let agreed = plugins.values().filter_map(|plugin| {
             let asked = locked.get(&plugin.name)?.requests();
             Some((plugin.name.clone(), asked.and_granted(&plugin.grants.capabilities)))
         });
-        Ok(Self { agreed: agreed.collect(), plugins: locked, file, exists, frozen: false })
+        Ok(Self { agreed: agreed.collect(), plugins: locked, servers: mcp, file, exists, frozen: false })
     }
 
     /// The same lock, which this command does not change: for commands that only look, and for `--locked`.
@@ -125,6 +168,29 @@ impl Lock {
     #[must_use]
     pub fn plugin(&self, name: &str) -> Option<&Locked> {
         self.plugins.get(name)
+    }
+
+    /// The tools of an MCP server as they were accepted; `None` when it is new.
+    #[must_use]
+    pub fn server(&self, name: &str) -> Option<&LockedServer> {
+        self.servers.get(name)
+    }
+
+    /// Accepts the tools of an MCP server as they are now. What was written since this lock was read stays.
+    ///
+    /// # Errors
+    /// As [`Self::remember`].
+    pub fn accept_server(&self, name: &str, tools: ToolDigests, places: &Places) -> std::io::Result<()> {
+        if self.frozen {
+            return Ok(());
+        }
+        let unread = |rejected: Rejected| std::io::Error::other(rejected.to_string());
+        let mut now = Self::open(self.file.clone(), &IndexMap::new()).map_err(unread)?;
+        let before = now.servers.insert(name.to_owned(), LockedServer::new(tools));
+        if before.as_ref() == now.servers.get(name) {
+            return Ok(());
+        }
+        now.write_all(now.plugins.clone(), places)
     }
 
     /// Whether there was a lock here that is gone: somebody deleted it, and with it everything that was accepted.
@@ -155,8 +221,14 @@ impl Lock {
         for (name, new) in loaded {
             let known = plugins.entry(name).or_insert_with(|| new.clone());
             // Loading a version that asks for more than before takes a grant, and is the acceptance of it.
-            *known =
-                Locked { digest: known.digest.take().or(new.digest.clone()), bytes: known.bytes.or(new.bytes), ..new };
+            *known = Locked {
+                digest: known.digest.take().or(new.digest.clone()),
+                bytes: known.bytes.or(new.bytes),
+                source: known.source.take(),
+                manifest: known.manifest.take(),
+                publisher: known.publisher.take(),
+                ..new
+            };
         }
         self.write(plugins, places)
     }
@@ -168,6 +240,16 @@ impl Lock {
     pub fn accept(&self, name: &str, plugin: Locked, places: &Places) -> std::io::Result<()> {
         let mut plugins = self.plugins.clone();
         plugins.insert(name.to_owned(), plugin);
+        self.write(plugins, places)
+    }
+
+    /// Forgets a plugin that is no longer in the project.
+    ///
+    /// # Errors
+    /// As [`Self::remember`].
+    pub fn forget(&self, name: &str, places: &Places) -> std::io::Result<()> {
+        let mut plugins = self.plugins.clone();
+        plugins.remove(name);
         self.write(plugins, places)
     }
 
@@ -186,7 +268,12 @@ impl Lock {
         if self.frozen || plugins == self.plugins {
             return Ok(());
         }
-        let text = toml_edit::ser::to_string_pretty(&LockText { plugins }).map_err(std::io::Error::other)?;
+        self.write_all(plugins, places)
+    }
+
+    fn write_all(&self, plugins: BTreeMap<String, Locked>, places: &Places) -> std::io::Result<()> {
+        let mcp = self.servers.clone();
+        let text = toml_edit::ser::to_string_pretty(&LockText { plugins, mcp }).map_err(std::io::Error::other)?;
         write_whole(&self.file, &format!("{HEADER}\n{text}"), None)?;
         if let Some(mark) = self.mark(places) {
             // Only for noticing a deletion: a home that cannot be written stops nothing.

@@ -162,6 +162,18 @@ pub struct ServerText {
     pub call_time: Option<Spanned<Quantity>>,
     /// Size of one answer.
     pub result_bytes: Option<Spanned<Quantity>>,
+    /// Whether it runs confined.
+    #[serde(default)]
+    pub confine: bool,
+    /// What it reads beside its directory, when it is confined.
+    #[serde(default)]
+    pub read: Vec<Spanned<String>>,
+    /// What it writes, when it is confined.
+    #[serde(default)]
+    pub write: Vec<Spanned<String>>,
+    /// Whether it reaches the network, when it is confined.
+    #[serde(default)]
+    pub network: bool,
 }
 
 /// `[sessions]`.
@@ -253,6 +265,10 @@ pub struct RootText {
 pub struct PluginText {
     /// The component; absent when a plugin folder has it.
     pub path: Option<Spanned<String>>,
+    /// Where it comes from: `oci://HOST/NAME:TAG`, or `@sha256:…`; instead of `path`.
+    pub source: Option<Spanned<String>>,
+    /// Whether it may come from there without a signature.
+    pub unsigned: bool,
     /// Whether it is under work: the lock does not hold its digest.
     pub dev: bool,
     /// What it may reach.

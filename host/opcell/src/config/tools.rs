@@ -148,6 +148,11 @@ impl Checker<'_> {
         let result_bytes =
             self.quantity(text.result_bytes.as_ref(), Unit::Bytes, "result-bytes", McpServer::DEFAULT_RESULT_BYTES);
         let span = span_of(&text.command);
+        if !text.confine && (text.network || !text.read.is_empty() || !text.write.is_empty()) {
+            let help = "add `confine = true`, or remove `read`, `write` and `network`".to_owned();
+            let message = format!("MCP server `{name}` is not confined: it reads, writes and reaches everything");
+            self.error("invalid-server", span, message, Some(help));
+        }
         let mut words = text.command.into_inner().into_iter();
         let Some(program) = words.next().filter(|program| !program.is_empty()) else {
             let help = "such as `command = [\"npx\", \"-y\", \"some-server\"]`".to_owned();
@@ -161,6 +166,10 @@ impl Checker<'_> {
             env: text.env,
             call_time: Duration::from_millis(call_time?),
             result_bytes: result_bytes?,
+            confine: text.confine,
+            read: text.read.iter().map(|path| self.root.join(path.get_ref())).collect(),
+            write: text.write.iter().map(|path| self.root.join(path.get_ref())).collect(),
+            network: text.network,
         })
     }
 }

@@ -1,7 +1,10 @@
 //! What a project asks for that reaches outside of its folder.
 
 use crate::{
-    config::{Config, JournalPlace, JournalSettings, tools::ToolTarget},
+    config::{
+        Config, JournalPlace, JournalSettings,
+        tools::{McpServer, ToolTarget},
+    },
     http::{HttpRule, SecretSource},
     places::real,
     report::printable,
@@ -194,9 +197,10 @@ impl Collector {
             let covers = words.iter().filter_map(|word| self.program_digest(&server.directory.join(word)));
             let covers = covers.collect();
             let line = words.iter().map(|word| super::owner::shell(Path::new(word))).collect::<Vec<_>>().join(" ");
+            let confined = if server.confine { format!(", {}", self.confined(server)) } else { String::new() };
             self.cover(
                 Reach::Programs,
-                format!("starts `{line}` in {} (MCP server {name})", self.shown(&server.directory)),
+                format!("starts `{line}` in {} (MCP server {name}{confined})", self.shown(&server.directory)),
                 covers,
             );
             for variable in &server.env {
@@ -212,6 +216,22 @@ impl Collector {
                 self.add(Reach::Environment, format!("gives ${variable} to commands of models"));
             }
         }
+    }
+
+    /// What a confined program may reach.
+    fn confined(&self, server: &McpServer) -> String {
+        let list = |paths: &[PathBuf]| paths.iter().map(|path| self.shown(path)).collect::<Vec<_>>().join(", ");
+        let mut words = vec!["confined".to_owned()];
+        if !server.read.is_empty() {
+            words.push(format!("reads {}", list(&server.read)));
+        }
+        if !server.write.is_empty() {
+            words.push(format!("writes {}", list(&server.write)));
+        }
+        if server.network {
+            words.push("reaches the network".to_owned());
+        }
+        words.join(", ")
     }
 
     /// A program of the project is as much its word as the project file: when it changes, consent is asked again.
@@ -269,6 +289,10 @@ impl Collector {
                 }
             }
             self.rules(&who, &plugin.grants.http);
+            if let Some(origin) = &plugin.origin {
+                let (host, repository) = (origin.reference.host(), origin.reference.repository());
+                self.add(Reach::Hosts, format!("fetches {who} from {host}/{repository}, when asked to"));
+            }
         }
     }
 

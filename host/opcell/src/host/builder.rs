@@ -7,6 +7,7 @@ use crate::{
         Config, PluginConfig,
         control::control_files,
         lock::{Lock, Locked},
+        origin,
     },
     http::{FetchLimits, HttpClient},
     library::Library,
@@ -15,7 +16,7 @@ use crate::{
     services::{HostTool, LogSink, PluginServices},
     sessions::{self, ChildRuns, SessionDeps},
     store,
-    tools::Tools,
+    tools::{LockPins, Tools},
 };
 use opcell_engine::Engine;
 use opcell_journal::Journal;
@@ -292,7 +293,9 @@ impl HostBuilder {
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control)?;
         let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
             .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;
-        let mut tools = Tools::new(config.tools.clone(), config.servers.clone(), &http, &Arc::new(called_by_steps));
+        let pins = config.lock.clone().map(|lock| LockPins::new(lock, places.clone(), config.locked));
+        let mut tools =
+            Tools::new(config.tools.clone(), config.servers.clone(), &http, &Arc::new(called_by_steps), pins);
         for tool in std::mem::take(&mut self.document_tools) {
             tools.add(tool);
         }
@@ -328,7 +331,13 @@ impl HostBuilder {
                     None => Rejected::plain(finding),
                 }));
             }
-            let loaded = match sandbox.load(load_request(plugin, config)).await {
+            let mut request = load_request(plugin, config);
+            if plugin.origin.is_some() {
+                let stored = origin::verified(plugin, locked, &config.store)
+                    .map_err(|finding| origin::rejected(config, plugin, *finding))?;
+                request.source = PluginSource::Bytes(stored.component.into());
+            }
+            let loaded = match sandbox.load(request).await {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     let (name, path) = (plugin.name.clone(), plugin.path.clone());

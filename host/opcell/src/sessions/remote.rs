@@ -1,12 +1,13 @@
 //! Tools of MCP servers for models: as the server describes them when the session opens, their arguments checked against its schema.
 
+use crate::tools::with_remedy;
 use async_trait::async_trait;
 use opcell_engine::{
     conversation::ToolSpec,
     ports::{Failure, Reply, ToolCall},
 };
 use opcell_session::tools::{HostTool, ToolDescription};
-use opcell_tools::mcp::{Binary, Server};
+use opcell_tools::mcp::{Binary, ListedTool, Server};
 use opcell_types::Value;
 use std::sync::Arc;
 
@@ -29,8 +30,13 @@ impl RemoteTool {
         Self { server, tool, description }
     }
 
+    async fn listed(&self) -> Result<ListedTool, Failure> {
+        let listed = self.server.tool(&self.tool).await;
+        listed.map_err(|failure| with_remedy(self.server.name(), failure))
+    }
+
     async fn checked_call(&self, arguments: &Value) -> Result<Value, Failure> {
-        let listed = self.server.tool(&self.tool).await?;
+        let listed = self.listed().await?;
         let json = serde_json::Value::from(arguments);
         let violations = match listed.schema.check_cost(&json, MAX_STEPS) {
             Ok(()) => listed.schema.violations(&json, PROBLEMS),
@@ -52,7 +58,7 @@ impl HostTool for RemoteTool {
     }
 
     async fn current(&self) -> Result<Option<ToolSpec>, Failure> {
-        let listed = self.server.tool(&self.tool).await?;
+        let listed = self.listed().await?;
         let name = self.description.spec.name.clone();
         Ok(Some(ToolSpec { name, description: listed.description, parameters: listed.parameters }))
     }

@@ -52,6 +52,12 @@ pub struct ServerTool {
     /// Why it cannot be used; nothing where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Of name, description and schema, in hexadecimal; nothing for one that cannot be used.
+    #[serde(skip)]
+    pub digest: Option<String>,
+    /// JSON Schema of the arguments, as text.
+    #[serde(skip)]
+    pub parameters: String,
 }
 
 /// Starts every server, all at once, and asks it for its tools.
@@ -72,11 +78,15 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
                 problem: None,
+                digest: Some(tool.digest.clone()),
+                parameters: tool.parameters.to_json(),
             });
             let refused = listing.refused.iter().map(|(name, why)| ServerTool {
                 name: name.clone(),
                 description: String::new(),
                 problem: Some(why.clone()),
+                digest: None,
+                parameters: String::new(),
             });
             entry.tools = usable.chain(refused).collect();
         }
@@ -105,7 +115,7 @@ pub(crate) async fn tools(tools: &Tools, describe: impl Fn(&str) -> Option<Strin
         let target = format!("mcp {}/{remote}", server.name());
         let (description, problem) = match server.tool(remote).await {
             Ok(listed) => (listed.description, None),
-            Err(failure) => (String::new(), Some(failure.message)),
+            Err(failure) => (String::new(), Some(super::with_remedy(server.name(), failure).message)),
         };
         ToolEntry { name: name.clone(), target, description, problem }
     }));

@@ -1,5 +1,6 @@
 //! The compiling process.
 
+use super::confine::confine;
 use super::frame::{Answer, MAX_LINE, Request, VERSION};
 use crate::engine::{Metering, Room, compatibility, compiler};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,10 +24,11 @@ pub fn child_main() -> ExitCode {
 }
 
 pub(super) fn serve_stdio() -> Result<(), String> {
-    serve(&mut std::io::stdin().lock(), &mut std::io::stdout().lock())
+    serve(&mut std::io::stdin().lock(), &mut std::io::stdout().lock(), confine)
 }
 
-fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
+/// `confine` shuts this process off once it has its input; tests have none.
+fn serve(input: &mut impl BufRead, output: &mut impl Write, confine: impl FnOnce()) -> Result<(), String> {
     let ready = Answer::Ready { version: VERSION.to_owned() };
     output.write_all(ready.line().as_bytes()).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
     let mut line = String::new();
@@ -39,6 +41,7 @@ fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String
     if blake3::hash(&component).to_hex().as_str() != request.digest {
         return Err("the component was truncated or changed in transit".to_owned());
     }
+    confine();
     let metering = if request.deterministic { Metering::Deterministic } else { Metering::Ticks };
     let room = if request.scarce { Room::Scarce } else { Room::Plenty };
     let engine = compiler(metering, room).map_err(|error| error.to_string())?;

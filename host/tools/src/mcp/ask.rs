@@ -1,6 +1,6 @@
 //! Asking a server for its tools: bounded, made printable, schemas weighed.
 
-use super::{ListedTool, Listing};
+use super::{ListedTool, Listing, pins};
 use opcell_schema::Schema;
 use opcell_types::{Value, text::printable};
 use rmcp::{
@@ -58,6 +58,8 @@ fn weigh(found: Vec<Tool>) -> Listing {
             Ok(compiled) => {
                 let description = tool.description.or_else(|| tool.title.map(Into::into)).unwrap_or_default();
                 let listed = ListedTool {
+                    // Of what was sent, also of what a person does not see.
+                    digest: pins::digest(&name, &description, &schema.to_string()),
                     name: name.clone(),
                     description: printable(&description, DESCRIPTION_BYTES),
                     parameters: Value::from(schema),

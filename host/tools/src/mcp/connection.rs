@@ -67,7 +67,11 @@ impl Connection {
                 command.env(name, value);
             }
         }
-        let mut child = command.spawn().map_err(|error| not_started(format!("cannot start it: {error}")))?;
+        tie(&mut command);
+        if config.confine {
+            confine(&mut command, &config).map_err(not_started)?;
+        }
+        let mut child = command.spawn().map_err(|error| not_started(format!("it cannot be started: {error}")))?;
         let pipes = child.stdout.take().zip(child.stdin.take());
         let process = Process::new(child);
         let (stdout, stdin) = pipes.ok_or_else(|| not_started("it has no pipes".to_owned()))?;
@@ -121,6 +125,39 @@ impl Connection {
             }
         }
     }
+}
+
+/// Ends the process with this one, however that ends.
+#[allow(unsafe_code, reason = "what happens between fork and exec")]
+fn tie(command: &mut Command) {
+    #[cfg(target_os = "linux")]
+    {
+        let parent = rustix::process::getpid();
+        let die_with_the_host = move || -> std::io::Result<()> {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            // It may have ended before the kernel knew.
+            if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
+        };
+        // SAFETY: two system calls; nothing is allocated and no lock is taken.
+        unsafe { command.pre_exec(die_with_the_host) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = command;
+}
+
+/// Confines what the command starts.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "what happens between fork and exec")]
+fn confine(command: &mut Command, config: &McpServer) -> Result<(), String> {
+    let mut confinement = super::confine::Confinement::of(config)?;
+    // SAFETY: everything was made before; entering is a handful of system calls, which allocate nothing unless they fail.
+    unsafe { command.pre_exec(move || confinement.enter()) };
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn confine(_command: &mut Command, _config: &McpServer) -> Result<(), String> {
+    Err("`confine` takes Linux".to_owned())
 }
 
 struct Process {

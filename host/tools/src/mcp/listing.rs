@@ -1,5 +1,6 @@
 //! What a server says about its tools.
 
+use super::ToolDigests;
 use indexmap::IndexMap;
 use opcell_schema::Schema;
 use opcell_types::Value;
@@ -16,6 +17,8 @@ pub struct ListedTool {
     pub parameters: Value,
     /// The same, weighed and compiled.
     pub schema: Arc<Schema>,
+    /// Of name, description and schema as the server sent them, in hexadecimal.
+    pub digest: String,
 }
 
 /// Everything that a server lists.
@@ -27,4 +30,12 @@ pub struct Listing {
     pub refused: IndexMap<String, String>,
     /// Whether the server lists more than is used.
     pub truncated: bool,
+}
+
+impl Listing {
+    /// What would be accepted of it.
+    #[must_use]
+    pub fn digests(&self) -> ToolDigests {
+        self.tools.values().map(|tool| (tool.name.clone(), tool.digest.clone())).collect()
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Whoever calls while a server starts waits for the same start; whoever gives up waiting takes nothing from the others.
 
-use super::{Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, connection::Connection, failed, result};
+use super::{Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, connection::Connection, failed, result};
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
@@ -30,6 +30,7 @@ enum Slot {
 pub struct Server {
     name: String,
     config: McpServer,
+    pins: Option<Arc<dyn Pins>>,
     slot: Mutex<Slot>,
 }
 
@@ -37,7 +38,14 @@ impl Server {
     /// A server that is started when it is first needed.
     #[must_use]
     pub fn new(name: String, config: McpServer) -> Self {
-        Self { name, config, slot: Mutex::default() }
+        Self { name, config, pins: None, slot: Mutex::default() }
+    }
+
+    /// Calls only tools that are as they were accepted.
+    #[must_use]
+    pub fn pinned(mut self, pins: Arc<dyn Pins>) -> Self {
+        self.pins = Some(pins);
+        self
     }
 
     /// Its name in the project.
@@ -75,10 +83,11 @@ impl Server {
     /// One of its tools.
     ///
     /// # Errors
-    /// As [`Self::tools`]; `mcp-unknown-tool` where the server does not have it, `mcp-unusable-tool` where its schema is refused.
+    /// As [`Self::tools`]; `mcp-tool-not-accepted` where it is not as it was accepted, `mcp-unknown-tool` where the server does not have it, `mcp-unusable-tool` where its schema is refused.
     pub async fn tool(&self, name: &str) -> Result<ListedTool, Failure> {
         let listing = self.tools().await?;
         if let Some(tool) = listing.tools.get(name) {
+            self.check(&listing, tool)?;
             return Ok(tool.clone());
         }
         let server = &self.name;
@@ -91,6 +100,27 @@ impl Server {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let message = format!("MCP server `{server}` has no tool `{name}`; it has: {known}{hint}");
         Err(failed("mcp-unknown-tool", message, false))
+    }
+
+    /// Whether a tool is as it was accepted. What a server says on first sight is taken down.
+    fn check(&self, listing: &Listing, tool: &ListedTool) -> Result<(), Failure> {
+        let Some(pins) = &self.pins else { return Ok(()) };
+        let server = &self.name;
+        let not_accepted = |what: String| failed("mcp-tool-not-accepted", what, false);
+        let Some(accepted) = pins.accepted(server) else {
+            let taken = pins.first_look(server, &listing.digests());
+            return taken.map_err(|why| not_accepted(format!("MCP server `{server}` was not accepted: {why}")));
+        };
+        let name = &tool.name;
+        match accepted.get(name) {
+            Some(digest) if *digest == tool.digest => Ok(()),
+            Some(_) => Err(not_accepted(format!(
+                "the tool `{name}` of MCP server `{server}` has changed since it was accepted: the server describes it otherwise"
+            ))),
+            None => Err(not_accepted(format!(
+                "the tool `{name}` of MCP server `{server}` is new: the server did not have it when its tools were accepted"
+            ))),
+        }
     }
 
     /// Calls a tool. What the tool reports as its own error may be retried; what the server refuses to do may not.
@@ -108,6 +138,9 @@ impl Server {
                 ));
             }
         };
+        if self.pins.is_some() {
+            self.tool(tool).await?;
+        }
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let open = self.connection().await?;
         let limit = self.config.call_time;

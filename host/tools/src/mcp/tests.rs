@@ -44,6 +44,10 @@ done
         env: Vec::new(),
         call_time: Duration::from_secs(20),
         result_bytes: 4096,
+        confine: false,
+        read: Vec::new(),
+        write: Vec::new(),
+        network: false,
     });
     (Server::new("test".to_owned(), config), folder)
 }
@@ -216,4 +220,92 @@ async fn dropping_a_server_ends_its_process() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("the server still runs");
+}
+
+/// A lock in memory.
+#[derive(Default)]
+struct Held(std::sync::Mutex<Option<super::ToolDigests>>);
+
+impl super::Pins for Held {
+    fn accepted(&self, _server: &str) -> Option<super::ToolDigests> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn first_look(&self, _server: &str, tools: &super::ToolDigests) -> Result<(), String> {
+        *self.0.lock().unwrap() = Some(tools.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_or_appeared_is_not_called_before_it_was_accepted() {
+    let listed = |about: &str, name: &str| {
+        format!(
+            r#"[{{"name":"t","description":"{about}","inputSchema":{{"type":"object"}}}},{{"name":"{name}","inputSchema":{{}}}}]"#
+        )
+    };
+    let done = answer(r#"{"content":[{"type":"text","text":"done"}]}"#);
+    let pins = std::sync::Arc::new(Held::default());
+    let (first, _folder) = listing_server(&listed("Reads.", "a"), &[&done, &done], |config| config);
+    let first = first.pinned(pins.clone());
+    assert_eq!(call(&first).await.unwrap(), Value::from("done"));
+    assert_eq!(call(&first).await.unwrap(), Value::from("done"));
+
+    let (second, _folder) = listing_server(&listed("Reads, and sends.", "b"), &[&done], |config| config);
+    let second = second.pinned(pins.clone());
+    let changed = call(&second).await.unwrap_err();
+    assert_eq!(&*changed.reason, "mcp-tool-not-accepted");
+    assert!(changed.message.contains("has changed since"), "{}", changed.message);
+    let renamed = second.call("b", &nothing(), Binary::Keep).await.unwrap_err();
+    assert!(renamed.message.contains("is new"), "{}", renamed.message);
+    *pins.0.lock().unwrap() = Some(second.tools().await.unwrap().digests());
+    assert_eq!(call(&second).await.unwrap(), Value::from("done"));
+}
+
+/// A server whose tool says what one command of the shell does.
+fn trying(command: &str, config: impl FnOnce(McpServer) -> McpServer) -> (Server, tempfile::TempDir) {
+    let said = format!(
+        "if ({command}) >/dev/null 2>&1; then said=yes; else said=no; fi\n{}",
+        answer(r#"{"content":[{"type":"text","text":"$said"}]}"#)
+    );
+    server(&[&said], config)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_else() {
+    let outside = tempfile::tempdir().unwrap();
+    let (secret, shared) = (outside.path().join("secret"), outside.path().join("shared"));
+    std::fs::write(&secret, "s").unwrap();
+    std::fs::create_dir(&shared).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let read = |path: &std::path::Path| format!("cat {}", path.display());
+    let connect = format!("command -v bash && bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'");
+    let confined = |config: McpServer| McpServer { confine: true, write: vec![shared.clone()], ..config };
+    let online = |config: McpServer| McpServer { network: true, ..confined(config) };
+    let free = |config: McpServer| config;
+    let write = format!("echo x > {}/new", shared.display());
+    let table: [(&str, &dyn Fn(McpServer) -> McpServer, &str); 9] = [
+        (&read(&secret), &free, "yes"),
+        (&read(&secret), &confined, "no"),
+        ("cat server.sh && ls /usr", &confined, "yes"),
+        ("echo x > here", &confined, "no"),
+        (&write, &confined, "yes"),
+        ("unshare -r true", &confined, "no"),
+        (&connect, &free, "yes"),
+        (&connect, &confined, "no"),
+        (&connect, &online, "yes"),
+    ];
+    for (command, config, expected) in table {
+        let (server, _folder) = trying(command, config);
+        match call(&server).await {
+            Ok(said) => assert_eq!(said, Value::from(expected), "{command}"),
+            Err(failure) if failure.message.contains("Landlock") => {
+                eprintln!("SKIPPED: {}", failure.message);
+                return;
+            }
+            Err(failure) => panic!("{command}: {}", failure.message),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{Binary, ListedTool, Listing, McpServer, failed};
+use super::{Binary, ListedTool, Listing, McpServer, Pins, failed};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -15,6 +15,12 @@ impl Server {
     #[must_use]
     pub fn new(name: String, config: McpServer) -> Self {
         Self { name, config }
+    }
+
+    /// Takes no notice: nothing is called.
+    #[must_use]
+    pub fn pinned(self, _pins: Arc<dyn Pins>) -> Self {
+        self
     }
 
     /// Its name in the project.

@@ -47,8 +47,8 @@ impl fmt::Display for Difference {
     }
 }
 
-pub fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let Some(new) = &args.new else { return update::diff_with_lock(global, &args.old, terminal) };
+pub async fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Some(new) = &args.new else { return update::diff_with_lock(global, &args.old, terminal).await };
     let (old, new) = (Component::find(global, &args.old)?, Component::find(global, new)?);
     let differences = differences(&old.surface, &new.surface);
     let more = differences.iter().any(Difference::wants_more);
@@ -65,6 +65,15 @@ pub fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exi
         "the new version requests nothing more"
     })?;
     Ok(Exit::Done)
+}
+
+/// What two versions differ in beside what they ask for, a line each.
+pub(super) fn of_surfaces(old: &Surface, new: &Surface) -> Vec<String> {
+    differences(old, new)
+        .iter()
+        .filter(|found| !found.wants_more())
+        .map(|found| format!("  {}", found.to_string().trim()))
+        .collect()
 }
 
 fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {

@@ -1,6 +1,9 @@
 //! `opcell plugin update`, and what it would accept: plugins against the lock.
 
-use super::{Component, Exit, Failure, Global, Terminal, named};
+use super::{
+    Component, Exit, Failure, Global, Terminal, diff, named,
+    registry::{self, Expected, Fetched},
+};
 use clap::Args;
 use opcell::{
     config::{
@@ -8,7 +11,9 @@ use opcell::{
         lock::{Lock, Locked},
     },
     places::Places,
+    report::Rejected,
 };
+use opcell_registry::signature::PublicKey;
 use opcell_sandbox::grants::{Policy, Requests};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
@@ -17,6 +22,9 @@ use serde_json::json;
 pub struct UpdateArgs {
     /// The plugin's name in the project; without it, every plugin that changed.
     plugin: Option<String>,
+    /// Accept that another key signed a plugin of a registry: `ed25519:…`.
+    #[arg(long, value_name = "KEY", requires = "plugin")]
+    publisher: Option<String>,
 }
 
 /// A plugin that is not as the lock holds it.
@@ -24,13 +32,37 @@ struct Change {
     name: String,
     before: Option<Locked>,
     now: Locked,
+    /// What was fetched, for a plugin of a registry.
+    fetched: Option<Box<Fetched>>,
 }
 
 impl Change {
-    fn find(lock: &Lock, plugin: &PluginConfig) -> Result<Option<Self>, Failure> {
-        let now = Component::of(plugin)?.locked(plugin);
+    async fn find(lock: &Lock, plugin: &PluginConfig, accepted: Option<&PublicKey>) -> Result<Option<Self>, Failure> {
         let before = lock.plugin(&plugin.name).cloned();
-        Ok((before.as_ref() != Some(&now)).then(|| Self { name: plugin.name.clone(), before, now }))
+        let fetched = match &plugin.origin {
+            None => None,
+            Some(origin) => {
+                let pinned = before.as_ref().and_then(|before| before.publisher.as_deref());
+                let expected = Expected {
+                    name: &plugin.name,
+                    pinned,
+                    accepted,
+                    unsigned: origin.unsigned,
+                    exports: &plugin.exports,
+                };
+                Some(Box::new(registry::fetch(&origin.reference, &expected).await?))
+            }
+        };
+        let now = match &fetched {
+            Some(fetched) => fetched.locked.clone(),
+            None => Component::of(plugin)?.locked(plugin),
+        };
+        Ok((before.as_ref() != Some(&now)).then(|| Self { name: plugin.name.clone(), before, now, fetched }))
+    }
+
+    /// A known plugin of a registry that asks for more than before: only who names it accepts that.
+    fn needs_a_look(&self) -> bool {
+        self.fetched.is_some() && self.before.is_some() && !self.newly_requested().is_empty()
     }
 
     /// What it asks for beyond what the lock says, as `kind name`.
@@ -54,6 +86,12 @@ impl Change {
             }
         };
         let mut lines = vec![format!("{}: {} -> {}", self.name, show(self.before.as_ref()), show(Some(&self.now)))];
+        let publisher = |locked: Option<&Locked>| locked.and_then(|locked| locked.publisher.clone());
+        let (old, new) = (publisher(self.before.as_ref()), publisher(Some(&self.now)));
+        if old != new {
+            let shown = |key: Option<String>| key.unwrap_or_else(|| "nobody".to_owned());
+            lines.push(format!("  signed by {} -> {}", shown(old), shown(new)));
+        }
         lines.extend(self.newly_requested().into_iter().map(|request| format!("  + requests {request}")));
         lines.extend(self.no_longer_requested().into_iter().map(|request| format!("  - no longer requests {request}")));
         lines
@@ -78,32 +116,68 @@ fn lock(config: &Config) -> Result<&Lock, Failure> {
 }
 
 /// `opcell plugin diff NAME`.
-pub fn diff_with_lock(global: &Global, name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.proposed()?;
-    let change = Change::find(lock(&config)?, named(&config, name)?)?;
-    show(change.as_slice(), "the plugin is as the lock holds it", terminal)
+pub async fn diff_with_lock(global: &Global, name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut config = global.proposed()?;
+    if named(&config, name)?.origin.is_some() {
+        // It is fetched to be looked at.
+        config = global.trusted()?;
+    }
+    let plugin = named(&config, name)?;
+    let mut change = Change::find(lock(&config)?, plugin, None).await?;
+    let surfaces = change.as_mut().and_then(|change| {
+        let new = change.fetched.take()?;
+        let old = Component::of(plugin).ok()?;
+        Some(diff::of_surfaces(&old.surface, &new.component.surface))
+    });
+    show(change.as_slice(), "the plugin is as the lock holds it", terminal)?;
+    if !terminal.json {
+        for line in surfaces.into_iter().flatten() {
+            terminal.line(&opcell::report::printable(&line))?;
+        }
+    }
+    Ok(Exit::Done)
 }
 
-pub fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub async fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     if global.locked {
         return Err(Diagnostic::error("lock-frozen", "`--locked` leaves opcell.lock as it is").into());
     }
-    let config = global.proposed()?;
+    let accepted = registry::key(args.publisher.as_deref())?;
+    let mut config = global.proposed()?;
+    let concerned = |plugin: &&PluginConfig| args.plugin.as_ref().is_none_or(|name| *name == plugin.name);
+    if config.plugins.values().filter(concerned).any(|plugin| plugin.origin.is_some()) {
+        config = global.trusted()?;
+    }
     let plugins: Vec<&PluginConfig> = match &args.plugin {
         Some(name) => vec![named(&config, name)?],
         None => config.plugins.values().collect(),
     };
     let mut changes = Vec::new();
     for plugin in plugins {
-        changes.extend(Change::find(lock(&config)?, plugin)?);
+        changes.extend(Change::find(lock(&config)?, plugin, accepted.as_ref()).await?);
     }
+    let (refused, changes): (Vec<Change>, Vec<Change>) =
+        changes.into_iter().partition(|change| args.plugin.is_none() && change.needs_a_look());
     let places = Places::of_user();
     for change in &changes {
         // Read again each time: an entry that was written a moment ago must stay.
         let written = Lock::beside(config.file.as_deref().unwrap_or("opcell.toml".as_ref()), &config.plugins)?;
+        if let Some(fetched) = &change.fetched {
+            let kept = config.store.keep(&fetched.pulled.stored);
+            kept.map_err(|error| Diagnostic::error("store-not-written", error.to_string()))?;
+        }
         written.accept(&change.name, change.now.clone(), &places)?;
     }
-    show(&changes, "nothing changed since the lock was written", terminal)
+    let nothing =
+        if refused.is_empty() { "nothing changed since the lock was written" } else { "nothing was accepted" };
+    show(&changes, nothing, terminal)?;
+    for change in &refused {
+        let (name, more) = (&change.name, change.newly_requested().join(", "));
+        let message = format!("plugin `{name}`: the new version asks for more than opcell.lock holds: {more}");
+        let help = format!("look at it with `opcell plugin diff {name}`, accept it with `opcell plugin update {name}`");
+        terminal.rejected(&Rejected::plain(Diagnostic::error("new-permissions", message).help(help)));
+    }
+    Ok(if refused.is_empty() { Exit::Done } else { Exit::InputWrong })
 }
 
 fn show(changes: &[Change], nothing: &str, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -1,0 +1,72 @@
+//! `opcell key`: the keys that sign plugins.
+
+use super::{Exit, Failure, Terminal};
+use clap::Subcommand;
+use opcell::places::Places;
+use opcell_registry::signature::{DEFAULT_KEY, Keys};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make a key and keep it where only this user can read it. Prints the public half, for those who check signatures.
+    New {
+        /// What the key is called.
+        #[arg(default_value = DEFAULT_KEY)]
+        name: String,
+    },
+    /// List the keys with their public halves.
+    List,
+}
+
+fn keys() -> Result<Keys, Failure> {
+    let no_home = || Diagnostic::error("no-key", "there is no home directory that could hold keys; set HOME");
+    Ok(Places::of_user().signing_keys().ok_or_else(no_home)?)
+}
+
+pub fn key(command: &KeyCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        KeyCommand::New { name } => new(name, terminal),
+        KeyCommand::List => list(terminal),
+    }
+}
+
+fn new(name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    let (public, file) = keys()?.create(name).map_err(|error| {
+        let finding = Diagnostic::error("key-not-made", format!("the key `{name}` cannot be made: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => finding.help("a key is never replaced; choose another name"),
+            _ => finding,
+        }
+    })?;
+    if terminal.json {
+        terminal.json(&json!({"name": name, "public": public.to_string(), "file": file}))?;
+        return Ok(Exit::Done);
+    }
+    terminal.line(&public.to_string())?;
+    terminal.note(&format!(
+        "the secret half is in {}; keep a copy where others cannot read it: without it, users of your plugins have to accept \
+         another key",
+        file.display()
+    ));
+    Ok(Exit::Done)
+}
+
+fn list(terminal: &Terminal) -> Result<Exit, Failure> {
+    let keys = keys()?;
+    let (mut entries, mut broken) = (Vec::new(), false);
+    for name in keys.names()? {
+        match keys.open(&name) {
+            Ok(key) if terminal.json => entries.push(json!({"name": name, "public": key.public().to_string()})),
+            Ok(key) => terminal.line(&format!("{name}  {}", key.public()))?,
+            Err(error) => {
+                broken = true;
+                terminal.rejected(&Diagnostic::error("key-unreadable", format!("{name}: {error}")).into());
+            }
+        }
+    }
+    if terminal.json {
+        terminal.json(&json!(entries))?;
+    }
+    Ok(if broken { Exit::InputWrong } else { Exit::Done })
+}

@@ -1,0 +1,42 @@
+//! `opcell completions` and `opcell man`: made of the same description as the command line itself.
+
+use super::{Cli, Exit, Failure, Terminal};
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write `opcell.1` and a page for every subcommand into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+pub fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "opcell", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Exit::Done)
+}
+
+pub fn man(args: &ManArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Some(folder) = &args.out else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        io::stdout().write_all(&page)?;
+        return Ok(Exit::Done);
+    };
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(Cli::command(), folder)?;
+    terminal.note(&format!("wrote the manual into {}", folder.display()));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,160 @@
+//! `opcell plugin add`.
+
+use super::{
+    Component, Exit, Failure, Global, Terminal,
+    registry::{self, Expected},
+};
+use clap::Args;
+use opcell::{
+    config::{
+        Config, FILE_NAME, edit,
+        lock::{Lock, Locked, write_whole},
+    },
+    places::Places,
+};
+use opcell_registry::{Reference, reference::ReferenceError};
+use opcell_sandbox::Exports;
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// `oci://HOST/NAME:TAG`, `oci://HOST/NAME@sha256:…`, or a `.wasm` file.
+    #[arg(value_name = "REF")]
+    reference: String,
+    /// What the plugin is called in the project; the last part of the reference if omitted.
+    #[arg(long)]
+    name: Option<String>,
+    /// Take only a version that this key signed, `ed25519:…`.
+    #[arg(long, value_name = "KEY")]
+    publisher: Option<String>,
+    /// Take a version without a signature.
+    #[arg(long, conflicts_with = "publisher")]
+    unsigned: bool,
+}
+
+/// What is written about the new plugin.
+struct Added {
+    name: String,
+    key: &'static str,
+    value: String,
+    locked: Locked,
+    component: Component,
+}
+
+pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    if global.locked {
+        return Err(Diagnostic::error("lock-frozen", "`--locked` leaves opcell.lock as it is").into());
+    }
+    let mut config = global.proposed()?;
+    let file = match &config.file {
+        Some(file) => file.clone(),
+        None => config.root.join(FILE_NAME),
+    };
+    let consented = global.consented(&config)?;
+    let places = Places::of_user();
+    if config.file.is_none() {
+        config.store = places.store(&config.root);
+        config.lock = Some(Lock::beside(&file, &config.plugins)?);
+    }
+    let added = match Reference::is_meant_by(&args.reference) {
+        true => fetched(&config, args).await?,
+        false => of_file(&config, &file, args)?,
+    };
+    let text = edit::add_plugin(config.source.text(), &added.name, added.key, &added.value, args.unsigned)
+        .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
+    // What would be written must mean something before anything is written.
+    let new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
+    let permissions = file.metadata().ok().map(|about| about.permissions());
+    let target = file.canonicalize().unwrap_or_else(|_| file.clone());
+    write_whole(&target, &text, permissions)?;
+    if let Some(lock) = &config.lock {
+        lock.accept(&added.name, added.locked.clone(), &places)?;
+    }
+    if consented {
+        // Who names a registry on the command line consents to it.
+        global.consent(Config { file: Some(file.clone()), ..new })?;
+    }
+    report(&added, &file, terminal)
+}
+
+async fn fetched(config: &Config, args: &AddArgs) -> Result<Added, Failure> {
+    let reference: Reference = args
+        .reference
+        .parse()
+        .map_err(|error: ReferenceError| Diagnostic::error("invalid-source", error.to_string()))?;
+    let name = args.name.clone().unwrap_or_else(|| reference.short_name().to_owned());
+    check_name(config, &name)?;
+    let accepted = registry::key(args.publisher.as_deref())?;
+    let expected = Expected {
+        name: &name,
+        pinned: None,
+        accepted: accepted.as_ref(),
+        unsigned: args.unsigned,
+        exports: &Exports::Contract,
+    };
+    let fetched = registry::fetch(&reference, &expected).await?;
+    let kept = config.store.keep(&fetched.pulled.stored);
+    kept.map_err(|error| Diagnostic::error("store-not-written", error.to_string()))?;
+    let (locked, component) = (fetched.locked, fetched.component);
+    Ok(Added { name, key: "source", value: reference.to_string(), locked, component })
+}
+
+fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failure> {
+    if args.unsigned || args.publisher.is_some() {
+        let message = "`--unsigned` and `--publisher` are about plugins of a registry";
+        return Err(Diagnostic::error("invalid-source", message).help("a reference begins with `oci://`").into());
+    }
+    let path = Path::new(&args.reference);
+    let component = Component::read(path)?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = args.name.clone().unwrap_or(stem);
+    check_name(config, &name)?;
+    // As the project file names things: from its own folder where the file is below it.
+    let full = path.canonicalize()?;
+    let root = file.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shown = full.strip_prefix(root.canonicalize()?).map(PathBuf::from).unwrap_or(full);
+    let Some(value) = shown.to_str().map(str::to_owned) else {
+        return Err(Diagnostic::error("invalid-source", "the file's name is not UTF-8").help("rename it").into());
+    };
+    let digest = blake3::hash(&component.bytes).to_hex().to_string();
+    let requests = component.surface.manifest.requests();
+    let locked = Locked::new(Some(digest), Some(component.bytes.len() as u64), requests);
+    Ok(Added { name, key: "path", value, locked, component })
+}
+
+fn check_name(config: &Config, name: &str) -> Result<(), Failure> {
+    if !config.plugins.contains_key(name) {
+        return Ok(());
+    }
+    let message = format!("the project has a plugin `{name}` already");
+    let help = format!("call the new one something else with `--name`, or `opcell plugin remove {name}` first");
+    Err(Diagnostic::error("plugin-exists", message).help(help).into())
+}
+
+fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+    let manifest = &added.component.surface.manifest;
+    if terminal.json {
+        terminal.json(&json!({
+            "plugin": added.name, "file": file, added.key: added.value, "locked": added.locked, "manifest": manifest,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let version = manifest.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+    terminal.line(&opcell::report::printable(&format!("added {}{version} from {}", added.name, added.value)))?;
+    match (&added.locked.publisher, &added.locked.source) {
+        (Some(key), _) => terminal.line(&format!("publisher {key}, pinned in opcell.lock"))?,
+        (None, Some(_)) => terminal.note("it has no signature: whoever can write to the registry can change it"),
+        (None, None) => {}
+    }
+    let requests = [("tool", &manifest.tools), ("skill", &manifest.skills), ("files", &manifest.files)];
+    for (kind, request) in requests.into_iter().flat_map(|(kind, list)| list.iter().map(move |one| (kind, one))) {
+        terminal
+            .line(&opcell::report::printable(&format!("it asks for {kind} {}: {}", request.name, request.reason)))?;
+    }
+    if requests.iter().any(|(_, list)| !list.is_empty()) {
+        terminal.note(&format!("none of it is granted yet; see `opcell plugin explain {}`", added.name));
+    }
+    Ok(Exit::Done)
+}

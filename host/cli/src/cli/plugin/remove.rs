@@ -1,0 +1,114 @@
+//! `opcell plugin remove` and `opcell plugin revoke`.
+
+use super::{Exit, Failure, Global, Terminal, named};
+use clap::{Args, ValueEnum};
+use opcell::{
+    config::{
+        Config,
+        edit::{self, EditError, OldGrant},
+        lock::write_whole,
+    },
+    places::Places,
+};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct RemoveArgs {
+    /// The plugin's name in the project.
+    plugin: String,
+}
+
+#[derive(Debug, Args)]
+pub struct RevokeArgs {
+    /// The plugin's name in the project.
+    plugin: String,
+    /// What kind of grant.
+    kind: Kind,
+    /// Name of the tool, the skill or the directory, or the host.
+    what: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A host tool.
+    Tool,
+    /// A skill.
+    Skill,
+    /// A directory.
+    Files,
+    /// Requests to a host.
+    Http,
+}
+
+/// Rewrites the project file. Returns it, and whether anything changed.
+fn rewrite(
+    config: &Config,
+    change: impl FnOnce(&str) -> Result<String, EditError>,
+) -> Result<(PathBuf, bool), Failure> {
+    let missing = || Diagnostic::error("no-project", "there is no opcell.toml in this directory or above");
+    let file = config.file.clone().ok_or_else(missing)?;
+    let old = config.source.text();
+    let new = change(old)
+        .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
+    Config::parse(&file.display().to_string(), new.clone(), &config.root)?;
+    let changed = new != old;
+    if changed {
+        let file = file.canonicalize()?;
+        write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
+    }
+    Ok((file, changed))
+}
+
+pub fn remove(global: &Global, args: &RemoveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    if global.locked {
+        return Err(Diagnostic::error("lock-frozen", "`--locked` leaves opcell.lock as it is").into());
+    }
+    let config = global.proposed()?;
+    let plugin = named(&config, &args.plugin)?;
+    let consented = global.consented(&config)?;
+    let (file, changed) = rewrite(&config, |text| edit::remove_plugin(text, &args.plugin))?;
+    if !changed {
+        let message = format!("plugin `{}` is one of a plugin folder, not of {}", args.plugin, file.display());
+        let help = format!("remove {}", plugin.path.display());
+        return Err(Diagnostic::error("plugin-of-folder", message).help(help).into());
+    }
+    if let Some(lock) = &config.lock {
+        lock.forget(&args.plugin, &Places::of_user())?;
+    }
+    if consented {
+        global.consent(Config::load(&file)?)?;
+    }
+    if terminal.json {
+        terminal.json(&json!({"plugin": args.plugin, "file": file, "removed": true}))?;
+    } else {
+        terminal.line(&format!("removed {} from {}, with its grants", args.plugin, file.display()))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub fn revoke(global: &Global, args: &RevokeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let config = global.proposed()?;
+    named(&config, &args.plugin)?;
+    let grant = match args.kind {
+        Kind::Tool => OldGrant::Tool(&args.what),
+        Kind::Skill => OldGrant::Skill(&args.what),
+        Kind::Files => OldGrant::Files(&args.what),
+        Kind::Http => OldGrant::Http(&args.what),
+    };
+    let consented = global.consented(&config)?;
+    let (file, changed) = rewrite(&config, |text| edit::revoke(text, &args.plugin, grant))?;
+    if changed && consented {
+        // Less than what was consented to.
+        global.consent(Config::load(&file)?)?;
+    }
+    if terminal.json {
+        terminal.json(&json!({"plugin": args.plugin, "file": file, "changed": changed}))?;
+    } else if changed {
+        terminal.line(&format!("revoked in {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
+    } else {
+        terminal.line(&format!("nothing to change: {} grants no such thing", file.display()))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,261 @@
+//! A publisher, a registry, an operator: from `plugin push` to a run, and every refusal on the way.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+
+#[path = "../../registry/tests/support/docker_registry.rs"]
+#[allow(dead_code, reason = "shared with the tests of the registry's client")]
+mod docker_registry;
+#[path = "support/guest.rs"]
+mod guest;
+
+use docker_registry::Registry;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Somebody with a home and a folder of their own.
+struct Person {
+    root: tempfile::TempDir,
+}
+
+struct Output {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Output {
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
+        self.out
+    }
+
+    /// Wrong input, with a message that has all of these.
+    fn refused(self, parts: &[&str]) {
+        assert_eq!(self.code, Some(2), "{}{}", self.out, self.err);
+        // Messages are wrapped for people.
+        let text: String = self.err.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");
+        for part in parts {
+            assert!(text.contains(part), "`{part}` is not in: {text}");
+        }
+    }
+}
+
+impl Person {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("work")).unwrap();
+        Self { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join("work").join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let output = Command::new(env!("CARGO_BIN_EXE_opcell"))
+            .args(arguments)
+            .current_dir(self.root.path().join("work"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.root.path())
+            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .env("XDG_STATE_HOME", self.root.path().join("state"))
+            .env("NO_COLOR", "1")
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Output { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Writes a version of the guest that `tests/cli/shared/upgrade` has.
+    fn write_guest(&self, version: &str) {
+        let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cli/shared/upgrade");
+        let bytes = guest::component(&Path::new(shared).join(format!("{version}.guest.wat")));
+        fs::write(self.path("greet.wasm"), bytes).unwrap();
+    }
+
+    /// The one file of a name in the store of fetched plugins.
+    fn stored(&self, name: &str) -> PathBuf {
+        let store = self.root.path().join(".local/share/opcell/plugins");
+        let mut found = fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path().join(name));
+        let file = found.next().unwrap();
+        assert!(found.next().is_none(), "more than one version is stored");
+        file
+    }
+
+    fn edit(&self, name: &str, from: &str, to: &str) {
+        let text = fs::read_to_string(self.path(name)).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(self.path(name), text.replace(from, to)).unwrap();
+    }
+}
+
+const INVOKE: [&str; 3] = ["op", "invoke", "test/run"];
+
+/// A publisher who has pushed version 1, signed.
+fn published(registry: &Registry) -> (Person, String) {
+    let publisher = Person::new();
+    publisher.write_guest("old");
+    let key = publisher.run(&["key", "new"]).ok().trim().to_owned();
+    let reference = registry.reference("tools/greet:1").to_string();
+    let pushed = publisher.run(&["plugin", "push", &reference, "greet.wasm"]).ok();
+    assert!(pushed.contains(&key), "{pushed}");
+    (publisher, key)
+}
+
+/// An operator who has added version 1.
+fn added(registry: &Registry) -> (Person, Person, String) {
+    let (publisher, key) = published(registry);
+    let operator = Person::new();
+    let reference = registry.reference("tools/greet:1").to_string();
+    let text = operator.run(&["plugin", "add", &reference]).ok();
+    assert!(text.contains(&key) && text.contains("it asks for files notes: keeps notes"), "{text}");
+    (publisher, operator, key)
+}
+
+#[test]
+fn a_version_that_asks_for_more_runs_only_after_it_was_accepted_and_runs_without_its_registry() {
+    let Some(registry) = Registry::start(false, None) else { return };
+    let (publisher, operator, key) = added(&registry);
+    operator.run(&INVOKE).ok();
+    operator.run(&["plugin", "verify"]).ok();
+
+    // The tag moves: nothing changes here until somebody looks.
+    let reference = registry.reference("tools/greet:1").to_string();
+    publisher.write_guest("new");
+    publisher.run(&["plugin", "push", &reference, "greet.wasm"]).ok();
+    operator.run(&INVOKE).ok();
+    operator.run(&["plugin", "update"]).refused(&[
+        "asks for more than opcell.lock holds: tool http.fetch2, write to files notes",
+        "opcell plugin diff greet",
+        "opcell plugin update greet",
+    ]);
+    operator.run(&INVOKE).ok();
+    let diff = operator.run(&["plugin", "diff", "greet"]).ok();
+    assert!(diff.contains("+ requests tool http.fetch2") && diff.contains("- no longer requests"), "{diff}");
+    operator.run(&["plugin", "update", "greet"]).ok();
+    operator.run(&INVOKE).ok();
+
+    // A reference that is edited is refused until it is accepted, too.
+    operator.edit("opcell.toml", "greet:1", "greet:2");
+    operator.run(&INVOKE).refused(&["the project file names", "opcell.lock holds", "opcell plugin update greet"]);
+    operator.edit("opcell.toml", "greet:2", "greet:1");
+
+    // Without the registry: from the folder that the project carries along, on a machine that never fetched anything.
+    operator.run(&["plugin", "vendor"]).ok();
+    drop(registry);
+    let other = Person::new();
+    for name in ["opcell.toml", "opcell.lock", "opcell-vendor"] {
+        let copied = Command::new("cp").arg("-r").arg(operator.path(name)).arg(other.path(name)).status();
+        assert!(copied.unwrap().success());
+    }
+    let trust = other.run(&["trust"]).ok();
+    assert!(trust.contains("fetches plugin greet from localhost:"), "{trust}");
+    other.run(&["--locked", "op", "invoke", "test/run"]).ok();
+    let verified = other.run(&["plugin", "verify"]).ok();
+    assert!(verified.contains(&key), "{verified}");
+    other.run(&["plugin", "update"]).refused(&["cannot be reached", "plugins that were fetched before run without it"]);
+}
+
+#[test]
+fn one_flipped_byte_anywhere_is_a_sentence_with_a_remedy() {
+    let Some(registry) = Registry::start(false, None) else { return };
+    let (_publisher, operator, key) = added(&registry);
+    operator.run(&INVOKE).ok();
+
+    // Every file that was stored.
+    for (name, at) in [("component.wasm", 100), ("signature.json", 40), ("manifest.json", 60)] {
+        let file = operator.stored(name);
+        let whole = fs::read(&file).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&file, bytes).unwrap();
+        operator.run(&INVOKE).refused(&["plugin `greet`", "opcell plugin fetch greet"]);
+        operator.run(&["plugin", "verify"]).refused(&["opcell plugin fetch greet"]);
+        // The remedy works.
+        fs::remove_dir_all(file.parent().unwrap()).unwrap();
+        operator.run(&INVOKE).refused(&["it is not on this machine", "opcell plugin fetch greet"]);
+        operator.run(&["plugin", "fetch", "greet"]).ok();
+        operator.run(&INVOKE).ok();
+    }
+
+    // Every line of the lock that says something about the plugin.
+    let lock = fs::read_to_string(operator.path("opcell.lock")).unwrap();
+    for line in lock.lines().filter(|line| line.contains(" = ")) {
+        let (name, value) = line.split_once(" = ").unwrap();
+        if name == "tools" || name == "skills" || name == "notes" {
+            continue;
+        }
+        let at = value.len() - 2;
+        let flipped = if value.as_bytes()[at] == b'0' { "1" } else { "0" };
+        let line_flipped = format!("{name} = {}{flipped}{}", &value[..at], &value[at + 1..]);
+        fs::write(operator.path("opcell.lock"), lock.replace(line, &line_flipped)).unwrap();
+        operator.run(&INVOKE).refused(&["plugin `greet`", "opcell"]);
+    }
+    fs::write(operator.path("opcell.lock"), &lock).unwrap();
+
+    // The blob in the registry.
+    let component = fs::read(operator.stored("component.wasm")).unwrap();
+    let blob = registry.files().into_iter().find(|file| fs::read(file).unwrap() == component).unwrap();
+    let mut bytes = component;
+    bytes[100] ^= 1;
+    fs::write(blob, bytes).unwrap();
+    operator.run(&["plugin", "update"]).refused(&["has other bytes than its digest says", "do not use it"]);
+    let other = Person::new();
+    let reference = registry.reference("tools/greet:1").to_string();
+    other.run(&["plugin", "add", &reference, "--publisher", &key]).refused(&["other bytes"]);
+    assert!(!other.path("opcell.toml").exists() && !other.path("opcell.lock").exists());
+}
+
+#[test]
+fn another_key_and_no_key_are_refused_until_the_operator_says_otherwise() {
+    let Some(registry) = Registry::start(false, None) else { return };
+    let (publisher, operator, key) = added(&registry);
+    let reference = registry.reference("tools/greet:1").to_string();
+    // A component that differs, so that no old signature is there.
+    publisher.write_guest("new");
+    let other = publisher.run(&["key", "new", "other"]).ok().trim().to_owned();
+    publisher.run(&["plugin", "push", &reference, "greet.wasm", "--key", "other"]).ok();
+    let remedy = format!("opcell plugin update greet --publisher {other}");
+    operator.run(&["plugin", "update", "greet"]).refused(&[&key, &other, &remedy]);
+    operator.run(&["plugin", "update", "greet", "--publisher", &key]).refused(&["is signed by"]);
+    operator.run(&INVOKE).ok();
+    operator.run(&["plugin", "update", "greet", "--publisher", &other]).ok();
+    operator.run(&INVOKE).ok();
+
+    // Unsigned.
+    let unsigned = registry.reference("tools/unsigned:1").to_string();
+    publisher.run(&["plugin", "push", &unsigned, "greet.wasm", "--unsigned"]).ok();
+    let careless = Person::new();
+    careless.run(&["plugin", "add", &unsigned]).refused(&["has no signature", "unsigned = true", "--unsigned"]);
+    careless.run(&["plugin", "add", &unsigned, "--unsigned"]).ok();
+    careless.run(&INVOKE).ok();
+    careless.edit("opcell.toml", "unsigned = true", "unsigned = false");
+    careless.run(&INVOKE).refused(&["names no publisher", "unsigned = true"]);
+}
+
+#[test]
+fn files_are_added_and_removed_and_an_index_is_searched() {
+    let person = Person::new();
+    person.write_guest("old");
+    person.run(&["plugin", "add", "greet.wasm"]).ok();
+    assert!(fs::read_to_string(person.path("opcell.toml")).unwrap().contains("path = \"greet.wasm\""));
+    person.run(&INVOKE).ok();
+    person.run(&["plugin", "add", "greet.wasm"]).refused(&["has a plugin `greet` already", "--name"]);
+    person.run(&["plugin", "grant", "greet", "tool", "http.fetch"]).ok();
+    person.run(&["plugin", "revoke", "greet", "tool", "http.fetch"]).ok();
+    assert!(!fs::read_to_string(person.path("opcell.toml")).unwrap().contains("http.fetch"));
+    person.run(&["plugin", "remove", "greet"]).ok();
+    assert!(!fs::read_to_string(person.path("opcell.toml")).unwrap().contains("greet"));
+    assert!(!fs::read_to_string(person.path("opcell.lock")).unwrap().contains("greet"));
+
+    let entry = r#"{"plugins": [{"name": "greet", "summary": "Greets.", "source": "oci://r.example/greet:1"}]}"#;
+    fs::write(person.path("index.json"), entry).unwrap();
+    let found = person.run(&["plugin", "search", "greet", "--index", "index.json"]).ok();
+    assert!(found.contains("oci://r.example/greet:1"), "{found}");
+    person.run(&["plugin", "search"]).refused(&["--index"]);
+    person.run(&["plugin", "push", "oci://r.example/x:1", "greet.wasm"]).refused(&["opcell key new"]);
+}

@@ -1,0 +1,235 @@
+//! What was fetched, by digest: in the user's data directory, and in the folder that a project carries along.
+//!
+//! Every read checks the digest: a store is a convenience, never a reason to believe bytes.
+
+use crate::{
+    MAX_COMPONENT, artifact,
+    signature::{MAX_SIGNATURE, SignatureFile},
+};
+use std::{
+    fs, io,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// The folder of a project that holds what it fetched, for hosts without a network.
+pub const VENDOR_FOLDER: &str = "opcell-vendor";
+
+const COMPONENT: &str = "component.wasm";
+const MANIFEST: &str = "manifest.json";
+const SIGNATURE: &str = "signature.json";
+const SBOM: &str = "sbom.cdx.json";
+
+/// The largest bill of materials.
+pub const MAX_SBOM: u64 = 8 << 20;
+
+/// Folders that hold components; the first that has one is read.
+#[derive(Debug, Clone, Default)]
+pub struct Store {
+    folders: Vec<PathBuf>,
+}
+
+/// A component with what came along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stored {
+    /// The component.
+    pub component: Vec<u8>,
+    /// The manifest under which the registry had it, byte for byte.
+    pub manifest: Vec<u8>,
+    /// Its signature, if there is one.
+    pub signature: Option<SignatureFile>,
+    /// Its bill of materials, if there is one: CycloneDX in JSON.
+    pub sbom: Option<Vec<u8>>,
+}
+
+/// Why nothing can be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No folder has it.
+    #[error("it is not on this machine: no store has a component with the digest {}…", short(.0))]
+    Missing(String),
+    /// Its bytes are not those of its digest.
+    #[error("{} is damaged: its digest is {}…, expected {}…", .file.display(), short(.found), short(.expected))]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// The digest of what is there.
+        found: String,
+        /// The digest under which it is stored.
+        expected: String,
+    },
+    /// The signature beside it is not one.
+    #[error("{}: {error}", .file.display())]
+    Signature {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        error: crate::signature::SignatureError,
+    },
+    /// It cannot be read or written.
+    #[error("{}: {error}", .file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+fn short(digest: &str) -> &str {
+    digest.get(..16).unwrap_or(digest)
+}
+
+impl Store {
+    /// A store of these folders; the first that has a component is read.
+    #[must_use]
+    pub fn new(folders: Vec<PathBuf>) -> Self {
+        Self { folders }
+    }
+
+    /// Where a component with a BLAKE3 digest is, or would be in the last folder.
+    #[must_use]
+    pub fn path(&self, digest: &str) -> Option<PathBuf> {
+        let there = |folder: &PathBuf| folder.join(digest).join(COMPONENT);
+        is_name(digest).then_some(())?;
+        self.folders.iter().map(there).find(|path| path.exists()).or_else(|| self.folders.last().map(there))
+    }
+
+    /// Reads a component by its BLAKE3 digest, and checks it.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A damaged copy in the first folder is an error also when another folder has a good one.
+    pub fn read(&self, digest: &str) -> Result<Stored, StoreError> {
+        let missing = || StoreError::Missing(digest.to_owned());
+        let file = self.path(digest).ok_or_else(missing)?;
+        let component = match read(&file, MAX_COMPONENT) {
+            Ok(component) => component,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
+            Err(error) => return Err(StoreError::Io { file, error }),
+        };
+        let found = blake3::hash(&component).to_hex().to_string();
+        if found != digest {
+            return Err(StoreError::Damaged { file, found, expected: digest.to_owned() });
+        }
+        let signature_file = file.with_file_name(SIGNATURE);
+        let signature = match optional(&signature_file, MAX_SIGNATURE)? {
+            Some(bytes) => Some(
+                SignatureFile::parse(&bytes).map_err(|error| StoreError::Signature { file: signature_file, error })?,
+            ),
+            None => None,
+        };
+        let sbom = optional(&file.with_file_name(SBOM), MAX_SBOM)?;
+        let manifest = optional(&file.with_file_name(MANIFEST), artifact::MAX_MANIFEST)?.unwrap_or_default();
+        Ok(Stored { component, manifest, signature, sbom })
+    }
+
+    /// Keeps a component under its digest, in the last folder. Replaces a damaged copy.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn keep(&self, stored: &Stored) -> Result<PathBuf, StoreError> {
+        let folder = self.folders.last().ok_or_else(|| StoreError::Io {
+            file: PathBuf::new(),
+            error: io::Error::other("there is no home directory to keep it in; set HOME or XDG_DATA_HOME"),
+        })?;
+        let folder = folder.join(blake3::hash(&stored.component).to_hex().as_str());
+        fs::create_dir_all(&folder).map_err(|error| StoreError::Io { file: folder.clone(), error })?;
+        let signature = stored.signature.as_ref().map(|file| file.to_json().into_bytes());
+        let files = [
+            (MANIFEST, Some(stored.manifest.as_slice())),
+            (SIGNATURE, signature.as_deref()),
+            (SBOM, stored.sbom.as_deref()),
+        ];
+        for (name, bytes) in files.into_iter().chain([(COMPONENT, Some(stored.component.as_slice()))]) {
+            let file = folder.join(name);
+            let written = match bytes {
+                Some(bytes) => write(&file, bytes),
+                None => match fs::remove_file(&file) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                    _ => Ok(()),
+                },
+            };
+            written.map_err(|error| StoreError::Io { file, error })?;
+        }
+        Ok(folder.join(COMPONENT))
+    }
+}
+
+impl Stored {
+    /// A component with what came along.
+    #[must_use]
+    pub fn new(component: Vec<u8>, manifest: Vec<u8>, signature: Option<SignatureFile>, sbom: Option<Vec<u8>>) -> Self {
+        Self { component, manifest, signature, sbom }
+    }
+}
+
+/// What comes from a lock becomes part of a path only when it is a digest.
+fn is_name(digest: &str) -> bool {
+    digest.len() == 64 && digest.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+}
+
+fn read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // A pipe in its place would wait forever.
+    if !fs::metadata(file)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn optional(file: &Path, most: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    match read(file, most) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::Io { file: file.to_owned(), error }),
+    }
+}
+
+/// Writes the whole file or nothing.
+fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+    let written = (|| {
+        let mut out = fs::File::create(&temporary)?;
+        out.write_all(bytes)?;
+        out.sync_all()?;
+        fs::rename(&temporary, file)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Store, StoreError, Stored};
+
+    #[test]
+    fn what_is_kept_is_read_back_and_a_flipped_byte_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(vec![folder.path().join("vendor"), folder.path().join("user")]);
+        let digest = blake3::hash(b"component").to_hex().to_string();
+        assert!(matches!(store.read(&digest), Err(StoreError::Missing(_))));
+        let kept = Stored::new(b"component".to_vec(), b"{}".to_vec(), None, Some(b"{}".to_vec()));
+        let file = store.keep(&kept).unwrap();
+        assert_eq!(store.read(&digest).unwrap(), kept);
+        std::fs::write(&file, b"Component").unwrap();
+        assert!(matches!(store.read(&digest), Err(StoreError::Damaged { .. })));
+        store.keep(&kept).unwrap();
+        assert_eq!(store.read(&digest).unwrap(), kept);
+    }
+
+    #[test]
+    fn a_digest_of_a_lock_is_no_way_out_of_the_store() {
+        let store = Store::new(vec!["/".into()]);
+        for digest in ["../etc", "/etc/passwd", "", &"A".repeat(64)] {
+            assert!(matches!(store.read(digest), Err(StoreError::Missing(_))), "{digest}");
+        }
+    }
+}

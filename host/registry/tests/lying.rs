@@ -1,0 +1,216 @@
+//! A registry that lies: it can refuse to answer, and that is all that it can do.
+
+#![cfg(feature = "client")]
+#![allow(clippy::unwrap_used, reason = "a failed test")]
+
+use opcell_registry::{
+    MAX_COMPONENT, Reference,
+    artifact::{self, Manifest},
+    client::{Client, Credentials, RegistryError},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+/// What it says to a request for a path.
+enum Answer {
+    /// A status, headers and a body.
+    Whole(&'static str, String, Vec<u8>),
+    /// A body that never ends.
+    Endless,
+    /// Nothing at all.
+    Silence,
+}
+
+fn ok(body: impl Into<Vec<u8>>) -> Answer {
+    Answer::Whole("200 OK", String::new(), body.into())
+}
+
+fn redirect(to: &str) -> Answer {
+    Answer::Whole("307 Temporary Redirect", format!("location: {to}\r\n"), Vec::new())
+}
+
+async fn serve(mut stream: TcpStream, answer: Arc<dyn Fn(&str) -> Answer + Send + Sync>) {
+    let mut request = Vec::new();
+    let mut buffer = [0; 4096];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut buffer).await {
+            Ok(count @ 1..) => request.extend_from_slice(buffer.get(..count).unwrap()),
+            _ => return,
+        }
+    }
+    let request = String::from_utf8_lossy(&request).into_owned();
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    match answer(path) {
+        Answer::Whole(status, headers, body) => {
+            let head =
+                format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(&body).await;
+        }
+        Answer::Endless => {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+            let chunk = [b"10000\r\n".as_slice(), &vec![b' '; 0x10000], b"\r\n"].concat();
+            while stream.write_all(&chunk).await.is_ok() {}
+        }
+        Answer::Silence => tokio::time::sleep(Duration::from_secs(3600)).await,
+    }
+}
+
+/// Starts one. `/v2/` answers as every registry does.
+async fn registry(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Reference {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answer: Arc<dyn Fn(&str) -> Answer + Send + Sync> =
+        Arc::new(move |path| if path == "/v2/" { ok("{}") } else { answer(path) });
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, answer.clone()));
+        }
+    });
+    format!("oci://127.0.0.1:{port}/greet:1").parse().unwrap()
+}
+
+async fn refused(reference: &Reference) -> RegistryError {
+    let client = Client::new().credentials(Credentials::Anonymous).total_time(Duration::from_secs(20));
+    let error = client.pull(reference, None).await.unwrap_err();
+    assert!(!error.help().is_empty());
+    error
+}
+
+fn manifest() -> Vec<u8> {
+    Manifest::of_component(b"{}", b"component").to_bytes()
+}
+
+#[tokio::test]
+async fn other_bytes_under_a_digest_are_refused() {
+    let lying = registry(|path| if path.contains("manifests") { ok(manifest()) } else { ok("COMPONENT") }).await;
+    assert!(matches!(refused(&lying).await, RegistryError::Digest { .. }));
+    // The manifest itself, when it was asked for by digest.
+    let pinned = lying.at(&artifact::digest(b"another"));
+    assert!(matches!(refused(&pinned).await, RegistryError::Digest { .. }));
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_cut() {
+    let endless = registry(|_| Answer::Endless).await;
+    assert!(matches!(refused(&endless).await, RegistryError::TooLarge { most: artifact::MAX_MANIFEST, .. }));
+    let endless = registry(|path| if path.contains("manifests") { ok(manifest()) } else { Answer::Endless }).await;
+    assert!(matches!(refused(&endless).await, RegistryError::TooLarge { most: 9, .. }));
+}
+
+#[tokio::test]
+async fn a_size_that_is_too_large_is_not_fetched() {
+    let manifest = String::from_utf8(manifest()).unwrap();
+    let large = manifest.replace("\"size\":9", &format!("\"size\":{}", MAX_COMPONENT + 1));
+    assert_ne!(large, manifest);
+    let registry = registry(move |path| {
+        assert!(path.contains("manifests"), "{path}");
+        ok(large.clone())
+    })
+    .await;
+    assert!(matches!(refused(&registry).await, RegistryError::Shape { .. }));
+}
+
+#[tokio::test]
+async fn a_million_layers_are_not_read() {
+    let text = String::from_utf8(manifest()).unwrap();
+    let layer = r#"{"mediaType":"a","digest":"b","size":1}"#;
+    let begin = text.find("\"layers\":[").unwrap() + 10;
+    let with = |count: usize| format!("{}{}]}}", text.get(..begin).unwrap(), vec![layer; count].join(","));
+    let (many, million) = (with(1_000), with(1_000_000));
+    let many = registry(move |_| ok(many.clone())).await;
+    let error = refused(&many).await;
+    assert!(
+        matches!(error, RegistryError::Shape { .. }) && error.to_string().contains("more than 16 layers"),
+        "{error}"
+    );
+    let million = registry(move |_| ok(million.clone())).await;
+    assert!(matches!(refused(&million).await, RegistryError::TooLarge { .. }));
+}
+
+#[tokio::test]
+async fn a_redirect_to_this_machine_or_a_private_network_is_not_followed() {
+    for target in [
+        "http://10.0.0.1/",
+        "https://192.168.1.1/x",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fd00:ec2::254]/",
+        "https://localhost:1/x",
+        "http://[::ffff:10.0.0.1]/",
+        "file:///etc/passwd",
+    ] {
+        let leading =
+            registry(move |path| if path.contains("manifests") { ok(manifest()) } else { redirect(target) }).await;
+        let error = refused(&leading).await;
+        assert!(matches!(error, RegistryError::Denied { .. }), "{target}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_circle_of_redirects_ends() {
+    let circle = registry(|path| redirect(path)).await;
+    let error = refused(&circle).await;
+    assert!(error.to_string().contains("more than 5 times"), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_is_not_asked_for_where_a_registry_may_not_send() {
+    for realm in ["http://10.0.0.1/token", "https://169.254.169.254/token", "nowhere"] {
+        let leading = registry(move |_| {
+            let header = format!("www-authenticate: Bearer realm=\"{realm}\",service=\"x\"\r\n");
+            Answer::Whole("401 Unauthorized", header, Vec::new())
+        })
+        .await;
+        let error = refused(&leading).await;
+        assert!(matches!(error, RegistryError::Denied { .. }), "{realm}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn silence_ends_with_the_time_that_a_pull_may_take() {
+    let silent = registry(|_| Answer::Silence).await;
+    let client = Client::new().credentials(Credentials::Anonymous).total_time(Duration::from_millis(300));
+    assert!(matches!(client.pull(&silent, None).await.unwrap_err(), RegistryError::Timeout { .. }));
+}
+
+#[tokio::test]
+async fn loopback_is_reached_only_by_a_reference_that_names_it() {
+    // A name of the public network that resolves to this machine.
+    let Ok(mut found) = tokio::net::lookup_host(("localhost.localdomain", 1)).await else {
+        eprintln!("SKIPPED: localhost.localdomain does not resolve here");
+        return;
+    };
+    if !found.any(|address| address.ip().is_loopback()) {
+        eprintln!("SKIPPED: localhost.localdomain is not this machine here");
+        return;
+    }
+    let error = refused(&"oci://localhost.localdomain:5000/greet:1".parse().unwrap()).await;
+    assert!(error.to_string().contains("loopback"), "{error}");
+}
+
+#[tokio::test]
+async fn referrers_that_are_listed_by_the_registry_itself_are_read() {
+    let key = opcell_registry::signature::SecretKey::generate().unwrap();
+    let digests = opcell_registry::signature::Digests::of(b"component");
+    let signature = key.sign(&digests).to_json().into_bytes();
+    let subject = artifact::Descriptor::of(artifact::MANIFEST, &manifest());
+    let about = Manifest::about(subject, artifact::SIGNATURE, &signature).to_bytes();
+    let mut referrer = artifact::Descriptor::of(artifact::MANIFEST, &about);
+    referrer.artifact_type = Some(artifact::SIGNATURE.to_owned());
+    let (at, blob) = (referrer.digest.clone(), artifact::digest(&signature));
+    let list = artifact::Index { schema_version: 2, media_type: artifact::INDEX.to_owned(), manifests: vec![referrer] };
+    let list = serde_json::to_vec(&list).unwrap();
+    let registry = registry(move |path| match path {
+        path if path.contains("/referrers/") => ok(list.clone()),
+        path if path.ends_with(&at) => ok(about.clone()),
+        path if path.ends_with(&blob) => ok(signature.clone()),
+        path if path.contains("manifests") => ok(manifest()),
+        _ => ok("component"),
+    })
+    .await;
+    let pulled = Client::new().credentials(Credentials::Anonymous).pull(&registry, None).await.unwrap();
+    assert_eq!(pulled.stored.signature.unwrap().signer_of(&digests).unwrap(), key.public());
+}

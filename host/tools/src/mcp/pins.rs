@@ -1,0 +1,28 @@
+//! Tools as they were accepted: a server that describes a tool otherwise tomorrow is not called before somebody looked.
+
+use std::collections::BTreeMap;
+
+/// Digests of a server's tools by name.
+pub type ToolDigests = BTreeMap<String, String>;
+
+/// What was accepted of servers, kept by whoever owns the lock.
+pub trait Pins: Send + Sync {
+    /// The tools of a server that were accepted; `None` for a server that is new.
+    fn accepted(&self, server: &str) -> Option<ToolDigests>;
+
+    /// Takes down the tools of a server that is new.
+    ///
+    /// # Errors
+    /// With the reason why a new server is not taken.
+    fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String>;
+}
+
+/// Of a tool, in hexadecimal: of everything that models choose it by.
+#[cfg(feature = "mcp")]
+pub(super) fn digest(name: &str, description: &str, schema: &str) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 tool of an MCP server");
+    for part in [name, description, schema] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
