@@ -140,10 +140,7 @@ pub(crate) fn arguments(
     view: &View<'_>,
     specs: &indexmap::IndexMap<Arc<str>, ValueSpec>,
 ) -> Result<Value, (Arc<str>, ResolveError)> {
-    let mut values = Map::with_capacity(specs.len());
-    for (name, spec) in specs {
-        let value = view.value(spec).map_err(|error| (name.clone(), error))?;
-        values.insert(name.into(), value);
-    }
-    Ok(Value::from(values))
+    let entries: Result<Object, _> =
+        specs.iter().map(|(name, spec)| Ok((name, view.value(spec).map_err(|error| (name.clone(), error))?))).collect();
+    entries.map(Value::Object)
 }

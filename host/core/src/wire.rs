@@ -45,17 +45,11 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, 
 
 /// A value that may be there; `[]` or `[value]`, since null is a value.
 pub mod option {
-    use super::{Decoded, Encoded, Value};
+    use super::{Decoded, Perhaps, Value};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
-        value
-            .as_ref()
-            .map_or(&[][..], std::slice::from_ref)
-            .iter()
-            .map(Encoded)
-            .collect::<Vec<_>>()
-            .serialize(serializer)
+        Perhaps(value).serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
@@ -65,11 +59,11 @@ pub mod option {
 
 /// Values that may be there, in order.
 pub mod option_seq {
-    use super::{Decoded, Encoded, Value};
+    use super::{Decoded, Perhaps, Value};
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(values: &[Option<Value>], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(|value| value.iter().map(Encoded).collect::<Vec<_>>()))
+        serializer.collect_seq(values.iter().map(Perhaps))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<Value>>, D::Error> {
@@ -80,17 +74,19 @@ pub mod option_seq {
 
 /// Values in order.
 pub mod list {
-    use super::{Decoded, Encoded};
+    use super::Value;
     use opcell_types::value::Array;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(values: &Array, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(Encoded))
+        super::serialize(&Value::Array(values.clone()), serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Array, D::Error> {
-        let kept = Vec::<Decoded>::deserialize(deserializer)?;
-        Ok(kept.into_iter().map(|kept| kept.0).collect())
+        match super::deserialize(deserializer)? {
+            Value::Array(values) => Ok(values),
+            other => Err(D::Error::custom(format!("expected a list of values, got {}", other.to_json()))),
+        }
     }
 }
 
@@ -121,6 +117,15 @@ impl<'de> Deserialize<'de> for Decoded {
 }
 
 struct Encoded<'a>(&'a Value);
+
+/// A value that may be there: `[]` or `[value]`.
+struct Perhaps<'a>(&'a Option<Value>);
+
+impl Serialize for Perhaps<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Encoded))
+    }
+}
 
 fn tagged<S: Serializer, T: Serialize + ?Sized>(serializer: S, tag: &str, content: &T) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(1))?;

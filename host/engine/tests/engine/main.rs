@@ -7,6 +7,7 @@ mod budgets;
 mod contracts;
 mod dialogue;
 mod flow;
+mod large;
 mod lasting;
 mod parallel_tools;
 mod psi;

@@ -5,7 +5,7 @@ use super::{
     shape::{Beginning, Shapes},
 };
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use std::{cell::Cell, fmt};
+use std::fmt;
 
 impl Value {
     /// Parses JSON text.
@@ -25,18 +25,11 @@ impl Value {
     }
 }
 
-thread_local! {
-    /// Those of the texts that this thread has read: small texts of one kind, such as the answers of an operation, share them too.
-    static SHAPES: Cell<Shapes> = Cell::new(Shapes::new());
-}
-
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut reader = Reader { shapes: SHAPES.take(), values: Vec::new() };
+        let mut reader = Reader { shapes: Shapes::take(), values: Vec::new() };
         let read = Part { reader: &mut reader, depth: 0 }.deserialize(deserializer);
-        if reader.shapes.has_room() {
-            SHAPES.set(reader.shapes);
-        }
+        reader.shapes.give_back();
         read
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Text, Value};
 use indexmap::IndexSet;
+use std::cell::Cell;
 use triomphe::Arc;
 
 /// Up to this many keys, looking at each is faster than hashing.
@@ -65,6 +66,18 @@ impl Shape {
     }
 
     pub(super) fn distinct(keys: Vec<Text>) -> Distinct {
+        if keys.len() <= FEW {
+            let mut shapes = Shapes::take();
+            let known = shapes.of_keys(keys.iter().map(Text::as_str));
+            shapes.give_back();
+            if let Some(shape) = known {
+                return Distinct::All(shape);
+            }
+        }
+        Self::new_of(keys)
+    }
+
+    fn new_of(keys: Vec<Text>) -> Distinct {
         if keys.len() <= FEW {
             let mut places = Vec::with_capacity(keys.len());
             let mut kept: Vec<Text> = Vec::with_capacity(keys.len());
@@ -233,6 +246,11 @@ pub(super) struct Beginning(u32);
 
 const NONE: u32 = u32::MAX;
 
+thread_local! {
+    /// Those that this thread has seen: objects of one kind share their keys wherever they are made or read.
+    static SHAPES: Cell<Shapes> = Cell::new(Shapes::new());
+}
+
 impl Default for Shapes {
     fn default() -> Self {
         Self::new()
@@ -244,9 +262,25 @@ impl Shapes {
         Self { nodes: vec![Node { likely: NONE, parent: NONE, ..Node::default() }], full: false }
     }
 
-    /// Whether remembering more is worth keeping these for the next text.
-    pub(super) fn has_room(&self) -> bool {
-        !self.full && self.nodes.len() < MAX_NODES / 2
+    /// Those that this thread has seen. Whoever takes them gives them back.
+    pub(super) fn take() -> Self {
+        SHAPES.take()
+    }
+
+    /// For whatever this thread makes next, unless there is no room for more.
+    pub(super) fn give_back(self) {
+        if !self.full && self.nodes.len() < MAX_NODES / 2 {
+            SHAPES.set(self);
+        }
+    }
+
+    /// The shape with these keys; `None` where one is there twice, or they are not worth remembering.
+    fn of_keys<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Option<Shape> {
+        let mut at = Self::start();
+        for key in keys {
+            at = self.next(at, key)?;
+        }
+        Some(self.shape(at))
     }
 
     pub(super) fn start() -> Beginning {
@@ -306,7 +340,9 @@ impl Shapes {
         }
         let mut keys: Vec<Text> = self.path(at).cloned().collect();
         keys.reverse();
-        let shape = Shape::new(keys);
+        let shape = match Shape::new_of(keys) {
+            Distinct::All(shape) | Distinct::Merged(shape, _) => shape,
+        };
         if let Some(node) = self.nodes.get_mut(at.0 as usize) {
             node.shape = Some(shape.clone());
         }
