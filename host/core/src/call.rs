@@ -138,4 +138,7 @@ pub struct ToolCall {
     pub session: Arc<OpenedSession>,
     /// What is called.
     pub request: ToolCallRequest,
+    /// What is left of the limits of the run, and of the steps and workflows around the call: the most that a run may use which the
+    /// call starts.
+    pub left: ir::RunLimits,
 }

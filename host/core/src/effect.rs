@@ -130,7 +130,8 @@ impl State {
             Request::Tool { call } => {
                 let talk = self.conversation(pending.frame)?;
                 let (session, request) = (talk.opened.clone()?, talk.call(call)?.clone());
-                Task::Tool(Box::new(ToolCall { context, session, request }))
+                let left = self.left(pending.frame);
+                Task::Tool(Box::new(ToolCall { context, session, request, left }))
             }
             Request::Sleep { ms } => Task::Sleep { ms: left(*ms) },
             Request::Timeout { ms } => Task::Timeout { ms: left(*ms) },

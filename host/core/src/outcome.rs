@@ -148,6 +148,20 @@ pub struct Used {
     pub host_calls: u64,
 }
 
+impl Used {
+    /// Counts what another run used, which this one started.
+    pub fn add(&mut self, other: &Self) {
+        let Self { visits, tool_calls, rounds, tokens, cost, cells, host_calls } = other;
+        self.visits = self.visits.saturating_add(*visits);
+        self.tool_calls = self.tool_calls.saturating_add(*tool_calls);
+        self.rounds = self.rounds.saturating_add(*rounds);
+        self.tokens = self.tokens.saturating_add(*tokens);
+        self.cost += cost;
+        self.cells = self.cells.saturating_add(*cells);
+        self.host_calls = self.host_calls.saturating_add(*host_calls);
+    }
+}
+
 /// How a run ended, or stopped until a message arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {

@@ -6,7 +6,7 @@
 //! A cell's receipt is the sandbox's own. Where the two say the same, they say it under the same name: `operation`, `duration-us`,
 //! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, outcome::Used};
 use opcell_types::{Denial, Touched, Value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
@@ -204,6 +204,9 @@ pub struct CallReceipt {
     /// Requests made and files used.
     #[serde(skip_serializing_if = "Touched::is_empty")]
     touched: Touched,
+    /// The run that the call started, and what it used: counted in the run of the caller as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started: Option<Value>,
     /// Of the cell that performed the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<Receipt>,
@@ -235,6 +238,7 @@ impl CallReceipt {
             truncated: false,
             denials: Vec::new(),
             touched: Touched::default(),
+            started: None,
             receipt: None,
         }
     }
@@ -243,6 +247,7 @@ impl CallReceipt {
     #[must_use]
     pub fn ended(mut self, took: Duration, result: Result<u64, &Failure>, own: Option<Receipt>) -> Self {
         self.duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.started = own.as_ref().and_then(|own| own.get(STARTED).cloned());
         self.receipt = own.filter(|own| own.host_calls().is_some());
         match result {
             Ok(bytes) => (self.status, self.bytes_out) = (Ending::Completed, bytes),
@@ -297,6 +302,23 @@ impl CallReceipt {
     pub fn to_receipt(&self) -> Option<Receipt> {
         Value::of(self).ok().map(Receipt::from)
     }
+}
+
+/// Where a receipt keeps the run that a call started.
+const STARTED: &str = "started";
+
+/// What a tool that starts a run gives back as its receipt, for [`CallReceipt::ended`].
+#[must_use]
+pub fn of_started_run(run: &str, used: &Used) -> Option<Receipt> {
+    let used = Value::of(used).ok()?;
+    Some(Receipt::from(Value::object([(STARTED, Value::object([("run", Value::from(run)), ("used", used)]))])))
+}
+
+/// What the run used that a call started, as its receipt says.
+#[must_use]
+pub fn used_by_started_run(receipt: &Value) -> Option<Used> {
+    let used = receipt.get(STARTED)?.get("used")?;
+    serde_json::from_value(used.into()).ok()
 }
 
 /// Bytes of a value that is handed over: a text as it is, everything else as JSON.

@@ -217,7 +217,8 @@ impl OutsideTool for Own {
             parallel_tools: Vec::new(),
             narrowing: None,
         };
-        let asked = call::ToolCall { context: call.context.clone(), session: Arc::new(session), request };
+        let left = ir::RunLimits::default();
+        let asked = call::ToolCall { context: call.context.clone(), session: Arc::new(session), request, left };
         let asked = ToolCall { touched: call.touched.clone(), ..ToolCall::new(asked, call.cancel.clone()) };
         self.toolbox.call(&asked).await.result
     }

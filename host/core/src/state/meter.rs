@@ -115,6 +115,13 @@ impl State {
         }
     }
 
+    /// What is left, on behalf of a frame, of the run's limits and of those of everything around it.
+    pub(crate) fn left(&self, frame: FrameId) -> RunLimits {
+        let run = after(&self.limits, &self.used, self.now.ms_since(self.started_at));
+        let accounts = self.scopes(frame).filter_map(|scope| self.account(scope));
+        accounts.map(|account| after(&account.limits, &account.used, account.elapsed_ms)).fold(run, tighter)
+    }
+
     /// Notes how long a step took that is left now.
     pub(super) fn note_time(&mut self, frame: &Frame) {
         let Body::Step(entry) = &frame.body else { return };
@@ -146,6 +153,38 @@ impl State {
         let Body::Step(entry) = &frame.body else { return None };
         let instance = self.instance(frame.instance)?;
         Some((instance, entry, instance.program.step(entry.step)?))
+    }
+}
+
+/// What limits leave when this much is used.
+fn after(limits: &RunLimits, used: &Used, elapsed_ms: f64) -> RunLimits {
+    let count = |max: Option<u64>, used: u64| max.map(|max| max.saturating_sub(used));
+    let ms_left = |seconds: u64| (seconds as f64).mul_add(1000.0, -elapsed_ms).max(0.0);
+    RunLimits {
+        total_visits: count(limits.total_visits, used.visits),
+        tool_calls: count(limits.tool_calls, used.tool_calls),
+        // A second that has begun is not over: rounding down would leave a short budget nothing.
+        wall_time_seconds: limits.wall_time_seconds.map(|seconds| (ms_left(seconds) / 1000.0).ceil() as u64),
+        tokens: count(limits.tokens, used.tokens),
+        cost: limits.cost.map(|max| (max - used.cost).max(0.0)),
+        host_calls: count(limits.host_calls, used.host_calls),
+    }
+}
+
+fn tighter(a: RunLimits, b: RunLimits) -> RunLimits {
+    fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+    RunLimits {
+        total_visits: least(a.total_visits, b.total_visits),
+        tool_calls: least(a.tool_calls, b.tool_calls),
+        wall_time_seconds: least(a.wall_time_seconds, b.wall_time_seconds),
+        tokens: least(a.tokens, b.tokens),
+        cost: least(a.cost, b.cost),
+        host_calls: least(a.host_calls, b.host_calls),
     }
 }
 

@@ -8,6 +8,7 @@ use opcell_engine::{
     Status,
     outcome::Question,
     ports::{Failure, Reply, ToolCall, Workflows},
+    receipt::{Receipt, of_started_run},
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
@@ -90,7 +91,18 @@ impl ChildRuns {
         Ok(Wanted { workflow: &agent.workflow, input, definition: Some(definition) })
     }
 
-    async fn start(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Result<Value, Failure> {
+    async fn start(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Reply<Value> {
+        let mut receipt = None;
+        let result = self.outcome(wanted, call, &mut receipt).await;
+        Reply { result, receipt }
+    }
+
+    async fn outcome(
+        &self,
+        wanted: &Wanted<'_>,
+        call: &ToolCall,
+        receipt: &mut Option<Receipt>,
+    ) -> Result<Value, Failure> {
         let Wanted { workflow, input, definition } = wanted;
         let engine = self.engine()?;
         let library = self.library.get().and_then(Weak::upgrade).ok_or_else(gone)?;
@@ -114,7 +126,10 @@ impl ChildRuns {
                 let pins = pins::of(catalog, &library, program.ir());
                 let session = self.narrowing(wanted, call).await?;
                 let detach = wanted.is_agent();
-                let options = RunOptions { run: Some(run.clone()), pins, detach, session, ..RunOptions::default() };
+                // What the caller has left is what it may use.
+                let limits = call.left;
+                let options =
+                    RunOptions { run: Some(run.clone()), pins, detach, session, limits, ..RunOptions::default() };
                 let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
             }
@@ -130,6 +145,7 @@ impl ChildRuns {
             stop = CancelOnDrop(take_up(&engine, catalog, &run, &past, wanted, call).await?);
             outcome = stop.0.finished().await.map_err(lost)?;
         }
+        *receipt = of_started_run(&run, &outcome.used);
         match outcome.status {
             Status::Completed => Ok(outcome.result),
             // An agent is asked once: what it said before it waits to be spoken to is its answer.
@@ -226,15 +242,15 @@ fn not_started(error: &RunError) -> Failure {
 impl Delegation for ChildRuns {
     async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value> {
         let wanted = Wanted { workflow, input: Value::from(prompt), definition: None };
-        Reply { result: self.start(&wanted, call).await, receipt: None }
+        self.start(&wanted, call).await
     }
 
     async fn ask(&self, agent: &AgentTool, query: &str, call: &ToolCall) -> Reply<Value> {
         let said = match self.agent(agent, query, call).await {
             Ok(wanted) => self.start(&wanted, call).await,
-            Err(unknown) => Err(unknown),
+            Err(unknown) => Reply { result: Err(unknown), receipt: None },
         };
-        Reply { result: said.map(|said| Value::object([(agent::RESPONSE, said)])), receipt: None }
+        Reply { result: said.result.map(|said| Value::object([(agent::RESPONSE, said)])), ..said }
     }
 }
 
@@ -303,7 +319,8 @@ mod tests {
         };
         let request =
             ToolCallRequest { id: "c".to_owned(), name: "delegate".to_owned(), arguments: Value::object::<&str>([]) };
-        let call = opcell_engine::call::ToolCall { context, session: Arc::new(session), request };
+        let left = opcell_workflow::ir::RunLimits::default();
+        let call = opcell_engine::call::ToolCall { context, session: Arc::new(session), request, left };
         ToolCall::new(call, CancellationToken::new())
     }
 
