@@ -12,6 +12,7 @@ mod graph;
 mod input;
 mod key;
 mod manual;
+mod mcp;
 mod new;
 mod op;
 mod plugin;
@@ -22,10 +23,12 @@ mod run;
 mod runs;
 mod schema;
 mod selftest;
+mod serve;
 mod skill;
 mod stop;
 mod stream;
 mod terminal;
+mod token;
 mod tools;
 mod trust;
 mod units;
@@ -122,9 +125,13 @@ enum Command {
     /// List the tools that documents may call.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
-    /// Inspect the MCP servers of the project.
+    /// Offer operations and workflows as MCP tools over stdio, or inspect the MCP servers of the project.
+    Mcp(mcp::McpArgs),
+    /// Serve the HTTP API, and drive the runs of its journal.
+    Serve(serve::ServeArgs),
+    /// Make, list and revoke the tokens of `opcell serve`.
     #[command(subcommand)]
-    Mcp(tools::McpCommand),
+    Token(token::TokenCommand),
     /// Check what Opcell needs of this machine, and say what is missing and what to do.
     Doctor,
     /// Print a completion script for a shell.
@@ -313,10 +320,12 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Key(command) => key::key(command, terminal),
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
-        Command::Mcp(command) => tools::mcp(&cli.global, command, terminal).await,
         Command::Doctor => doctor::doctor(&cli.global, terminal),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args, terminal),
+        Command::Mcp(args) => mcp::mcp(&cli.global, args, terminal).await,
+        Command::Serve(args) => serve::serve(&cli.global, args, terminal).await,
+        Command::Token(command) => token::token(&cli.global, command, terminal),
         Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
     }

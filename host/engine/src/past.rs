@@ -3,7 +3,7 @@
 use crate::{
     engine::Engine,
     error::RunError,
-    record::{fold, read_history, to_record},
+    record::{Reader, fold, read_history, to_record},
 };
 use opcell_core::{
     Next, State, Status, decide,
@@ -60,6 +60,15 @@ impl Engine {
             Some(seq) if seq == 0 || seq > last => Err(RunError::NoSuchEvent { run: run.clone(), seq, last }),
             _ => Ok(events),
         }
+    }
+
+    /// At most `limit` of a run's events after its `after`th, for reading a long run piece by piece. A `limit` of 0 reads none.
+    ///
+    /// # Errors
+    /// As [`Engine::history`].
+    pub async fn events_after(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Recorded>, RunError> {
+        let records = self.journal.read(run, after, limit).await?;
+        Reader::new(self.journal.as_ref(), run).events(&records).await
     }
 
     /// A run's state after its `seq`th event, or after the last one.

@@ -94,6 +94,22 @@ impl Library {
         *known = Arc::new(Known { files, names, added: known.added.clone() });
     }
 
+    /// Every workflow as it was when the folders were last looked at, by name; those that do not compile among them.
+    #[must_use]
+    pub fn listed(&self) -> Vec<(Arc<str>, Result<Workflow, Rejected>)> {
+        let known = self.known();
+        let mut all = known.names.clone();
+        all.extend(known.added.iter().map(|(name, workflow)| (name.clone(), Ok(workflow.clone()))));
+        all.into_iter().collect()
+    }
+
+    /// The workflow of this name as it was when the folders were last looked at; never a file by its path.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Result<Workflow, Rejected>> {
+        let known = self.known();
+        known.added.get(name).map(|workflow| Ok(workflow.clone())).or_else(|| known.names.get(name).cloned())
+    }
+
     fn known(&self) -> Arc<Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,0 +1,39 @@
+//! `opcell mcp`: operations and workflows as tools over stdio, and the MCP servers of the project.
+
+use super::{
+    Exit, Failure, Global, Terminal,
+    tools::{self, McpCommand},
+};
+use clap::Args;
+use opcell_server::{Tenant, mcp::McpServer, tenant::TenantLimits};
+use opcell_workflow::Diagnostic;
+use std::sync::Arc;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct McpArgs {
+    /// Offer this workflow as a tool, beside the operations of the plugins (repeatable).
+    #[arg(long, value_name = "NAME")]
+    workflow: Vec<String>,
+    #[command(subcommand)]
+    command: Option<McpCommand>,
+}
+
+pub async fn mcp(global: &Global, args: &McpArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    if let Some(command) = &args.command {
+        return tools::mcp(global, command, terminal).await;
+    }
+    let host = crate::cli::host(global.trusted()?, terminal).await?;
+    for name in &args.workflow {
+        match host.library().named(name) {
+            Some(read) => drop(read?),
+            None => {
+                let unknown = Diagnostic::error("unknown-workflow", format!("there is no workflow `{name}`"));
+                return Err(unknown.help("give its file's folder in `workflows` of opcell.toml").into());
+            }
+        }
+    }
+    let tenant = Arc::new(Tenant::new(Tenant::DEFAULT, host, TenantLimits::default()));
+    McpServer::new(tenant, args.workflow.clone()).stdio().await?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,125 @@
+//! `opcell serve`: the HTTP API and the page, with a worker that drives the runs.
+
+use super::{
+    Exit, Failure, Global, Terminal,
+    graph::{self, Format},
+    run::journal_place,
+    stop::{Stop, StopArgs},
+};
+use crate::graph::{Drawing, Path};
+use clap::Args;
+use opcell::{
+    config::{Config, JournalPlace, JournalSettings},
+    places::Places,
+};
+use opcell_engine::{event::Recorded, worker::WorkerOptions};
+use opcell_server::{
+    ServeError, Serving, Settings, Tenant, Tenants, Tls,
+    access::{Access, tokens::TokenStore},
+    api::GraphFormat,
+    tenant::TenantLimits,
+};
+use opcell_workflow::{Diagnostic, WorkflowIr};
+use serde_json::json;
+use std::{net::SocketAddr, path::PathBuf};
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to listen. Beyond this machine, TLS and tokens are required.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878")]
+    listen: SocketAddr,
+    /// Certificate chain in PEM; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Journal file or `postgres://` URL; by default the project's, else `.opcell/runs.db`.
+    #[arg(long, value_name = "PATH|URL", conflicts_with = "no_journal", value_parser = journal_place)]
+    journal: Option<JournalPlace>,
+    /// Keep runs in memory only: they are lost when the server stops.
+    #[arg(long)]
+    no_journal: bool,
+    /// Maximum number of resumed runs to drive concurrently.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    concurrency: u16,
+    /// Offer this workflow as a tool to MCP clients, beside the operations of the plugins (repeatable).
+    #[arg(long, value_name = "NAME")]
+    mcp_workflow: Vec<String>,
+    #[command(flatten)]
+    stop: StopArgs,
+}
+
+pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut config = global.trusted()?;
+    let mut settings = Settings::new(args.listen);
+    settings.tls = args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| Tls { certificate, key });
+    settings.access = access(&config)?;
+    settings.draw = Some(draw);
+    settings.mcp_workflows.clone_from(&args.mcp_workflow);
+    let mut worker = WorkerOptions::default();
+    worker.concurrency = usize::from(args.concurrency);
+    worker.grace = args.stop.grace();
+    settings.worker = worker;
+    let missing = settings.missing();
+    if !missing.is_empty() {
+        return Err(ServeError::Unprotected { address: args.listen, missing }.into());
+    }
+    match (&args.journal, args.no_journal) {
+        (Some(place), _) => config.journal = Some(JournalSettings::at(place.clone())),
+        (None, true) => config.journal = None,
+        (None, false) => {
+            let default = config.root.join(JournalSettings::DEFAULT_PATH);
+            config.journal.get_or_insert_with(|| JournalSettings::at(default));
+        }
+    }
+    let host = crate::cli::host(config, terminal).await?;
+    let tenants = Tenants::new([Tenant::new(Tenant::DEFAULT, host, TenantLimits::default())]);
+    let requires_token = settings.access.requires_token();
+    let serving = Serving::bind(settings, tenants).await?;
+    let url = serving.url()?;
+    let stop = Stop::listen(args.stop, true, terminal)?;
+    if terminal.json {
+        terminal.line(&json!({"listening": url, "tokens": requires_token}).to_string())?;
+    } else {
+        terminal.note(&format!("listening on {url}"));
+    }
+    serving.run(stop.token()).await?;
+    Ok(Exit::Done)
+}
+
+/// Requests need a token as soon as the project has one.
+fn access(config: &Config) -> Result<Access, Failure> {
+    let Some(store) = token_store(config) else { return Ok(Access::Open) };
+    Ok(if store.list()?.is_empty() { Access::Open } else { Access::Tokens(store) })
+}
+
+/// The tokens of a project; none where the environment names no home.
+pub fn token_store(config: &Config) -> Option<TokenStore> {
+    Some(TokenStore::of_project(&Places::of_user().state?, &config.root))
+}
+
+fn draw(workflow: &WorkflowIr, events: Option<&[Recorded]>, format: GraphFormat) -> Result<String, String> {
+    let path = events.map(Path::of);
+    let format = match format {
+        GraphFormat::Svg => Format::Svg,
+        GraphFormat::Dot => Format::Dot,
+        _ => Format::Mermaid,
+    };
+    graph::text(&Drawing::of(workflow, path.as_ref()), format).map_err(|_| "the graph cannot be drawn".to_owned())
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let (code, help) = match &error {
+            ServeError::Unprotected { .. } => (
+                "listen-unprotected",
+                "give what is missing, or listen on this machine only: `--listen 127.0.0.1:7878`",
+            ),
+            ServeError::Listen { .. } => ("listen-failed", "choose another port, or end the process that has it"),
+            ServeError::Tls { .. } => ("tls-unusable", "both files must be PEM, and the key must be the certificate's"),
+            _ => return Self::Other(error.into()),
+        };
+        Diagnostic::error(code, error.to_string()).help(help).into()
+    }
+}

@@ -1,0 +1,109 @@
+//! `opcell token`: who may send requests to `opcell serve`.
+
+use super::{Exit, Failure, Global, Terminal, serve};
+use clap::{Subcommand, ValueEnum};
+use opcell_server::{
+    Tenant,
+    access::tokens::{Scope, TokenStore},
+};
+use opcell_workflow::Diagnostic;
+use serde_json::json;
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it: the only time that it is shown.
+    New {
+        /// What to call it in lists, logs and events.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The tenant that it is bound to.
+        #[arg(long, value_name = "TENANT", default_value = Tenant::DEFAULT)]
+        tenant: String,
+        /// What it allows (repeatable).
+        #[arg(long, value_name = "SCOPE", default_value = "read")]
+        scope: Vec<ScopeName>,
+    },
+    /// List the tokens of the project, without their secrets.
+    List,
+    /// Revoke a token. A running server refuses it within a second.
+    Revoke {
+        /// ID, as `opcell token list` prints it.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScopeName {
+    /// Look at everything of the tenant.
+    Read,
+    /// Start runs, call operations, send messages.
+    Run,
+    /// Approve and refuse what runs ask for.
+    Approve,
+    /// All of these, and change what the server has loaded.
+    Admin,
+}
+
+impl ScopeName {
+    fn scope(self) -> Scope {
+        match self {
+            Self::Read => Scope::Read,
+            Self::Run => Scope::Run,
+            Self::Approve => Scope::Approve,
+            Self::Admin => Scope::Admin,
+        }
+    }
+}
+
+fn store(global: &Global) -> Result<TokenStore, Failure> {
+    let config = global.proposed()?;
+    serve::token_store(&config).ok_or_else(|| {
+        Diagnostic::error("no-state-directory", "there is no directory of this user to keep tokens in")
+            .help("set HOME or XDG_STATE_HOME to an absolute path")
+            .into()
+    })
+}
+
+pub fn token(global: &Global, command: &TokenCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    let store = store(global)?;
+    match command {
+        TokenCommand::New { name, tenant, scope } => {
+            let scopes: Vec<Scope> = scope.iter().map(|scope| scope.scope()).collect();
+            let token = store.create(name, tenant, &scopes)?;
+            if terminal.json {
+                terminal.json(&json!({"token": token, "name": name, "tenant": tenant, "scopes": scopes}))?;
+            } else {
+                terminal.note("this token is shown only now; the server keeps a hash of it:");
+                terminal.line(&token)?;
+            }
+        }
+        TokenCommand::List => {
+            let tokens = store.list()?;
+            if terminal.json {
+                let shown = tokens.iter().map(|token| {
+                    json!({"id": token.id, "name": token.name, "tenant": token.tenant, "scopes": token.scopes,
+                        "created": token.created})
+                });
+                terminal.json(&json!(shown.collect::<Vec<_>>()))?;
+                return Ok(Exit::Done);
+            }
+            if tokens.is_empty() {
+                terminal.note("no tokens; `opcell token new NAME` makes one");
+            }
+            for token in tokens {
+                let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+                terminal.line(&format!("{}  {}  {}  {}", token.id, token.tenant, scopes.join(","), token.name))?;
+            }
+        }
+        TokenCommand::Revoke { id } => {
+            if !store.revoke(id)? {
+                let missing = Diagnostic::error("unknown-token", format!("there is no token `{id}`"));
+                return Err(missing.help("`opcell token list` lists them").into());
+            }
+            terminal.note(&format!("token {id} is revoked"));
+        }
+    }
+    Ok(Exit::Done)
+}

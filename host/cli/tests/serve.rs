@@ -1,0 +1,361 @@
+//! `opcell serve` and `opcell mcp` as a client sees them: the real binary, over real sockets and pipes.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const ASK: &str = r#"{:name "ask" :description "Asks"
+ :steps [{:name "ask" :type :wait :signal "ship" :approval true :question "Ship it?"}
+         {:name "end" :type :exit :status :success :output {:value "shipped"}}]}"#;
+
+const GREET: &str = r#"{:name "greet" :description "Greets"
+ :steps [{:name "greet" :type :exit :status :success :output {:from :workflow-input :path [:name]}}]}"#;
+
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("opcell.toml", "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n");
+    write("greet.edn", GREET);
+    write("ask.edn", ASK);
+    write("broken.edn", "{:name \"broken\" :steps [}");
+    folder
+}
+
+fn opcell(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_opcell"));
+    command.current_dir(folder).env("HOME", folder).env_remove("XDG_STATE_HOME").stdin(Stdio::null());
+    command
+}
+
+/// A server that is stopped at the end of its test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let mut child = opcell(folder)
+            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        let address = said["listening"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            head += &format!("Host: {}\r\n", self.address);
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        BufReader::new(stream)
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
+        let mut text = String::new();
+        self.open(method, path, headers, body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+            unchunked(body)
+        } else {
+            body.to_owned()
+        };
+        (status, head.to_owned(), body)
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        let (status, _, body) = self.send("GET", path, &[], "");
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+
+    fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
+        let mut all = vec![("Content-Type", "application/json")];
+        all.extend(headers);
+        let (status, _, body) = self.send("POST", path, &all, &body.to_string());
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+
+    fn wait_for(&self, run: &str, status: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let (_, found) = self.get(&format!("/v1/default/runs/{run}"));
+            if found["status"] == status {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "{found}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn terminate(mut self) -> Option<i32> {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn unchunked(mut body: &str) -> String {
+    let mut text = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let Ok(size) = usize::from_str_radix(size.trim(), 16) else { break };
+        if size == 0 {
+            break;
+        }
+        text += rest.get(..size).unwrap_or(rest);
+        body = rest.get(size + 2..).unwrap_or_default();
+    }
+    text
+}
+
+#[test]
+fn an_empty_folder_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    assert_eq!(server.get("/health").1["status"], "ok");
+    assert_eq!(server.get("/ready").0, 200);
+    let (status, head, metrics) = server.send("GET", "/metrics", &[], "");
+    assert!(status == 200 && head.contains("text/plain"), "{head}");
+    assert!(metrics.contains("opcell_requests_total{tenant=\"default\"}"), "{metrics}");
+    assert!(server.get("/openapi.json").1["paths"]["/v1/{tenant}/runs"]["post"].is_object());
+    assert_eq!(server.get("/v1/default/workflows").1["workflows"], json!([]));
+    assert_eq!(server.get("/v1/default/operations").1["operations"], json!([]));
+    let (status, problem) = server.get("/v1/other/workflows");
+    assert_eq!((status, &problem["code"]), (404, &json!("unknown-tenant")));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn beyond_this_machine_it_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = opcell(folder.path()).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("TLS") && said.contains("--tls-cert") && said.contains("opcell token new"), "{said}");
+}
+
+#[test]
+fn a_key_starts_one_run_whatever_happens_to_the_server() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let body = json!({"workflow": "greet", "input": {"name": "Ada"}, "wait": true});
+    let key = [("Idempotency-Key", "one")];
+    let (status, first) = server.post("/v1/default/runs", &key, &body);
+    assert_eq!(status, 201, "{first}");
+    assert_eq!((&first["status"], &first["result"]), (&json!("completed"), &json!("Ada")));
+    let (status, again) = server.post("/v1/default/runs", &key, &body);
+    assert_eq!((status, &again["run"]), (200, &first["run"]));
+    drop(server);
+    let server = Server::start(folder.path());
+    let (status, again) = server.post("/v1/default/runs", &key, &body);
+    assert_eq!((status, &again["run"]), (200, &first["run"]));
+    let other = json!({"workflow": "greet", "input": {"name": "Bob"}});
+    let (status, problem) = server.post("/v1/default/runs", &key, &other);
+    assert_eq!((status, &problem["code"]), (422, &json!("key-reused")));
+    assert_eq!(server.get("/v1/default/runs").1["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_started_before_a_kill_goes_on_after_it() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (_, started) = server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
+    assert_eq!(started["run"], "r1", "{started}");
+    let asked = server.wait_for("r1", "suspended");
+    assert_eq!(asked["questions"][0]["signal"]["question"], "Ship it?", "{asked}");
+    // Dropping kills at once, as a power cut would.
+    drop(server);
+    let server = Server::start(folder.path());
+    let (status, sent) = server.post("/v1/default/runs/r1/approve", &[], &json!({"why": "it is good"}));
+    assert_eq!((status, &sent["step"]), (200, &json!("ask")), "{sent}");
+    let ended = server.wait_for("r1", "completed");
+    assert_eq!(ended["result"], "shipped");
+    let (status, problem) = server.post("/v1/default/runs/r1/approve", &[], &json!({}));
+    assert_eq!((status, &problem["code"]), (409, &json!("nothing-to-approve")));
+    let (_, page) = server.get("/v1/default/runs/r1/events");
+    let events = page["events"].as_array().unwrap();
+    let signal = events.iter().find(|event| event["kind"] == "signal-received").unwrap();
+    assert_eq!(signal["event"]["signal-received"]["by"], "local");
+}
+
+#[test]
+fn a_reader_gets_every_event_once_and_resumes_after_the_last() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
+    let accept = ("Accept", "text/event-stream");
+    let mut live = server.open("GET", "/v1/default/runs/r1/events", &[accept], "");
+    let reading = thread::spawn(move || {
+        let mut text = String::new();
+        live.read_to_string(&mut text).unwrap();
+        let id = |line: &str| line.strip_prefix("id: ").and_then(|id| id.parse::<u64>().ok());
+        text.lines().filter_map(id).collect::<Vec<u64>>()
+    });
+    server.wait_for("r1", "suspended");
+    server.post("/v1/default/runs/r1/approve", &[], &json!({"approved": true}));
+    let ended = server.wait_for("r1", "completed");
+    let ids = reading.join().unwrap();
+    let expected: Vec<u64> = (1..=ended["events"].as_u64().unwrap()).collect();
+    assert_eq!(ids, expected);
+    let last = ("Last-Event-ID", "3");
+    let (status, _, rest) = server.send("GET", "/v1/default/runs/r1/events", &[accept, last], "");
+    assert_eq!(status, 200);
+    assert!(rest.starts_with("id: 4\n") && rest.contains("event: run-finished"), "{rest}");
+    let end = expected.len().to_string();
+    let (status, _, nothing) = server.send("GET", "/v1/default/runs/r1/events", &[accept, ("Last-Event-ID", &end)], "");
+    assert_eq!((status, nothing.as_str()), (200, ""));
+}
+
+#[test]
+fn mistakes_are_problems_with_a_code_a_place_and_a_remedy() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (status, problem) = server.post("/v1/default/runs", &[], &json!({"workflow": "gret"}));
+    assert_eq!((status, &problem["code"]), (404, &json!("unknown-workflow")));
+    assert_eq!(problem["remedy"], "did you mean `greet`?");
+    let (status, problem) = server.post("/v1/default/runs", &[], &json!({"workflow": "broken"}));
+    assert_eq!(status, 422, "{problem}");
+    assert!(
+        problem["findings"][0]["line"].is_number() || problem["findings"][0].to_string().contains("broken.edn"),
+        "{problem}"
+    );
+    let (status, problem) = server.post("/v1/default/runs", &[], &json!({"workflow": "../greet.edn"}));
+    assert_eq!(status, 404, "no file is opened by its path: {problem}");
+    let (status, _) = server.post("/v1/default/runs", &[], &json!({"workflow": "greet", "unknown": 1}));
+    assert_eq!(status, 400);
+    let (status, head, _) = server.send("POST", "/v1/default/runs", &[("Content-Type", "text/plain")], "{}");
+    assert!(status == 415 && head.contains("application/problem+json"), "{head}");
+    let (status, problem) = server.post("/v1/default/check", &[], &json!({"name": "x.edn", "text": "{:name"}));
+    assert_eq!((status, &problem["ok"]), (200, &json!(false)), "{problem}");
+    assert_eq!(server.get("/v1/default/operations/no/such").0, 404);
+    assert_eq!(server.get("/v1/default/runs/none").1["code"], "unknown-run");
+}
+
+#[test]
+fn a_page_of_another_site_reaches_nothing() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (status, _, body) = server.send("GET", "/v1/default/runs", &[("Host", "evil.example")], "");
+    assert!(status == 403 && body.contains("foreign-host"), "{body}");
+    let (status, _, body) = server.send("GET", "/v1/default/runs", &[("Origin", "https://evil.example")], "");
+    assert!(status == 403 && body.contains("foreign-origin"), "{body}");
+    let (_, head, _) = server.send("GET", "/health", &[], "");
+    let head = head.to_ascii_lowercase();
+    assert!(head.contains("content-security-policy: default-src 'none'") && !head.contains("access-control"), "{head}");
+}
+
+#[test]
+fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
+    let folder = project();
+    let token = |arguments: &[&str]| {
+        let made = opcell(folder.path()).arg("token").args(arguments).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    let reader = format!("Bearer {}", token(&["new", "reader"]));
+    let foreign = format!("Bearer {}", token(&["new", "foreign", "--tenant", "other", "--scope", "admin"]));
+    let runner = format!("Bearer {}", token(&["new", "runner", "--scope", "run", "--scope", "read"]));
+    let server = Server::start(folder.path());
+    let list = |token: &str| server.send("GET", "/v1/default/runs", &[("Authorization", token)], "");
+    assert_eq!(server.get("/v1/default/runs").0, 401);
+    assert_eq!(list(&format!("{runner}x")).0, 401);
+    assert_eq!(list(&reader).0, 200);
+    let (status, _, of_foreign) = list(&foreign);
+    let (_, _, of_nothing) = server.send("GET", "/v1/nothing/runs", &[("Authorization", &foreign)], "");
+    assert_eq!((status, of_foreign), (404, of_nothing), "a foreign tenant looks like none");
+    let start = json!({"workflow": "ask", "run": "r1"});
+    assert_eq!(server.post("/v1/default/runs", &[("Authorization", &reader)], &start).0, 403);
+    assert_eq!(server.post("/v1/default/runs", &[("Authorization", &runner)], &start).0, 201);
+    let yes = json!({"name": "ship", "data": {"approved": true}});
+    let (status, problem) = server.post("/v1/default/runs/r1/signal", &[("Authorization", &runner)], &yes);
+    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "a signal is no way round an approval");
+    assert_eq!(server.get("/metrics").0, 401);
+    let (_, _, metrics) = server.send("GET", "/metrics", &[("Authorization", &foreign)], "");
+    assert!(!metrics.contains("tenant=\"default\""), "{metrics}");
+    let listed: Value = serde_json::from_str(&token(&["list", "--json"])).unwrap();
+    let id = listed.as_array().unwrap().iter().find(|token| token["name"] == "reader").unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    token(&["revoke", &id]);
+    let began = Instant::now();
+    while list(&reader).0 != 401 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn an_mcp_client_finds_no_tools_in_an_empty_folder_and_workflows_where_they_are_chosen() {
+    let ask = |folder: &Path, arguments: &[&str], requests: &[Value]| -> Vec<Value> {
+        let mut child =
+            opcell(folder).arg("mcp").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+        let mut answers = Vec::new();
+        for request in std::iter::once(&initialize).chain(requests) {
+            writeln!(input, "{request}").unwrap();
+            if request["method"] == "initialize" {
+                writeln!(input, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).unwrap();
+            }
+            loop {
+                let mut line = String::new();
+                assert!(output.read_line(&mut line).unwrap() > 0, "the server ended");
+                let answer: Value = serde_json::from_str(&line).unwrap();
+                if answer["id"] == request["id"] {
+                    answers.push(answer["result"].clone());
+                    break;
+                }
+            }
+        }
+        drop(input);
+        assert!(child.wait().unwrap().success());
+        answers
+    };
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let empty = tempfile::tempdir().unwrap();
+    let answers = ask(empty.path(), &[], std::slice::from_ref(&list));
+    assert_eq!(answers[0]["serverInfo"]["name"], "opcell");
+    assert_eq!(answers[1]["tools"], json!([]));
+    let folder = project();
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "run_greet", "arguments": {"name": "Ada"}}});
+    let answers = ask(folder.path(), &["--workflow", "greet"], &[list, call]);
+    let names: Vec<&Value> = answers[1]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["opcell_run", "run_greet"]);
+    assert_eq!(answers[2]["content"][0]["text"], "Ada", "{}", answers[2]);
+    assert_eq!(answers[2]["structuredContent"]["status"], "completed");
+    assert!(answers[2]["_meta"]["opcell/run"].is_string());
+}

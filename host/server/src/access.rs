@@ -1,0 +1,180 @@
+//! Who sends a request, and what they may do.
+//!
+//! A handler gets its tenant only through one of the extractors [`Reading`], [`Running`], [`Approving`] and [`Administering`], so none
+//! can forget to ask. A tenant that does not exist and one that the caller has no token for look the same.
+
+pub mod tokens;
+
+use crate::{api::App, problem::Problem, tenant::Tenant};
+use axum::{
+    extract::{FromRequestParts, RawPathParams, Request, State},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use std::sync::{Arc, atomic::Ordering};
+use tokens::{Scope, TokenStore};
+
+/// Where the tokens of a server come from.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum Access {
+    /// Everyone who reaches the address is the operator: for an address that only this machine reaches.
+    #[default]
+    Open,
+    /// Every request brings a token of this store.
+    Tokens(TokenStore),
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// As events and logs call them.
+    pub name: Arc<str>,
+    /// The only tenant that they reach; absent: all.
+    pub tenant: Option<Arc<str>>,
+    /// What they may do; absent: everything.
+    pub scopes: Option<Vec<Scope>>,
+}
+
+impl Caller {
+    fn operator() -> Self {
+        Self { name: "local".into(), tenant: None, scopes: None }
+    }
+
+    /// Whether they may do something.
+    #[must_use]
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.as_ref().is_none_or(|scopes| scopes.contains(&scope) || scopes.contains(&Scope::Admin))
+    }
+
+    pub(crate) fn reaches(&self, tenant: &str) -> bool {
+        self.tenant.as_deref().is_none_or(|own| own == tenant)
+    }
+}
+
+/// The caller of a request.
+///
+/// # Errors
+/// 401, where tokens are required and there is no valid one.
+pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let store = match &app.access {
+        Access::Open => return Ok(Caller::operator()),
+        Access::Tokens(store) => store,
+    };
+    let refused = |detail: &str| {
+        Problem::new(StatusCode::UNAUTHORIZED, "token-required", detail)
+            .remedy("send `Authorization: Bearer TOKEN`; `opcell token new` makes tokens")
+    };
+    let given = headers.get(header::AUTHORIZATION).ok_or_else(|| refused("this server requires a token"))?;
+    let given = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer ")).unwrap_or_default();
+    store.verify(given.trim()).ok_or_else(|| refused("the token is not valid: it is unknown, mistyped or revoked"))
+}
+
+/// A caller and the tenant that they reach.
+pub struct Admitted {
+    /// The tenant.
+    pub tenant: Arc<Tenant>,
+    /// Who sends the request.
+    pub caller: Caller,
+}
+
+async fn admit(parts: &mut Parts, app: &Arc<App>, scope: Scope) -> Result<Admitted, Problem> {
+    let params = RawPathParams::from_request_parts(parts, app).await;
+    let params = params.map_err(|_| Problem::bad_request("invalid-path", "the path is not UTF-8"))?;
+    let name = params.iter().find(|(name, _)| *name == "tenant").map_or("", |(_, value)| value);
+    let admitted = admit_to(app, &parts.headers, name, scope)?;
+    if scope != Scope::Read {
+        tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name,
+            method = %parts.method, path = parts.uri.path(), "request");
+    }
+    Ok(admitted)
+}
+
+/// Admits a request to a tenant.
+pub(crate) fn admit_to(app: &App, headers: &HeaderMap, name: &str, scope: Scope) -> Result<Admitted, Problem> {
+    let caller = caller(app, headers)?;
+    // A foreign tenant is not even looked up.
+    let tenant = caller.reaches(name).then(|| app.tenants.get(name)).flatten();
+    let tenant = tenant.ok_or_else(|| {
+        Problem::not_found("unknown-tenant", "there is no such tenant, or the token is not bound to it")
+            .remedy(format!("a project that declares no tenants has one, `{}`", Tenant::DEFAULT))
+    })?;
+    if !caller.may(scope) {
+        let detail = format!("the token does not have the scope `{}`", scope.as_str());
+        let remedy = format!("make one with `opcell token new --scope {}`", scope.as_str());
+        return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail).remedy(remedy));
+    }
+    if let Err(problem) = tenant.admit() {
+        tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
+        return Err(problem);
+    }
+    tenant.counters.requests.fetch_add(1, Ordering::Relaxed);
+    Ok(Admitted { tenant: tenant.clone(), caller })
+}
+
+macro_rules! extractor {
+    ($name:ident, $scope:expr, $doc:literal) => {
+        #[doc = $doc]
+        pub struct $name(pub Admitted);
+
+        impl FromRequestParts<Arc<App>> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+                admit(parts, app, $scope).await.map(Self)
+            }
+        }
+    };
+}
+
+extractor!(Reading, Scope::Read, "A caller who may look.");
+extractor!(Running, Scope::Run, "A caller who may start runs, call operations and send messages.");
+extractor!(Approving, Scope::Approve, "A caller who may approve and refuse.");
+extractor!(Administering, Scope::Admin, "A caller who may change what the server has loaded.");
+
+/// Refuses what a browser sends on behalf of another site, and names that resolve to this machine by trickery.
+pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let host =
+        headers.get(header::HOST).and_then(|host| host.to_str().ok()).or(request.uri().host()).unwrap_or_default();
+    if matches!(app.access, Access::Open) && !is_this_machine(host) {
+        let detail = format!("`{}` is not a name of this machine's loopback address", crate::api::shown(host));
+        let problem = Problem::new(StatusCode::FORBIDDEN, "foreign-host", detail);
+        return problem.remedy("use `localhost`, `127.0.0.1` or `[::1]`").into_response();
+    }
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        let of = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+        if of != Some(host) {
+            let detail = "the request comes from a page of another site";
+            return Problem::new(StatusCode::FORBIDDEN, "foreign-origin", detail).into_response();
+        }
+    }
+    next.run(request).await
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let without_port = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    without_port.eq_ignore_ascii_case("localhost")
+        || without_port.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_this_machine;
+
+    #[test]
+    fn only_names_of_loopback_are_this_machine() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:7878", "127.8.9.1", "[::1]", "[::1]:7878"] {
+            assert!(is_this_machine(host), "{host}");
+        }
+        for host in
+            ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]:1", "0.0.0.0"]
+        {
+            assert!(!is_this_machine(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Tokens: made by the command, shown once, kept as hashes in a file of the user that no project and no grant reaches.
+
+use super::Caller;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+use subtle::ConstantTimeEq;
+
+/// How long the file is taken to be unchanged: a revoked token works at most that much longer.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// What every token starts with, so that scanners recognise one that was published.
+const PREFIX: &str = "opcell_";
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Look at everything of the tenant.
+    Read,
+    /// Start runs, call operations, send messages.
+    Run,
+    /// Approve and refuse what runs ask for.
+    Approve,
+    /// All of these, and change what the server has loaded.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Approve, Self::Admin];
+
+    /// As the command line and files have it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Run => "run",
+            Self::Approve => "approve",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A token as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Kept {
+    /// Public part of the token; names it in lists, logs and events.
+    pub id: Arc<str>,
+    /// What the operator calls it.
+    pub name: String,
+    /// The tenant that it is bound to.
+    pub tenant: Arc<str>,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// SHA-256 of the secret part, hexadecimal. The secret has 256 random bits, so nothing slower is needed.
+    pub hash: String,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    tokens: Vec<Kept>,
+}
+
+/// The tokens of one project.
+#[derive(Debug, Clone)]
+pub struct TokenStore {
+    file: PathBuf,
+    read: Arc<Mutex<Read>>,
+}
+
+#[derive(Debug, Default)]
+struct Read {
+    looked: Option<Instant>,
+    tokens: Arc<Vec<Kept>>,
+}
+
+impl TokenStore {
+    /// The store of the project in `root`, below the user's own `state` directory.
+    #[must_use]
+    pub fn of_project(state: &Path, root: &Path) -> Self {
+        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let name = hex(&Sha256::digest(root.as_os_str().as_encoded_bytes()));
+        Self {
+            file: state.join("tokens").join(format!("{}.json", name.get(..32).unwrap_or(&name))),
+            read: Arc::default(),
+        }
+    }
+
+    /// Every token.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not one of ours.
+    pub fn list(&self) -> io::Result<Vec<Kept>> {
+        match fs::read(&self.file) {
+            Ok(bytes) => Ok(serde_json::from_slice::<Contents>(&bytes).map_err(io::Error::other)?.tokens),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a token and returns it: the only time that it can be seen.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or there is no randomness.
+    pub fn create(&self, name: &str, tenant: &str, scopes: &[Scope]) -> io::Result<String> {
+        let mut tokens = self.list()?;
+        let (mut id, mut secret) = ([0; 6], [0; 32]);
+        getrandom::fill(&mut id).map_err(io::Error::other)?;
+        getrandom::fill(&mut secret).map_err(io::Error::other)?;
+        let (id, secret) = (hex(&id), URL_SAFE_NO_PAD.encode(secret));
+        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        tokens.push(Kept {
+            id: id.as_str().into(),
+            name: name.to_owned(),
+            tenant: tenant.into(),
+            scopes: scopes.to_vec(),
+            hash: hash(&secret),
+            created,
+        });
+        self.write(tokens)?;
+        Ok(format!("{PREFIX}{id}_{secret}"))
+    }
+
+    /// Removes the token with this ID; whether there was one.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn revoke(&self, id: &str) -> io::Result<bool> {
+        let mut tokens = self.list()?;
+        let before = tokens.len();
+        tokens.retain(|token| *token.id != *id);
+        let found = tokens.len() < before;
+        if found {
+            self.write(tokens)?;
+        }
+        Ok(found)
+    }
+
+    fn write(&self, tokens: Vec<Kept>) -> io::Result<()> {
+        use std::{
+            io::Write as _,
+            os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+        };
+        if let Some(folder) = self.file.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let new = self.file.with_extension("new");
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(&Contents { tokens }).map_err(io::Error::other)?)?;
+        file.sync_all()?;
+        fs::rename(new, &self.file)
+    }
+
+    /// Whose token this is. Takes the same time whatever is wrong with one that has a known ID.
+    pub(crate) fn verify(&self, token: &str) -> Option<Caller> {
+        let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+        let tokens = self.current();
+        let known = tokens.iter().find(|kept| *kept.id == *id);
+        let expected = known.map_or("", |kept| kept.hash.as_str());
+        let matches: bool = hash(secret).as_bytes().ct_eq(expected.as_bytes()).into();
+        let kept = known.filter(|_| matches)?;
+        Some(Caller {
+            name: format!("token {} ({})", kept.name, kept.id).into(),
+            tenant: Some(kept.tenant.clone()),
+            scopes: Some(kept.scopes.clone()),
+        })
+    }
+
+    /// The tokens as they were a moment ago at the latest. A file that cannot be read holds none.
+    fn current(&self) -> Arc<Vec<Kept>> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.looked.is_none_or(|looked| looked.elapsed() >= FRESH) {
+            let tokens = self.list().unwrap_or_else(|error| {
+                tracing::error!(file = %self.file.display(), %error, "the tokens cannot be read: no request is admitted");
+                Vec::new()
+            });
+            *read = Read { looked: Some(Instant::now()), tokens: Arc::new(tokens) };
+        }
+        read.tokens.clone()
+    }
+}
+
+fn hash(secret: &str) -> String {
+    hex(&Sha256::digest(secret.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_works_until_it_is_revoked_and_is_kept_as_a_hash_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = || TokenStore::of_project(folder.path(), Path::new("/project"));
+        let token = store().create("ci", "acme", &[Scope::Run]).unwrap();
+        let caller = store().verify(&token).unwrap();
+        assert_eq!(caller.tenant.as_deref(), Some("acme"));
+        assert!(caller.may(Scope::Run) && !caller.may(Scope::Read) && !caller.may(Scope::Approve));
+        assert!(caller.reaches("acme") && !caller.reaches("default"));
+        let (_, secret) = token.strip_prefix(PREFIX).unwrap().split_once('_').unwrap();
+        assert!(!fs::read_to_string(&store().file).unwrap().contains(secret));
+        let mut wrong = token.clone();
+        let last = wrong.pop().unwrap();
+        wrong.push(if last == 'A' { 'B' } else { 'A' });
+        assert!(store().verify(&wrong).is_none());
+        assert!(store().verify("").is_none() && store().verify("opcell__").is_none());
+        let id = store().list().unwrap().first().unwrap().id.clone();
+        assert!(store().revoke(&id).unwrap());
+        assert!(store().verify(&token).is_none());
+        assert!(!store().revoke(&id).unwrap());
+    }
+
+    #[test]
+    fn the_file_is_its_users_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::of_project(folder.path(), Path::new("/project"));
+        store.create("ci", "acme", &Scope::ALL).unwrap();
+        assert_eq!(fs::metadata(&store.file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(store.file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

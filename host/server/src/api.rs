@@ -1,0 +1,168 @@
+//! What the server answers: `/health`, `/ready`, `/metrics`, `/openapi.json`, and everything of a tenant below `/v1/{tenant}`.
+
+mod body;
+mod events;
+mod mcp;
+mod operations;
+mod root;
+mod runs;
+mod send;
+mod workflows;
+
+use crate::{
+    access::{self, Access},
+    problem::Problem,
+    serve::Settings,
+    tenant::Tenants,
+};
+use crate::{
+    page::{self, Sessions},
+    serve::Settings,
+};
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{any, get, post},
+};
+use opcell_engine::event::Recorded;
+use opcell_types::text::one_line;
+use opcell_workflow::WorkflowIr;
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer, timeout::TimeoutLayer};
+use utoipa::OpenApi;
+
+pub(crate) use body::{At, Params};
+pub(crate) use events::stream;
+pub use root::Document;
+pub(crate) use runs::{begin, encoded, run_graph, status};
+pub(crate) use send::answer;
+
+/// Largest body of a request.
+pub const MAX_BODY: usize = 4 << 20;
+
+/// How long a request may take, reading its body included. Streams of events are answered at once and go on.
+const REQUEST_TIME: Duration = Duration::from_secs(60);
+
+/// Draws a workflow as SVG, DOT or Mermaid, with the path that a run took.
+pub type Draw = fn(&WorkflowIr, Option<&[Recorded]>, GraphFormat) -> Result<String, String>;
+
+/// A format of drawings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum GraphFormat {
+    /// Scalable Vector Graphics.
+    #[default]
+    Svg,
+    /// Graphviz.
+    Dot,
+    /// Mermaid.
+    Mermaid,
+}
+
+/// What every request reaches.
+pub struct App {
+    pub(crate) tenants: Tenants,
+    pub(crate) access: Access,
+    pub(crate) draw: Option<Draw>,
+    pub(crate) sessions: Sessions,
+    pub(crate) is_tls: bool,
+    pub(crate) mcp: mcp::Services,
+    /// Cancelled when the server begins to stop.
+    pub(crate) stop: CancellationToken,
+}
+
+impl App {
+    pub(crate) fn new(settings: &Settings, tenants: Tenants, stop: CancellationToken) -> std::io::Result<Self> {
+        Ok(Self {
+            mcp: mcp::Services::new(&tenants, &settings.mcp_workflows, &stop),
+            tenants,
+            access: settings.access.clone(),
+            draw: settings.draw,
+            sessions: Sessions::new()?,
+            is_tls: settings.tls.is_some(),
+            stop,
+        })
+    }
+}
+
+/// Text of a request in a message: printable, and cut.
+pub(crate) fn shown(text: &str) -> String {
+    one_line(text, 100)
+}
+
+/// Everything that the server answers.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let tenant = Router::new()
+        .route("/workflows", get(workflows::list))
+        .route("/workflows/{workflow}", get(workflows::get))
+        .route("/workflows/{workflow}/graph", get(workflows::graph))
+        .route("/check", post(workflows::check))
+        .route("/compile", post(workflows::compile))
+        .route("/runs", get(runs::list).post(runs::start))
+        .route("/runs/{run}", get(runs::get))
+        .route("/runs/{run}/graph", get(runs::graph))
+        .route("/runs/{run}/receipts", get(runs::receipts))
+        .route("/runs/{run}/denials", get(runs::denials))
+        .route("/runs/{run}/replay", post(runs::replay))
+        .route("/runs/{run}/fork", post(runs::fork))
+        .route("/runs/{run}/events", get(events::events))
+        .route("/runs/{run}/signal", post(send::signal))
+        .route("/runs/{run}/message", post(send::message))
+        .route("/runs/{run}/approve", post(send::approve))
+        .route("/runs/{run}/cancel", post(send::cancel))
+        .route("/operations", get(operations::list))
+        .route("/operations/{namespace}/{name}", get(operations::describe).post(operations::invoke))
+        .route("/plugins", get(operations::plugins))
+        .route("/mcp", any(mcp::mcp));
+    let fixed = |name: HeaderName, value: &'static str| {
+        SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+    };
+    Router::new()
+        .route("/health", get(root::health))
+        .route("/ready", get(root::ready))
+        .route("/metrics", get(root::metrics))
+        .route("/openapi.json", get(root::openapi))
+        .nest("/v1/{tenant}", tenant)
+        .merge(page::router())
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME))
+        .layer(middleware::from_fn_with_state(app.clone(), access::same_site))
+        .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(fixed(header::REFERRER_POLICY, "no-referrer"))
+        .layer(fixed(header::CACHE_CONTROL, "no-store"))
+        .layer(fixed(
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        ))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
+/// The OpenAPI document, as it is committed and served.
+#[must_use]
+pub fn openapi_text() -> String {
+    let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+async fn no_such_path() -> Problem {
+    Problem::not_found("unknown-path", "there is no such path").remedy("`/openapi.json` lists every path")
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", "the path exists, but not with this method")
+}
+
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    tracing::error!("a request panicked");
+    let detail = "the server failed on this request; its log says where";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "panicked", detail).into_response()
+}

@@ -1,0 +1,139 @@
+//! A run's events: a page of them, or all of them as they happen.
+
+use super::{
+    App,
+    body::{At, Params},
+};
+use crate::{
+    access::Reading,
+    feed::{Frame, PAGE},
+    problem::Problem,
+    tenant::Tenant,
+};
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use opcell_journal::RunId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json_, json, value::RawValue};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+use utoipa::{IntoParams, ToSchema};
+
+/// How often a stream without news says that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Which events.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventParams {
+    /// Only events after this one.
+    after: Option<u64>,
+    /// At most this many in one page; 256 by default and at most. Streams have no limit.
+    #[param(minimum = 1, maximum = 256)]
+    limit: Option<u64>,
+}
+
+/// A page of events.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventPage {
+    /// `seq`, `at`, `kind`, and the event as the journal keeps it.
+    events: Vec<Json_>,
+    /// `after` of the next page, if this one is full.
+    next: Option<u64>,
+}
+
+/// Gives a run's events: with `Accept: text/event-stream` as server-sent events while they happen, until the run has ended; otherwise
+/// one page of JSON. The ID of each server-sent event is its number, and `Last-Event-ID` resumes after it.
+#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/events", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path), EventParams,
+        ("Last-Event-ID" = Option<u64>, Header, description = "As `after`")), responses(
+    (status = 200, body = EventPage), (status = 200, body = String, content_type = "text/event-stream"),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    Reading(admitted): Reading,
+    At((_, run)): At<(String, String)>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let run: RunId = run.into();
+    let wants_stream = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")));
+    let last = headers.get("last-event-id").map(|id| {
+        let number = id.to_str().ok().and_then(|id| id.parse::<u64>().ok());
+        number.ok_or_else(|| Problem::bad_request("invalid-last-event-id", "`Last-Event-ID` must be a whole number"))
+    });
+    let after = last.transpose()?.or(params.after).unwrap_or(0);
+    if i64::try_from(after).is_err() {
+        return Err(Problem::bad_request("unknown-event", format!("there is no event {after}")));
+    }
+    if wants_stream {
+        return stream(&admitted.tenant, run, after, app.stop.clone()).await;
+    }
+    let limit = params.limit.unwrap_or(PAGE);
+    if limit == 0 || limit > PAGE {
+        return Err(Problem::bad_request("invalid-query", format!("`limit` must be from 1 to {PAGE}")));
+    }
+    let page = admitted.tenant.host.engine().events_after(&run, after, limit).await?;
+    let frames: Vec<Frame> = page.iter().map(Frame::of).collect();
+    let next = frames.last().filter(|last| frames.len() as u64 == limit && !last.is_last).map(|last| last.seq);
+    let events: Vec<&RawValue> = frames.iter().filter_map(|frame| serde_json::from_str(&frame.json).ok()).collect();
+    Ok(Json(json!({"events": events, "next": next})).into_response())
+}
+
+/// Streams a run's events.
+pub(crate) async fn stream(
+    tenant: &Arc<Tenant>,
+    run: RunId,
+    after: u64,
+    stop: CancellationToken,
+) -> Result<Response, Problem> {
+    let engine = tenant.host.engine();
+    // Whether the run exists, and whether anything can follow the event that the reader has seen last.
+    let seen = engine.events_after(&run, after.saturating_sub(1), 1).await?;
+    let is_over = match seen.first() {
+        None if after > 0 => {
+            let detail = format!("run `{run}` has no event {after}");
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown-event", detail));
+        }
+        Some(last) if after > 0 => last.event.kind() == "run-finished",
+        _ => false,
+    };
+    let permit = tenant.readers.clone().try_acquire_owned().map_err(|_| {
+        tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let detail = "as many readers of events are connected as the tenant may have";
+        Problem { retry_after: Some(5), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-readers", detail) }
+    })?;
+    let reader = (!is_over).then(|| tenant.feeds.reader(run, after));
+    let frames = futures_util::stream::unfold((reader, permit, stop), |(reader, permit, stop)| async move {
+        let mut reader = reader?;
+        let text = tokio::select! {
+            () = stop.cancelled() => return None,
+            next = reader.next() => match next {
+                Ok(Some(frames)) => frames.iter().map(Frame::to_sse).collect::<String>(),
+                Ok(None) => return None,
+                Err(problem) => {
+                    let text = format!("event: problem\ndata: {}\n\n", json!(problem));
+                    return Some((Ok::<_, Infallible>(Bytes::from(text)), (None, permit, stop)));
+                }
+            },
+            () = tokio::time::sleep(KEEP_ALIVE) => ":\n\n".to_owned(),
+        };
+        Some((Ok(Bytes::from(text)), (Some(reader), permit, stop)))
+    });
+    let mut response = Body::from_stream(frames).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    Ok(response)
+}

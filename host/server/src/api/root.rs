@@ -1,0 +1,106 @@
+//! What monitoring and clients ask the server itself, outside of any tenant.
+
+use super::{App, events, operations, runs, send, workflows};
+use crate::{access, access::Access, metrics, problem::Problem, tenant::Tenant};
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::IntoResponse,
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc};
+use utoipa::{
+    Modify, OpenApi, ToSchema,
+    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
+};
+
+/// Whether the server works.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Health {
+    /// `ok`.
+    pub status: &'static str,
+    /// The version of the server.
+    pub version: &'static str,
+}
+
+/// Says that the process lives.
+#[utoipa::path(get, path = "/health", tag = "server", security(()), responses((status = 200, body = Health)))]
+pub(super) async fn health() -> Json<Health> {
+    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+/// Says whether requests make sense: every journal answers, and the server is not stopping.
+#[utoipa::path(get, path = "/ready", tag = "server", security(()), responses(
+    (status = 200, body = Health), (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, Problem> {
+    if app.stop.is_cancelled() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "the server is stopping"));
+    }
+    for tenant in app.tenants.iter() {
+        if let Err(error) = tenant.host.engine().runnable(1).await {
+            tracing::warn!(tenant = %tenant.name, %error, "not ready");
+            let detail = "a journal does not answer; the server's log says which, and why";
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", detail));
+        }
+    }
+    Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
+}
+
+/// Counters and gauges in the text format of Prometheus; with a token, those of its tenant.
+#[utoipa::path(get, path = "/metrics", tag = "server", responses(
+    (status = 200, body = String, content_type = "text/plain"),
+    (status = 401, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
+    let caller = access::caller(&app, &headers)?;
+    let mut of: Vec<(&Tenant, BTreeMap<String, u64>)> = Vec::new();
+    for tenant in app.tenants.iter().filter(|tenant| caller.reaches(&tenant.name)) {
+        let mut states = BTreeMap::new();
+        for run in tenant.host.engine().runs().await? {
+            *states.entry(runs::status(&run).to_owned()).or_default() += 1;
+        }
+        of.push((tenant.as_ref(), states));
+    }
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::text(&of)))
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "server", security(()), responses((status = 200, body = Object)))]
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], super::openapi_text())
+}
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+/// The API as OpenAPI describes it.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Opcell", description = "Runs of agent workflows whose operations are sandboxed WebAssembly components"),
+    modifiers(&Bearer),
+    security(("token" = []), ()),
+    components(schemas(Problem)),
+    paths(
+        health, ready, metrics, openapi,
+        workflows::list, workflows::get, workflows::graph, workflows::check, workflows::compile,
+        runs::list, runs::start, runs::get, runs::graph, runs::receipts, runs::denials, runs::replay, runs::fork,
+        events::events,
+        send::signal, send::message, send::approve, send::cancel,
+        operations::list, operations::describe, operations::invoke, operations::plugins,
+    )
+)]
+pub struct Document;
+
+impl Access {
+    /// Whether every request needs a token.
+    #[must_use]
+    pub fn requires_token(&self) -> bool {
+        matches!(self, Self::Tokens(_))
+    }
+}

@@ -1,0 +1,513 @@
+//! Runs: start, list, look, replay, fork.
+
+use super::{
+    App, GraphFormat,
+    body::{At, Body, Params},
+    shown, workflows,
+};
+use crate::{
+    access::{Admitted, Reading, Running},
+    problem::Problem,
+    tenant::Tenant,
+};
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use opcell::{Run, RunOptions, host::StartError, remedy};
+use opcell_engine::{
+    Event, RunError,
+    event::{Recorded, Timestamp},
+    state::State as RunFold,
+};
+use opcell_journal::{JournalError, RunEntry, RunId};
+use opcell_types::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json_, json};
+use sha2::{Digest, Sha256};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use utoipa::{IntoParams, ToSchema};
+
+/// Longest ID of a run and longest idempotency key, in bytes.
+const MAX_NAME: usize = 200;
+
+/// Runs in one page of a list: by default, and at most.
+const PAGE: (usize, usize) = (50, 500);
+
+/// A run whose timer ends within this time stays loaded.
+const PARK: Duration = Duration::from_secs(1);
+
+/// A run in a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunItem {
+    /// ID of the run.
+    #[schema(value_type = String)]
+    run: Arc<str>,
+    /// The workflow's name.
+    #[schema(value_type = String)]
+    workflow: Arc<str>,
+    /// `pending`, `running`, `interrupted`, `suspended`, `completed`, `failed` or `cancelled`.
+    status: String,
+    /// Whether a process drives it now.
+    driven: bool,
+    /// How many events it has.
+    events: u64,
+    /// When it was created, RFC 3339.
+    created_at: String,
+    /// When its last event happened, RFC 3339.
+    updated_at: String,
+}
+
+/// The status as people use it: what was running when its driver went away is interrupted.
+pub(crate) fn status(run: &RunEntry) -> &str {
+    let interrupted = !run.driven && !run.state.ended && run.state.due.is_some_and(|due| due <= 0);
+    if interrupted { "interrupted" } else { &run.state.status }
+}
+
+impl RunItem {
+    pub(crate) fn of(run: &RunEntry) -> Self {
+        Self {
+            run: run.run.clone(),
+            workflow: run.workflow.clone(),
+            status: status(run).to_owned(),
+            driven: run.driven,
+            events: run.records,
+            created_at: Timestamp(run.created_at).to_text(),
+            updated_at: Timestamp(run.updated_at).to_text(),
+        }
+    }
+}
+
+/// One page of runs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunList {
+    /// The newest first.
+    runs: Vec<RunItem>,
+    /// `before` of the next page, if there is one.
+    #[schema(value_type = Option<String>)]
+    next: Option<Arc<str>>,
+}
+
+/// Which runs.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// Only runs with this status.
+    status: Option<String>,
+    /// Only runs of this workflow.
+    workflow: Option<String>,
+    /// At most this many; 50 by default, 500 at most.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<usize>,
+    /// Only runs older than this one: the `next` of the page before.
+    before: Option<String>,
+}
+
+/// Lists runs, newest first, a page at a time.
+#[utoipa::path(get, path = "/v1/{tenant}/runs", tag = "runs", params(("tenant" = String, Path), ListParams), responses(
+    (status = 200, body = RunList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    Reading(admitted): Reading,
+    Params(params): Params<ListParams>,
+) -> Result<Json<RunList>, Problem> {
+    let limit = params.limit.unwrap_or(PAGE.0);
+    if limit == 0 || limit > PAGE.1 {
+        return Err(Problem::bad_request("invalid-query", format!("`limit` must be from 1 to {}", PAGE.1)));
+    }
+    let runs = admitted.tenant.host.engine().runs().await?;
+    let start = match &params.before {
+        None => 0,
+        Some(before) => match runs.iter().position(|run| *run.run == **before) {
+            Some(at) => at + 1,
+            None => {
+                let detail = format!("`before` names run `{}`, which the journal does not have", shown(before));
+                return Err(Problem::bad_request("unknown-run", detail));
+            }
+        },
+    };
+    let wanted = |run: &&RunEntry| {
+        params.status.as_deref().is_none_or(|wanted| status(run) == wanted)
+            && params.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted)
+    };
+    let mut page: Vec<&RunEntry> = runs.iter().skip(start).filter(wanted).take(limit + 1).collect();
+    let more = page.len() > limit;
+    page.truncate(limit);
+    let next = if more { page.last().map(|run| run.run.clone()) } else { None };
+    Ok(Json(RunList { runs: page.into_iter().map(RunItem::of).collect(), next }))
+}
+
+/// A run to start.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartBody {
+    /// Name of a workflow of the tenant.
+    workflow: String,
+    /// The run's `workflow-input`; `{}` by default.
+    #[schema(value_type = Option<Json_>)]
+    input: Option<Value>,
+    /// ID of the run; generated by default.
+    run: Option<String>,
+    /// Whether to answer only when the run has ended or is suspended, within 30 s; otherwise at once.
+    #[serde(default)]
+    wait: bool,
+}
+
+/// Starts a run. It is durable when this answers. With an `Idempotency-Key`, the same request again gives the same run.
+#[utoipa::path(post, path = "/v1/{tenant}/runs", tag = "runs",
+    params(("tenant" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "At most 200 bytes")),
+    request_body = StartBody, responses(
+    (status = 201, description = "Started", body = RunDetail),
+    (status = 200, description = "Started before with this key", body = RunDetail),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn start(
+    Running(admitted): Running,
+    headers: HeaderMap,
+    Body(body): Body<StartBody>,
+) -> Result<Response, Problem> {
+    let tenant = &admitted.tenant;
+    let key = idempotency_key(&headers)?;
+    let run: Option<RunId> = match (&key, &body.run) {
+        (Some(_), Some(_)) => {
+            let detail = "`run` and an `Idempotency-Key` both name the run";
+            return Err(Problem::bad_request("two-names", detail).remedy("send one of them"));
+        }
+        (Some(key), None) => Some(run_of_key(key)),
+        (None, Some(name)) => Some(run_name(name)?),
+        (None, None) => None,
+    };
+    let input = body.input.unwrap_or_else(|| Value::object::<&str>([]));
+    let (run, created) = begin(tenant, &body.workflow, input, run, key.is_some()).await?;
+    if body.wait
+        && let Some(run) = &created
+    {
+        let _ = tokio::time::timeout(Duration::from_secs(30), run.outcome()).await;
+    }
+    let status = if created.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = (status, Json(detail(tenant, &run, false).await?)).into_response();
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/{}/runs/{}", encoded(&tenant.name), encoded(&run))) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// Starts a run, or finds the one that the same request started before; the handle is there if it was started now.
+pub(crate) async fn begin(
+    tenant: &Arc<Tenant>,
+    name: &str,
+    input: Value,
+    run: Option<RunId>,
+    idempotent: bool,
+) -> Result<(RunId, Option<Run>), Problem> {
+    let workflow = workflows::named(tenant, name).await?;
+    let permit = tenant.started.clone().try_acquire_owned().map_err(|_| {
+        tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let detail = "as many runs are being driven as the tenant may have at a time";
+        Problem { retry_after: Some(1), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-runs", detail) }
+    })?;
+    let options = RunOptions { run: run.clone(), detach: true, park: Some(PARK), ..RunOptions::default() };
+    match tenant.host.start_with(&workflow, input.clone(), options).await {
+        Ok(started) => {
+            tenant.counters.started.fetch_add(1, Ordering::Relaxed);
+            let (tenant, driven) = (tenant.clone(), started.clone());
+            tokio::spawn(async move {
+                match driven.outcome().await {
+                    Ok(outcome) => tenant.counters.stopped(&outcome),
+                    Err(error) => tracing::warn!(run = driven.id(), %error, "a run cannot go on here"),
+                }
+                drop(permit);
+            });
+            Ok((started.id().into(), Some(started)))
+        }
+        Err(StartError::Run(RunError::Journal(error)))
+            if idempotent && matches!(*error, JournalError::RunExists(_)) =>
+        {
+            let run = run.unwrap_or_default();
+            let first = tenant.host.engine().events_after(&run, 0, 1).await?;
+            let same = first.first().is_some_and(|first| match &first.event {
+                Event::RunStarted(started) => *started.program.name() == workflow.ir().name && started.input == input,
+                _ => false,
+            });
+            if same {
+                return Ok((run, None));
+            }
+            let detail = format!("the idempotency key was used for another request, which started run `{run}`");
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "key-reused", detail).remedy("send a new key"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The client's key for a request.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    match key.to_str() {
+        Ok(key) if !key.is_empty() && key.len() <= MAX_NAME => Ok(Some(key.to_owned())),
+        _ => Err(Problem::bad_request(
+            "invalid-idempotency-key",
+            format!("`Idempotency-Key` must have 1 to {MAX_NAME} visible ASCII characters"),
+        )),
+    }
+}
+
+/// The run that a key names: the journal keeps IDs unique, so nothing else has to remember the key.
+pub(crate) fn run_of_key(key: &str) -> RunId {
+    let digest = Sha256::digest(key.as_bytes());
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("key-{hex}").into()
+}
+
+pub(crate) fn run_name(name: &str) -> Result<RunId, Problem> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+        let detail = format!("`{}` is not a run ID: use 1 to {MAX_NAME} letters, digits and `-_.:`", shown(name));
+        return Err(Problem::bad_request("invalid-run-id", detail));
+    }
+    Ok(name.into())
+}
+
+/// One run.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunDetail {
+    /// ID of the run.
+    #[schema(value_type = String)]
+    run: Arc<str>,
+    /// The workflow's name.
+    #[schema(value_type = String)]
+    workflow: Arc<str>,
+    /// How the run stands.
+    status: String,
+    /// Number of the last event.
+    events: u64,
+    /// The steps that it is in, each with the number of its visit.
+    steps: Vec<Json_>,
+    /// What it waits for.
+    questions: Vec<Json_>,
+    /// What it used.
+    used: Json_,
+    /// What it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Json_>,
+    /// What it returned; null while it has not ended.
+    result: Json_,
+    /// Why it ended, if not well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    reason: Option<Arc<str>>,
+    /// The same in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// The step at which it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    step: Option<Arc<str>>,
+    /// The refusal that ended it, and what would allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denial: Option<Json_>,
+    /// Named values.
+    artifacts: Json_,
+}
+
+/// Reads a run's state.
+pub(crate) async fn fold(tenant: &Tenant, run: &RunId) -> Result<RunFold, Problem> {
+    Ok(tenant.host.engine().state_at(run, None).await?)
+}
+
+async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDetail, Problem> {
+    let state = fold(tenant, run).await?;
+    let outcome = state.outcome();
+    let input = if with_input {
+        let first = tenant.host.engine().events_after(run, 0, 1).await?;
+        first.first().and_then(|first| match &first.event {
+            Event::RunStarted(started) => Some(Json_::from(&started.input)),
+            _ => None,
+        })
+    } else {
+        None
+    };
+    Ok(RunDetail {
+        run: run.clone(),
+        workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
+        status: state.status().as_str().to_owned(),
+        events: state.seq(),
+        steps: state.current_steps().into_iter().map(|(step, visit)| json!({"step": step, "visit": visit})).collect(),
+        questions: state.questions().iter().map(|question| json!(question)).collect(),
+        used: json!(outcome.used),
+        input,
+        result: Json_::from(&outcome.result),
+        reason: outcome.reason,
+        message: outcome.message,
+        step: outcome.step,
+        denial: outcome.denial.map(|denial| with_remedy(&denial)),
+        artifacts: Json_::from(&outcome.artifacts),
+    })
+}
+
+fn with_remedy(denial: &opcell::Denial) -> Json_ {
+    let mut shown = json!(denial);
+    if let (Some(shown), Some(command)) = (shown.as_object_mut(), remedy::render(&denial.remedy)) {
+        shown.insert("command".to_owned(), json!(command));
+    }
+    shown
+}
+
+/// Gives a run: its status, result, questions, and what it used.
+#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), responses(
+    (status = 200, body = RunDetail), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn get(
+    Reading(admitted): Reading,
+    At((_, run)): At<(String, String)>,
+) -> Result<Json<RunDetail>, Problem> {
+    Ok(Json(detail(&admitted.tenant, &run.into(), true).await?))
+}
+
+/// Draws a run's workflow with the path that it took.
+#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/graph", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path), workflows::GraphParams), responses(
+    (status = 200, body = String, content_type = "image/svg+xml"),
+    (status = 200, body = String, content_type = "text/plain"),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn graph(
+    State(app): State<Arc<App>>,
+    Reading(admitted): Reading,
+    At((_, run)): At<(String, String)>,
+    Params(params): Params<workflows::GraphParams>,
+) -> Result<Response, Problem> {
+    run_graph(&app, &admitted, run.into(), params.format()).await
+}
+
+/// Draws the path of a run.
+pub(crate) async fn run_graph(
+    app: &App,
+    admitted: &Admitted,
+    run: RunId,
+    format: GraphFormat,
+) -> Result<Response, Problem> {
+    let history = admitted.tenant.host.engine().history(&run).await?;
+    let ir = history.first().and_then(|first| match &first.event {
+        Event::RunStarted(started) => Some(started.program.ir().clone()),
+        _ => None,
+    });
+    let ir = ir.ok_or_else(|| Problem::not_found("unknown-run", "the run has no first event"))?;
+    workflows::draw(app, ir, Some(history), format).await
+}
+
+/// What calls used and touched.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Receipts {
+    /// Each with the number of its event.
+    receipts: Vec<Json_>,
+}
+
+fn receipts_of(history: &[Recorded]) -> impl Iterator<Item = (u64, &Value)> {
+    history.iter().filter_map(|recorded| Some((recorded.seq, &**opcell::run::receipt(&recorded.event)?)))
+}
+
+/// Lists the receipts of a run's cells and tools.
+#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/receipts", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), responses(
+    (status = 200, body = Receipts), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn receipts(
+    Reading(admitted): Reading,
+    At((_, run)): At<(String, String)>,
+) -> Result<Json<Receipts>, Problem> {
+    let history = admitted.tenant.host.engine().history(&run.into()).await?;
+    let receipts = receipts_of(&history).map(|(seq, receipt)| json!({"seq": seq, "receipt": Json_::from(receipt)}));
+    Ok(Json(Receipts { receipts: receipts.collect() }))
+}
+
+/// What a run was refused.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Denials {
+    /// Each with the number of its event, the rule and the remedy.
+    denials: Vec<Json_>,
+}
+
+/// Lists everything that a run's plugins and tools were refused, each with its remedy.
+#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/denials", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), responses(
+    (status = 200, body = Denials), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn denials(
+    Reading(admitted): Reading,
+    At((_, run)): At<(String, String)>,
+) -> Result<Json<Denials>, Problem> {
+    let history = admitted.tenant.host.engine().history(&run.into()).await?;
+    let of = |(seq, receipt): (u64, &Value)| {
+        remedy::of_receipt(receipt).into_iter().map(move |denial| json!({"seq": seq, "denial": with_remedy(&denial)}))
+    };
+    Ok(Json(Denials { denials: receipts_of(&history).flat_map(of).collect() }))
+}
+
+/// What deciding again came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Replayed {
+    /// Whether this version decides as the journal says.
+    same: bool,
+    /// The first event that would have been decided otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    divergence: Option<Json_>,
+}
+
+/// Decides a run again from its journal, and compares. Performs nothing.
+#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/replay", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), responses(
+    (status = 200, body = Replayed), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn replay(
+    Running(admitted): Running,
+    At((_, run)): At<(String, String)>,
+) -> Result<Json<Replayed>, Problem> {
+    let divergence = admitted.tenant.host.engine().replay(&run.into()).await?;
+    let shown = divergence.map(|divergence| {
+        json!({
+            "seq": divergence.recorded.seq, "recorded": divergence.recorded.event.kind(),
+            "decided": divergence.decided.as_ref().map(Event::kind),
+        })
+    });
+    Ok(Json(Replayed { same: shown.is_none(), divergence: shown }))
+}
+
+/// Where to fork.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkBody {
+    /// Number of the last shared event.
+    #[schema(minimum = 1)]
+    at: u64,
+    /// ID of the new run; generated by default.
+    run: Option<String>,
+}
+
+/// The new run.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Forked {
+    #[schema(value_type = String)]
+    run: Arc<str>,
+}
+
+/// Starts a new run that shares the first events of another.
+#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/fork", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), request_body = ForkBody, responses(
+    (status = 201, body = Forked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn fork(
+    Running(admitted): Running,
+    At((_, run)): At<(String, String)>,
+    Body(body): Body<ForkBody>,
+) -> Result<(StatusCode, Json<Forked>), Problem> {
+    let name = body.run.as_deref().map(run_name).transpose()?;
+    let run = admitted.tenant.host.engine().fork(&run.into(), body.at, name).await?;
+    Ok((StatusCode::CREATED, Json(Forked { run })))
+}
+
+/// A part of a path.
+pub(crate) fn encoded(part: &str) -> String {
+    url::form_urlencoded::byte_serialize(part.as_bytes()).collect::<String>().replace('+', "%20")
+}

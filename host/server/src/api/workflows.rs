@@ -1,0 +1,211 @@
+//! Workflows: those of the tenant by name, and documents that are sent to be checked or compiled.
+
+use super::{
+    App, GraphFormat,
+    body::{At, Body, Params},
+    shown,
+};
+use crate::{
+    access::{Reading, Running},
+    problem::Problem,
+    tenant::Tenant,
+};
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use opcell::{Rejected, Severity, Workflow, document, report};
+use opcell_engine::event::Recorded;
+use opcell_workflow::{WorkflowIr, diagnostic::did_you_mean};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json_, json};
+use std::{path::Path, sync::Arc};
+use utoipa::{IntoParams, ToSchema};
+
+/// A workflow in a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct WorkflowEntry {
+    /// Its name.
+    #[schema(value_type = String)]
+    name: Arc<str>,
+    /// One sentence.
+    description: Option<String>,
+    /// The names of its steps, in authored order; none if it does not compile.
+    #[schema(value_type = Vec<String>)]
+    steps: Vec<Arc<str>>,
+    /// Declared inputs by name, as the execution model has them.
+    inputs: Json_,
+    /// Why it does not compile, with places.
+    findings: Vec<Json_>,
+}
+
+/// Every workflow of a tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WorkflowList {
+    workflows: Vec<WorkflowEntry>,
+}
+
+/// Lists the workflows, those that do not compile among them.
+#[utoipa::path(get, path = "/v1/{tenant}/workflows", tag = "workflows", params(("tenant" = String, Path)), responses(
+    (status = 200, body = WorkflowList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(Reading(admitted): Reading) -> Json<WorkflowList> {
+    admitted.tenant.refresh().await;
+    let entry = |(name, read): (Arc<str>, Result<Workflow, Rejected>)| match read {
+        Ok(workflow) => WorkflowEntry {
+            name,
+            description: workflow.ir().description.clone(),
+            steps: workflow.step_names(),
+            inputs: serde_json::to_value(&workflow.ir().inputs).unwrap_or_default(),
+            findings: Vec::new(),
+        },
+        Err(rejected) => WorkflowEntry {
+            name,
+            description: None,
+            steps: Vec::new(),
+            inputs: json!({}),
+            findings: rejected.to_json(),
+        },
+    };
+    Json(WorkflowList { workflows: admitted.tenant.host.library().listed().into_iter().map(entry).collect() })
+}
+
+/// A workflow by name; never a file by its path.
+pub(crate) async fn named(tenant: &Arc<Tenant>, name: &str) -> Result<Workflow, Problem> {
+    tenant.refresh().await;
+    match tenant.host.library().named(name) {
+        Some(read) => Ok(read?),
+        None => {
+            let names: Vec<Arc<str>> = tenant.host.library().listed().into_iter().map(|(name, _)| name).collect();
+            let problem = Problem::not_found("unknown-workflow", format!("there is no workflow `{}`", shown(name)));
+            Err(match did_you_mean(name, names.iter().map(AsRef::as_ref)) {
+                Some(meant) => problem.remedy(format!("did you mean `{meant}`?")),
+                None => problem.remedy("list the workflows with a GET of `workflows`"),
+            })
+        }
+    }
+}
+
+/// Gives a workflow as the execution model (`workflow-ir/v1`).
+#[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}", tag = "workflows",
+    params(("tenant" = String, Path), ("workflow" = String, Path)), responses(
+    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn get(
+    Reading(admitted): Reading,
+    At((_, name)): At<(String, String)>,
+) -> Result<Json<Json_>, Problem> {
+    let workflow = named(&admitted.tenant, &name).await?;
+    Ok(Json(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default()))
+}
+
+/// How to draw.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GraphParams {
+    /// The format; `svg` by default.
+    #[serde(default)]
+    #[param(inline)]
+    format: Option<GraphFormat>,
+}
+
+impl GraphParams {
+    pub(crate) fn format(&self) -> GraphFormat {
+        self.format.unwrap_or_default()
+    }
+}
+
+/// Draws a workflow.
+#[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}/graph", tag = "workflows",
+    params(("tenant" = String, Path), ("workflow" = String, Path), GraphParams), responses(
+    (status = 200, body = String, content_type = "image/svg+xml"),
+    (status = 200, body = String, content_type = "text/plain"),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn graph(
+    State(app): State<Arc<App>>,
+    Reading(admitted): Reading,
+    At((_, name)): At<(String, String)>,
+    Params(params): Params<GraphParams>,
+) -> Result<Response, Problem> {
+    let workflow = named(&admitted.tenant, &name).await?;
+    draw(&app, workflow.ir().clone(), None, params.format()).await
+}
+
+/// Draws away from the runtime: laying out a large graph takes a while.
+pub(crate) async fn draw(
+    app: &App,
+    ir: Arc<WorkflowIr>,
+    events: Option<Vec<Recorded>>,
+    format: GraphFormat,
+) -> Result<Response, Problem> {
+    let failed = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "render-failed", why);
+    let draw = app.draw.ok_or_else(|| failed("this server draws no graphs".to_owned()))?;
+    let drawn = tokio::task::spawn_blocking(move || draw(&ir, events.as_deref(), format)).await;
+    let text = drawn.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+    let kind = match format {
+        GraphFormat::Svg => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    };
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// A document.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DocumentBody {
+    /// Tells the language, as a file's name would: `triage.edn`.
+    name: String,
+    /// The document.
+    text: String,
+}
+
+/// What was found in a document.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Checked {
+    /// Whether it compiles.
+    ok: bool,
+    /// Errors and warnings with their places.
+    findings: Vec<Json_>,
+}
+
+async fn compiled(body: DocumentBody) -> Result<document::Document, Problem> {
+    // What a document names beside itself is no business of someone who sends a text.
+    let plain = Path::new(&body.name).file_name().is_some_and(|name| name == body.name.as_str());
+    if !plain {
+        let detail = format!("`{}` is not a file name", shown(&body.name));
+        return Err(Problem::bad_request("invalid-name", detail).remedy("send a name such as `triage.edn`"));
+    }
+    let work = tokio::task::spawn_blocking(move || document::compile(Path::new(&body.name), body.text)).await;
+    work.map_err(|_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-compiled", "compiling was abandoned"))
+}
+
+/// Checks a document without keeping it.
+#[utoipa::path(post, path = "/v1/{tenant}/check", tag = "workflows", params(("tenant" = String, Path)),
+    request_body = DocumentBody, responses(
+    (status = 200, body = Checked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn check(
+    Running(admitted): Running,
+    Body(body): Body<DocumentBody>,
+) -> Result<Json<Checked>, Problem> {
+    let document = compiled(body).await?;
+    let source = document.source.clone();
+    let mut findings = document.diagnostics.clone();
+    if let Ok(workflow) = Workflow::of(document) {
+        findings.extend(admitted.tenant.host.check(&workflow));
+    }
+    let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+    let findings = findings.iter().map(|finding| report::to_json(Some(&source), finding)).collect();
+    Ok(Json(Checked { ok, findings }))
+}
+
+/// Compiles a document to the execution model without keeping it.
+#[utoipa::path(post, path = "/v1/{tenant}/compile", tag = "workflows", params(("tenant" = String, Path)),
+    request_body = DocumentBody, responses(
+    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn compile(Running(_): Running, Body(body): Body<DocumentBody>) -> Result<Json<Json_>, Problem> {
+    let workflow = Workflow::of(compiled(body).await?)?;
+    Ok(Json(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default()))
+}

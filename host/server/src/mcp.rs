@@ -1,0 +1,269 @@
+//! Operations and workflows as tools of the Model Context Protocol, for stdio and for HTTP.
+//!
+//! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that starts a run and
+//! waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and asked for with `opcell_run`.
+
+mod tools;
+
+use crate::{api::begin, tenant::Tenant};
+use opcell_engine::{Event, MESSAGE_SIGNAL, Status};
+use opcell_journal::RunId;
+use opcell_types::Value;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
+        MetaObject, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
+    },
+    service::{RequestContext, ServiceExt},
+};
+use serde_json::{Map, Value as Json, json};
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+use tools::{Target, ToolList};
+
+/// How long a tool waits for the run that it started.
+const WAIT: Duration = Duration::from_secs(50);
+
+/// Where a result says what the call used and touched.
+const RECEIPT: &str = "opcell/receipt";
+
+/// Tools per page of a list.
+const PAGE: usize = 200;
+
+/// A server of one tenant's tools.
+#[derive(Clone)]
+pub struct McpServer {
+    tenant: Arc<Tenant>,
+    workflows: Arc<BTreeSet<String>>,
+}
+
+impl McpServer {
+    /// Offers the operations of a tenant, and these of its workflows.
+    #[must_use]
+    pub fn new(tenant: Arc<Tenant>, workflows: impl IntoIterator<Item = String>) -> Self {
+        Self { tenant, workflows: Arc::new(workflows.into_iter().collect()) }
+    }
+
+    /// Speaks on stdin and stdout until the client closes them.
+    ///
+    /// # Errors
+    /// When the client does not speak the protocol.
+    pub async fn stdio(self) -> io::Result<()> {
+        match self.serve(rmcp::transport::stdio()).await {
+            Ok(service) => service.waiting().await.map(drop).map_err(io::Error::other),
+            // A client that leaves before it says anything has not asked for anything.
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    async fn tools(&self) -> ToolList {
+        self.tenant.refresh().await;
+        ToolList::of(&self.tenant.host, &self.workflows)
+    }
+
+    async fn invoke(&self, id: &str, arguments: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
+        let reply = self.tenant.host.invoke(id, arguments).cancel(context.ct.clone()).await;
+        let receipt = reply.receipt.map(|receipt| Json::from(&*receipt));
+        let mut result = match reply.result {
+            Ok(success) => {
+                let data = Json::from(&success.data);
+                let summary = success.summary.into_iter().map(ContentBlock::text);
+                let mut result =
+                    CallToolResult::success(summary.chain([ContentBlock::text(data.to_string())]).collect());
+                result.structured_content = Some(data).filter(Json::is_object);
+                result
+            }
+            Err(failure) => {
+                let remedy = failure.denial.as_ref().and_then(|denial| opcell::remedy::render(&denial.remedy));
+                let remedy = remedy.map(|remedy| format!("; to allow it: {remedy}")).unwrap_or_default();
+                let text = format!("{}: {}{remedy}", failure.reason, failure.message);
+                CallToolResult::error(vec![ContentBlock::text(text)])
+            }
+        };
+        if let Some(receipt) = receipt {
+            result.meta = Some(MetaObject(Map::from_iter([(RECEIPT.to_owned(), receipt)])));
+        }
+        result
+    }
+
+    async fn start(&self, workflow: &str, input: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
+        let started = match begin(&self.tenant, workflow, input, None, false).await {
+            Ok((run, _)) => run,
+            Err(problem) => return refused(&problem),
+        };
+        self.follow(&started, WAIT, true, context).await
+    }
+
+    /// Waits for a run while it does something, and says how it stands.
+    async fn follow(
+        &self,
+        run: &RunId,
+        wait: Duration,
+        owns: bool,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let token = context.meta.get_progress_token();
+        let mut reader = self.tenant.feeds.reader(run.clone(), 0);
+        let following = async {
+            let mut entered = 0.0;
+            while let Ok(Some(frames)) = reader.next().await {
+                for frame in frames {
+                    if frame.kind == "step-entered"
+                        && let Some(token) = &token
+                    {
+                        entered += 1.0;
+                        let step: Option<Json> = serde_json::from_str(&frame.json).ok();
+                        let step =
+                            step.and_then(|step| Some(step.pointer("/event/step-entered/name")?.as_str()?.to_owned()));
+                        let progress = ProgressNotificationParam::new(token.clone(), entered);
+                        let progress = progress.with_message(format!("step {}", step.unwrap_or_default()));
+                        let _ = context.peer.notify_progress(progress).await;
+                    }
+                }
+                if self.status(run).await.is_none_or(|status| status == Status::Suspended || status.has_ended()) {
+                    break;
+                }
+            }
+        };
+        let cancelled = tokio::select! {
+            () = following => false,
+            () = tokio::time::sleep(wait) => false,
+            () = context.ct.cancelled() => true,
+        };
+        if cancelled && owns {
+            let reason = "cancelled by the client of the tool".into();
+            let message = opcell_engine::Message::Cancel { reason, by: Some("mcp".into()) };
+            let _ = self.tenant.host.engine().send(run, &message).await;
+        }
+        self.report(run).await
+    }
+
+    async fn status(&self, run: &RunId) -> Option<Status> {
+        Some(self.tenant.host.engine().state_at(run, None).await.ok()?.status())
+    }
+
+    async fn report(&self, run: &RunId) -> CallToolResult {
+        let state = match self.tenant.host.engine().state_at(run, None).await {
+            Ok(state) => state,
+            Err(error) => return CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
+        };
+        let (outcome, questions) = (state.outcome(), state.questions());
+        let text = match outcome.status {
+            Status::Completed => outcome.result.as_str().map_or_else(|| outcome.result.to_json(), str::to_owned),
+            Status::Failed | Status::Cancelled => {
+                let reason = outcome.reason.as_deref().unwrap_or("failed");
+                format!("{reason}: {}", outcome.message.as_deref().unwrap_or_default())
+            }
+            status => format!("run `{run}` is {status}; ask for it again with the tool `{}`", tools::RUN),
+        };
+        let mut result = match outcome.status {
+            Status::Failed | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),
+            _ => CallToolResult::success(vec![ContentBlock::text(text)]),
+        };
+        result.structured_content = Some(json!({
+            "run": run, "status": outcome.status, "result": Json::from(&outcome.result), "questions": questions,
+        }));
+        let receipts = self.receipts(run).await;
+        result.meta = Some(MetaObject(Map::from_iter([
+            ("opcell/run".to_owned(), json!(run)),
+            ("opcell/used".to_owned(), json!(outcome.used)),
+            ("opcell/receipts".to_owned(), Json::Array(receipts)),
+        ])));
+        result
+    }
+
+    /// The receipts of a run, the last ones if there are many.
+    async fn receipts(&self, run: &RunId) -> Vec<Json> {
+        const MOST: usize = 20;
+        let history = self.tenant.host.engine().history(run).await.unwrap_or_default();
+        let of = |event: &Event| Some(Json::from(&**opcell::run::receipt(event)?));
+        let mut receipts: Vec<Json> =
+            history.iter().rev().filter_map(|recorded| of(&recorded.event)).take(MOST).collect();
+        receipts.reverse();
+        receipts
+    }
+
+    /// Looks at a run of one of the offered workflows, and perhaps says something to it.
+    async fn look(&self, arguments: &Value, context: &RequestContext<RoleServer>) -> CallToolResult {
+        let wrong = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]);
+        let Some(run) = arguments.get("run").and_then(Value::as_str) else {
+            return wrong("`run` must be the ID of a run".to_owned());
+        };
+        let run: RunId = run.into();
+        let state = match self.tenant.host.engine().state_at(&run, None).await {
+            Ok(state) => state,
+            Err(error) => return wrong(error.to_string()),
+        };
+        let offered = state.program().is_some_and(|program| self.workflows.contains(program.name().as_ref()));
+        if !offered {
+            return wrong(format!("the journal has no run `{run}`"));
+        }
+        if let Some(message) = arguments.get("message").and_then(Value::as_str) {
+            let sent = self
+                .tenant
+                .host
+                .engine()
+                .signal(&run, &MESSAGE_SIGNAL.into(), message.into(), Some("mcp".into()))
+                .await;
+            if let Err(error) = sent {
+                return wrong(error.to_string());
+            }
+        }
+        self.follow(&run, WAIT, false, context).await
+    }
+}
+
+fn refused(problem: &crate::problem::Problem) -> CallToolResult {
+    let remedy = problem.remedy.as_deref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    CallToolResult::error(vec![ContentBlock::text(format!("{}: {}{remedy}", problem.code, problem.detail))])
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.server_info = Implementation::new("opcell", env!("CARGO_PKG_VERSION")).with_title("Opcell");
+        info.instructions = Some(
+            "Each tool runs in a metered WebAssembly cell; `_meta` of a result has its receipt. A refusal says what would allow it."
+                .to_owned(),
+        );
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = self.tools().await;
+        let cursor = request.and_then(|request| request.cursor);
+        let start = match cursor.map(|cursor| cursor.parse::<usize>()) {
+            None => 0,
+            Some(Ok(start)) if start <= tools.len() => start,
+            Some(_) => return Err(ErrorData::invalid_params("the cursor is not one of this server's", None)),
+        };
+        let page = tools.page(start, PAGE);
+        let end = start + page.len();
+        let mut result = ListToolsResult::with_all_items(page);
+        result.next_cursor = (end < tools.len()).then(|| end.to_string());
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = Value::from(Json::Object(request.arguments.unwrap_or_default()));
+        let result = match self.tools().await.target(&request.name) {
+            Some(Target::Operation(id)) => self.invoke(&id, arguments, &context).await,
+            Some(Target::Workflow(name)) => self.start(&name, arguments, &context).await,
+            Some(Target::Run) => self.look(&arguments, &context).await,
+            None => {
+                let text = format!("there is no tool `{}`", crate::api::shown(&request.name));
+                return Err(ErrorData::invalid_params(text, None));
+            }
+        };
+        Ok(result.into())
+    }
+}

@@ -1,0 +1,132 @@
+//! What a monitoring system reads, in the text format of Prometheus.
+
+use crate::tenant::Tenant;
+use opcell_engine::RunOutcome;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What the runs of one tenant used since the server started, counted when a run ends here.
+#[derive(Default)]
+pub(crate) struct RunCounters {
+    pub started: AtomicU64,
+    pub requests: AtomicU64,
+    pub invocations: AtomicU64,
+    pub invocation_us: AtomicU64,
+    pub failed_invocations: AtomicU64,
+    pub refused: AtomicU64,
+    ended: Mutex<Ended>,
+}
+
+#[derive(Default)]
+struct Ended {
+    by_status: BTreeMap<&'static str, u64>,
+    by_denial: BTreeMap<String, u64>,
+    by_limit: BTreeMap<String, u64>,
+    cells: u64,
+    rounds: u64,
+    tokens: u64,
+    cost: f64,
+    host_calls: u64,
+    tool_calls: u64,
+}
+
+/// Label values that others chose are counted up to this many; the rest is `other`.
+const MAX_LABELS: usize = 64;
+
+impl RunCounters {
+    /// A run has stopped here.
+    pub(crate) fn stopped(&self, outcome: &RunOutcome) {
+        if !outcome.status.has_ended() {
+            return;
+        }
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        *ended.by_status.entry(outcome.status.as_str()).or_default() += 1;
+        ended.cells += outcome.used.cells;
+        ended.rounds += outcome.used.rounds;
+        ended.tokens += outcome.used.tokens;
+        ended.cost += outcome.used.cost;
+        ended.host_calls += outcome.used.host_calls;
+        ended.tool_calls += outcome.used.tool_calls;
+        if let Some(denial) = &outcome.denial {
+            count(&mut ended.by_denial, denial.capability.split(' ').next().unwrap_or("other"));
+        }
+        if outcome.reason.as_deref() == Some("limit-reached") || outcome.reason.as_deref() == Some("budget-exhausted") {
+            count(&mut ended.by_limit, outcome.reason.as_deref().unwrap_or("other"));
+        }
+    }
+}
+
+fn count(of: &mut BTreeMap<String, u64>, label: &str) {
+    let label = if of.len() >= MAX_LABELS && !of.contains_key(label) { "other" } else { label };
+    *of.entry(label.to_owned()).or_default() += 1;
+}
+
+/// Runs of a tenant's journal by status.
+pub(crate) type RunStates = BTreeMap<String, u64>;
+
+/// The text for some tenants, each with how the runs of its journal stand.
+pub(crate) fn text(tenants: &[(&Tenant, RunStates)]) -> String {
+    let mut out = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, rows: Vec<(String, String)>| {
+        let _ = writeln!(out, "# HELP opcell_{name} {help}\n# TYPE opcell_{name} {kind}");
+        for (labels, value) in rows {
+            let _ = writeln!(out, "opcell_{name}{{{labels}}} {value}");
+        }
+    };
+    let label = |tenant: &Tenant| format!("tenant=\"{}\"", escaped(&tenant.name));
+    let by = |tenant: &Tenant, key: &str, value: &str| format!("{},{key}=\"{}\"", label(tenant), escaped(value));
+    let mut runs = Vec::new();
+    for (tenant, states) in tenants {
+        runs.extend(states.iter().map(|(status, count)| (by(tenant, "status", status), count.to_string())));
+    }
+    family("runs", "gauge", "Runs of the journal by status.", runs);
+    let atomic = |read: fn(&RunCounters) -> &AtomicU64| {
+        tenants
+            .iter()
+            .map(|(tenant, _)| (label(tenant), read(&tenant.counters).load(Ordering::Relaxed).to_string()))
+            .collect()
+    };
+    family("requests_total", "counter", "Requests that were admitted.", atomic(|c| &c.requests));
+    family("requests_refused_total", "counter", "Requests over a limit of the tenant.", atomic(|c| &c.refused));
+    family("runs_started_total", "counter", "Runs started by requests.", atomic(|c| &c.started));
+    family("invocations_total", "counter", "Operations called outside of runs.", atomic(|c| &c.invocations));
+    family("invocations_failed_total", "counter", "Of these, those that failed.", atomic(|c| &c.failed_invocations));
+    family("invocation_microseconds_total", "counter", "Wall time of these calls.", atomic(|c| &c.invocation_us));
+    let readers = tenants.iter().map(|(tenant, _)| (label(tenant), tenant.feeds.len().to_string())).collect();
+    family("runs_followed", "gauge", "Runs whose events someone reads.", readers);
+    let mut ended: [Vec<(String, String)>; 9] = Default::default();
+    for (tenant, _) in tenants {
+        let of = tenant.counters.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let [statuses, denials, limits, cells, rounds, tokens, cost, host_calls, tool_calls] = &mut ended;
+        statuses.extend(of.by_status.iter().map(|(status, n)| (by(tenant, "status", status), n.to_string())));
+        denials.extend(of.by_denial.iter().map(|(kind, n)| (by(tenant, "capability", kind), n.to_string())));
+        limits.extend(of.by_limit.iter().map(|(kind, n)| (by(tenant, "limit", kind), n.to_string())));
+        cells.push((label(tenant), of.cells.to_string()));
+        rounds.push((label(tenant), of.rounds.to_string()));
+        tokens.push((label(tenant), of.tokens.to_string()));
+        cost.push((label(tenant), of.cost.to_string()));
+        host_calls.push((label(tenant), of.host_calls.to_string()));
+        tool_calls.push((label(tenant), of.tool_calls.to_string()));
+    }
+    let [statuses, denials, limits, cells, rounds, tokens, cost, host_calls, tool_calls] = ended;
+    family("runs_ended_total", "counter", "Runs that ended here.", statuses);
+    family("denials_total", "counter", "Runs that ended with a denial, by capability.", denials);
+    family("limits_reached_total", "counter", "Runs that a run limit ended.", limits);
+    family("cells_total", "counter", "Cells of runs that ended here.", cells);
+    family("model_rounds_total", "counter", "Model rounds of runs that ended here.", rounds);
+    family("model_tokens_total", "counter", "Model tokens, in and out, of runs that ended here.", tokens);
+    family("model_cost_dollars_total", "counter", "US dollars, as the models' providers charge.", cost);
+    family("host_calls_total", "counter", "Host calls by cells of runs that ended here.", host_calls);
+    family("tool_calls_total", "counter", "Calls of tools and operations of runs that ended here.", tool_calls);
+    out
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}

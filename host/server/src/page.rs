@@ -1,0 +1,114 @@
+//! The page: runs, one run, two runs beside each other, plugins. Rendered here, readable without its script, and asks nothing of any
+//! other host. Everything that others chose is escaped by `maud`; the content security policy allows no script but ours.
+
+mod compare;
+mod door;
+mod list;
+mod run;
+
+use crate::api::App;
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    response::{Html, IntoResponse, Response},
+    routing::{get, post},
+};
+use maud::{DOCTYPE, Markup, html};
+use std::sync::Arc;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+pub(crate) use door::Sessions;
+
+/// What pages may load: from this server only, and nothing inline.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// The pages.
+pub(crate) fn router() -> Router<Arc<App>> {
+    let policy = HeaderValue::from_static(POLICY);
+    Router::new()
+        .route("/", get(list::tenants))
+        .route("/login", get(door::form).post(door::enter))
+        .route("/logout", post(door::leave))
+        .route("/t/{tenant}", get(list::runs))
+        .route("/t/{tenant}/plugins", get(list::plugins))
+        .route("/t/{tenant}/compare", get(compare::compare))
+        .route("/t/{tenant}/runs/{run}", get(run::show))
+        .route("/t/{tenant}/runs/{run}/graph.svg", get(run::graph))
+        .route("/t/{tenant}/runs/{run}/live", get(run::live))
+        .route("/t/{tenant}/runs/{run}/answer", post(run::answer))
+        .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))
+        .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
+        .route("/assets/page.css", get(css))
+        .route("/assets/page.js", get(js))
+        .layer(SetResponseHeaderLayer::if_not_present(header::CONTENT_SECURITY_POLICY, policy))
+}
+
+async fn css() -> impl IntoResponse {
+    asset("text/css; charset=utf-8", include_str!("page/page.css"))
+}
+
+async fn js() -> impl IntoResponse {
+    asset("text/javascript; charset=utf-8", include_str!("page/page.js"))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text)
+}
+
+/// A whole page. `live`: where news come from that the script waits for.
+fn page(title: &str, tenant: Option<&str>, live: Option<&str>, main: Markup) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Opcell" }
+                link rel="stylesheet" href="/assets/page.css";
+                script src="/assets/page.js" defer {}
+            }
+            body data-live=[live] {
+                a.skip href="#main" { "Skip to content" }
+                header {
+                    a.home href="/" { "Opcell" }
+                    @if let Some(tenant) = tenant {
+                        nav aria-label="Tenant" {
+                            a href=(place(tenant, "")) { "Runs" }
+                            a href=(place(tenant, "/plugins")) { "Plugins" }
+                        }
+                    }
+                }
+                main id="main" { (main) }
+            }
+        }
+    };
+    Html(markup.into_string()).into_response()
+}
+
+/// The address of a page of a tenant.
+fn place(tenant: &str, rest: &str) -> String {
+    format!("/t/{}{rest}", crate::api::encoded(tenant))
+}
+
+/// The address of a run's page.
+fn run_place(tenant: &str, run: &str) -> String {
+    place(tenant, &format!("/runs/{}", crate::api::encoded(run)))
+}
+
+/// A duration for people.
+fn duration(ms: f64) -> String {
+    match ms {
+        ms if ms < 1.0 => format!("{:.0} µs", ms * 1000.0),
+        ms if ms < 1000.0 => format!("{ms:.0} ms"),
+        ms if ms < 60_000.0 => format!("{:.1} s", ms / 1000.0),
+        ms => format!("{:.0} min {:.0} s", (ms / 60_000.0).floor(), (ms % 60_000.0) / 1000.0),
+    }
+}
+
+/// The time of day and the date without the fraction.
+fn moment(text: &str) -> String {
+    let text = text.replace('T', " ");
+    text.split('.').next().unwrap_or(&text).trim_end_matches('Z').to_owned()
+}

@@ -1,0 +1,182 @@
+//! Who looks at a page: the operator where no token is required, else whoever logged in with a token. A cookie names a session of this
+//! process; the token itself never goes back to the browser, and is checked again on every request.
+
+use super::page;
+use crate::{
+    access::{self, Access, Admitted, tokens::Scope},
+    api::App,
+    problem::Problem,
+};
+use axum::{
+    Form,
+    extract::{FromRequestParts, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    response::{IntoResponse, Redirect, Response},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac};
+use maud::html;
+use serde::Deserialize;
+use sha2::Sha256;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How long a session lasts, and how many there are at most.
+const LASTS: Duration = Duration::from_secs(12 * 3600);
+const MOST: usize = 10_000;
+
+const COOKIE: &str = "opcell";
+
+/// The sessions of browsers.
+pub(crate) struct Sessions {
+    tokens: Mutex<HashMap<String, (String, Instant)>>,
+    secret: [u8; 32],
+}
+
+impl Sessions {
+    /// None yet.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(std::io::Error::other)?;
+        Ok(Self { tokens: Mutex::default(), secret })
+    }
+
+    fn token(&self, session: &str) -> Option<String> {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.retain(|_, (_, began)| began.elapsed() < LASTS);
+        tokens.get(session).map(|(token, _)| token.clone())
+    }
+
+    fn mac(&self, session: &str) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).ok()?;
+        mac.update(session.as_bytes());
+        Some(mac)
+    }
+
+    /// What the forms of a session carry, and no other site knows.
+    fn proof(&self, session: &str) -> String {
+        self.mac(session).map(|mac| URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())).unwrap_or_default()
+    }
+
+    fn is_proof(&self, session: &str, given: &str) -> bool {
+        let given = URL_SAFE_NO_PAD.decode(given).unwrap_or_default();
+        self.mac(session).is_some_and(|mac| mac.verify_slice(&given).is_ok())
+    }
+}
+
+/// Someone who looks at pages.
+pub(crate) struct Visitor {
+    session: String,
+    /// As what the API calls them.
+    pub(crate) headers: HeaderMap,
+    app: Arc<App>,
+}
+
+impl Visitor {
+    fn of(app: &Arc<App>, headers: &HeaderMap) -> Option<Self> {
+        let session = match &app.access {
+            Access::Open => String::new(),
+            Access::Tokens(_) => cookie(headers)?,
+        };
+        let mut own = HeaderMap::new();
+        if !session.is_empty() {
+            let token = HeaderValue::from_str(&format!("Bearer {}", app.sessions.token(&session)?)).ok()?;
+            own.insert(header::AUTHORIZATION, token);
+        }
+        access::caller(app, &own).ok()?;
+        Some(Self { session, headers: own, app: app.clone() })
+    }
+
+    /// What forms carry.
+    pub(crate) fn proof(&self) -> String {
+        self.app.sessions.proof(&self.session)
+    }
+
+    /// Whether a form is one of ours.
+    ///
+    /// # Errors
+    /// 403 otherwise.
+    pub(crate) fn check(&self, proof: &str) -> Result<(), Problem> {
+        if self.app.sessions.is_proof(&self.session, proof) {
+            return Ok(());
+        }
+        let detail = "the form is too old, or not one of this page";
+        Err(Problem::new(StatusCode::FORBIDDEN, "foreign-form", detail).remedy("reload the page and try again"))
+    }
+
+    /// The tenant, if the visitor may do this with it.
+    ///
+    /// # Errors
+    /// As for a request of the API.
+    pub(crate) fn admit(&self, tenant: &str, scope: Scope) -> Result<Admitted, Problem> {
+        access::admit_to(&self.app, &self.headers, tenant, scope)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Visitor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
+        Self::of(app, &parts.headers).ok_or_else(|| Redirect::to("/login").into_response())
+    }
+}
+
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
+    cookies.split(';').find_map(|pair| Some(pair.trim().strip_prefix(COOKIE)?.strip_prefix('=')?.to_owned()))
+}
+
+/// Asks for a token.
+pub(super) async fn form() -> Response {
+    let main = html! {
+        h1 { "Log in" }
+        p { "Paste a token that " code { "opcell token new" } " printed." }
+        form.row method="post" action="/login" {
+            label for="token" { "Token" }
+            input id="token" name="token" type="password" autocomplete="off" required autofocus size="40";
+            button { "Log in" }
+        }
+    };
+    page("Log in", None, None, main)
+}
+
+/// A token.
+#[derive(Deserialize)]
+pub(super) struct Login {
+    token: String,
+}
+
+/// Begins a session.
+pub(super) async fn enter(State(app): State<Arc<App>>, Form(login): Form<Login>) -> Result<Response, Problem> {
+    let mut headers = HeaderMap::new();
+    if let Ok(token) = HeaderValue::from_str(&format!("Bearer {}", login.token.trim())) {
+        headers.insert(header::AUTHORIZATION, token);
+    }
+    access::caller(&app, &headers)?;
+    let mut id = [0; 32];
+    getrandom::fill(&mut id).map_err(|error| {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-randomness", format!("no session can be made: {error}"))
+    })?;
+    let session = URL_SAFE_NO_PAD.encode(id);
+    {
+        let mut tokens = app.sessions.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens.len() >= MOST {
+            tokens.clear();
+        }
+        tokens.insert(session.clone(), (login.token.trim().to_owned(), Instant::now()));
+    }
+    let secure = if app.is_tls { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}", LASTS.as_secs());
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
+}
+
+/// Ends a session.
+pub(super) async fn leave(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    if let Some(session) = cookie(&headers) {
+        app.sessions.tokens.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+    ([(header::SET_COOKIE, format!("{COOKIE}=; Max-Age=0; Path=/"))], Redirect::to("/login")).into_response()
+}

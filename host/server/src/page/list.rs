@@ -1,0 +1,127 @@
+//! Lists: tenants, runs, plugins.
+
+use super::{door::Visitor, duration, moment, page, place, run_place};
+use crate::{
+    access::tokens::Scope,
+    api::{App, At, Params, status},
+    problem::Problem,
+};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::html;
+use opcell_engine::event::Timestamp;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Runs on one page.
+const PAGE: usize = 100;
+
+const STATUSES: [&str; 7] = ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
+
+/// The tenants that the visitor reaches; the runs if there is only one.
+pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    let reached: Vec<&str> = app
+        .tenants
+        .iter()
+        .map(|tenant| tenant.name.as_ref())
+        .filter(|name| visitor.admit(name, Scope::Read).is_ok())
+        .collect();
+    if let [only] = reached.as_slice() {
+        return Redirect::to(&place(only, "")).into_response();
+    }
+    page(
+        "Tenants",
+        None,
+        None,
+        html! {
+            h1 { "Tenants" }
+            ul { @for tenant in &reached { li { a href=(place(tenant, "")) { (tenant) } } } }
+            @if reached.is_empty() { p { "The token reaches no tenant that it may read." } }
+        },
+    )
+}
+
+/// Which runs.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    #[serde(default)]
+    status: String,
+    before: Option<String>,
+}
+
+/// The runs of a tenant, newest first.
+pub(super) async fn runs(
+    visitor: Visitor,
+    At(tenant): At<String>,
+    Params(wanted): Params<Wanted>,
+) -> Result<Response, Problem> {
+    let admitted = visitor.admit(&tenant, Scope::Read)?;
+    let runs = admitted.tenant.host.engine().runs().await?;
+    let start = wanted.before.and_then(|before| runs.iter().position(|run| *run.run == *before)).map_or(0, |at| at + 1);
+    let matching = runs.iter().skip(start).filter(|run| wanted.status.is_empty() || status(run) == wanted.status);
+    let shown: Vec<_> = matching.take(PAGE + 1).collect();
+    let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
+    let main = html! {
+        h1 { "Runs" }
+        form.row method="get" {
+            label for="status" { "Status" }
+            select id="status" name="status" {
+                option value="" { "all" }
+                @for name in STATUSES { option value=(name) selected[name == wanted.status] { (name) } }
+            }
+            button { "Show" }
+        }
+        @if shown.is_empty() {
+            p.quiet { "There are no such runs. Start one with " code { "opcell run --journal WORKFLOW" } " or a POST to "
+                code { "/v1/" (tenant) "/runs" } "." }
+        } @else {
+            div.scroll { table {
+                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started" } th.number { "Took" } th.number { "Events" } } }
+                tbody { @for run in shown.iter().take(PAGE) {
+                    tr {
+                        td { a href=(run_place(&tenant, &run.run)) { (run.run) } }
+                        td { span class={ "status " (status(run)) } { (status(run)) } }
+                        td { (run.workflow) }
+                        td { (moment(&Timestamp(run.created_at).to_text())) }
+                        td.number { (duration(Timestamp(run.updated_at).ms_since(Timestamp(run.created_at)))) }
+                        td.number { (run.records) }
+                    }
+                } }
+            } }
+            form.row method="get" action=(place(&tenant, "/compare")) {
+                label for="a" { "Compare" } input id="a" name="a" placeholder="run" required;
+                label for="b" { "with" } input id="b" name="b" placeholder="run" required;
+                button { "Compare" }
+            }
+        }
+        @if let Some(next) = next {
+            p { a href={ (place(&tenant, "")) "?status=" (wanted.status) "&before=" (crate::api::encoded(&next)) } { "Older runs" } }
+        }
+    };
+    Ok(page("Runs", Some(&tenant), None, main))
+}
+
+/// The plugins and what they offer.
+pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<Response, Problem> {
+    let admitted = visitor.admit(&tenant, Scope::Read)?;
+    let host = &admitted.tenant.host;
+    let entries = host.catalog().entries();
+    let main = html! {
+        h1 { "Plugins" }
+        @for left_out in host.left_out() {
+            div.box.denied { b { (left_out.plugin) " is not loaded" } pre { (left_out.to_string()) } }
+        }
+        @for plugin in host.catalog().plugins() {
+            h2 { (plugin.name()) }
+            p.quiet { code { (plugin.digest()) } }
+            div.scroll { table { tbody { @for entry in entries.iter().filter(|entry| *entry.plugin == *plugin.name()) {
+                tr { td { code { (entry.id) } } td { (entry.kind()) } td { (entry.summary) } }
+            } } } }
+            p.quiet { "What it may reach: " code { "opcell plugin explain " (plugin.name()) } }
+        }
+        @if host.catalog().plugins().next().is_none() { p.quiet { "The project has no plugins." } }
+    };
+    Ok(page("Plugins", Some(&tenant), None, main))
+}

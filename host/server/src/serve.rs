@@ -1,0 +1,257 @@
+//! Listening: addresses, TLS, limits of connections, and an orderly end.
+
+use crate::{
+    access::Access,
+    api::{self, App, Draw},
+    tenant::Tenants,
+};
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use opcell_engine::{
+    RunError,
+    worker::{Worker, WorkerEvent, WorkerOptions},
+};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// How long a client may take to send the head of a request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// Headers of one request, and bytes of its head.
+const MAX_HEADERS: usize = 64;
+const MAX_HEAD: usize = 32 << 10;
+
+/// How often the files of TLS are looked at.
+const TLS_POLL: Duration = Duration::from_secs(2);
+
+/// How a server listens and drives.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Certificate and key; required beyond loopback.
+    pub tls: Option<Tls>,
+    /// Who may send requests; tokens are required beyond loopback.
+    pub access: Access,
+    /// How the runs of each tenant are driven.
+    pub worker: WorkerOptions,
+    /// Draws graphs; without it there are none.
+    pub draw: Option<Draw>,
+    /// Workflows that are tools for MCP clients, beside the operations.
+    pub mcp_workflows: Vec<String>,
+}
+
+impl Settings {
+    /// A server for this machine.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            tls: None,
+            access: Access::Open,
+            worker: WorkerOptions::default(),
+            draw: None,
+            mcp_workflows: Vec::new(),
+        }
+    }
+
+    /// What is missing to listen at this address; nothing on loopback.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        if self.address.ip().is_loopback() {
+            return Vec::new();
+        }
+        let tls = self.tls.is_none().then_some("TLS (`--tls-cert FILE --tls-key FILE`)");
+        let tokens = (!self.access.requires_token()).then_some("tokens (make one with `opcell token new`)");
+        tls.into_iter().chain(tokens).collect()
+    }
+}
+
+/// Files of a certificate chain and its private key, PEM. Read again when they change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate and those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// Why a server does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address is reached by others, and something that protects it is missing.
+    #[error("{address} can be reached from other machines, which requires {}", missing.join(" and "))]
+    Unprotected {
+        /// The address.
+        address: SocketAddr,
+        /// What is missing.
+        missing: Vec<&'static str>,
+    },
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The files of TLS cannot be used.
+    #[error("cannot use the certificate {} with the key {}: {source}", tls.certificate.display(), tls.key.display())]
+    Tls {
+        /// The files.
+        tls: Tls,
+        /// Why.
+        source: io::Error,
+    },
+    /// A tenant's journal does not answer.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Serving failed.
+    #[error("the server failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A server that listens, and has not answered yet.
+pub struct Serving {
+    listener: TcpListener,
+    tls: Option<(Tls, RustlsConfig)>,
+    settings: Settings,
+    tenants: Tenants,
+}
+
+impl Serving {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`ServeError::Unprotected`] beyond loopback without TLS and tokens; when the address or the files cannot be used.
+    pub async fn bind(settings: Settings, tenants: Tenants) -> Result<Self, ServeError> {
+        let address = settings.address;
+        let missing = settings.missing();
+        if !missing.is_empty() {
+            return Err(ServeError::Unprotected { address, missing });
+        }
+        let tls = match &settings.tls {
+            Some(tls) => {
+                // Only the first one counts, and any is as good.
+                let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+                let config = RustlsConfig::from_pem_file(&tls.certificate, &tls.key).await;
+                Some((tls.clone(), config.map_err(|source| ServeError::Tls { tls: tls.clone(), source })?))
+            }
+            None => None,
+        };
+        let listen = || -> io::Result<TcpListener> {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener = listen().map_err(|source| ServeError::Listen { address, source })?;
+        Ok(Self { listener, tls, settings, tenants })
+    }
+
+    /// Where it listens: the port is known even if any was asked for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn url(&self) -> io::Result<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", self.listener.local_addr()?))
+    }
+
+    /// Answers requests and drives runs until `stop` is cancelled. Then no request and no run begins, what is under way may end within
+    /// the worker's grace, and every run is given back to its journal.
+    ///
+    /// # Errors
+    /// When a journal does not answer at the start, or the system refuses connections.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
+        let Self { listener, tls, settings, tenants } = self;
+        let grace = settings.worker.grace;
+        let app = Arc::new(App::new(&settings, tenants.clone(), stop.clone())?);
+        let router = api::router(app);
+        let handle: Handle<SocketAddr> = Handle::new();
+        let mut workers: JoinSet<Result<(), RunError>> = JoinSet::new();
+        for tenant in tenants.iter().cloned() {
+            let worker = Worker::new(tenant.host.clone(), settings.worker.clone());
+            let stop = stop.clone();
+            workers.spawn(async move {
+                let report = |event: WorkerEvent| {
+                    match event {
+                        WorkerEvent::Turn(outcome) => tenant.counters.stopped(&outcome),
+                        event => tracing::warn!(tenant = %tenant.name, ?event, "worker"),
+                    }
+                    Ok::<(), RunError>(())
+                };
+                worker.run(stop, report).await.map(drop)
+            });
+        }
+        let ending = async {
+            let mut first = Ok(());
+            while let Some(ended) = workers.join_next().await {
+                if let Ok(Err(error)) = ended {
+                    stop.cancel();
+                    first = first.and(Err(error));
+                }
+            }
+            handle.graceful_shutdown(Some(grace));
+            first
+        };
+        let serving = async {
+            match tls {
+                Some((files, config)) => {
+                    let reloading = reload(files, config.clone());
+                    let mut server = axum_server::from_tcp_rustls(listener, config)?.handle(handle.clone());
+                    limit(server.http_builder());
+                    tokio::select! {
+                        served = server.serve(router.into_make_service()) => served,
+                        () = reloading => Ok(()),
+                    }
+                }
+                None => {
+                    let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
+                    limit(server.http_builder());
+                    server.serve(router.into_make_service()).await
+                }
+            }
+        };
+        let (served, driven) = tokio::join!(serving, ending);
+        driven?;
+        Ok(served?)
+    }
+}
+
+fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>) {
+    builder
+        .http1()
+        .timer(hyper_util::rt::TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD);
+}
+
+/// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes nothing.
+async fn reload(files: Tls, config: RustlsConfig) {
+    let stamp = |path: &Path| -> Option<SystemTime> { std::fs::metadata(path).ok()?.modified().ok() };
+    let stamps = || (stamp(&files.certificate), stamp(&files.key));
+    let mut known = stamps();
+    loop {
+        tokio::time::sleep(TLS_POLL).await;
+        let now = stamps();
+        if now == known {
+            continue;
+        }
+        match config.reload_from_pem_file(&files.certificate, &files.key).await {
+            Ok(()) => {
+                tracing::info!("the certificate was read again");
+                known = now;
+            }
+            Err(error) => tracing::warn!(%error, "the new certificate cannot be used; the old one stays"),
+        }
+    }
+}

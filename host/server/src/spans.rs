@@ -1,0 +1,256 @@
+//! What happened in a run as spans with a beginning and an end, from its events alone: for the page's timeline and for tracing systems.
+//!
+//! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
+
+use opcell_engine::event::{EffectId, EffectReply, Event, FrameId, Recorded, Request, Settled, Timestamp};
+use opcell_types::Value;
+use std::{collections::HashMap, sync::Arc};
+
+/// What a span is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpanKind {
+    /// The whole run.
+    Run,
+    /// A visit of a step.
+    Step,
+    /// One element of `each`, or a group of a branch or a parallel step.
+    Part,
+    /// A delegated workflow.
+    Workflow,
+    /// A call of an operation or a judge, in a cell.
+    Cell,
+    /// One round of a model.
+    Round,
+    /// A tool that a model called.
+    Tool,
+    /// A timer, or a session being opened.
+    Wait,
+}
+
+impl SpanKind {
+    /// In one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Step => "step",
+            Self::Part => "part",
+            Self::Workflow => "workflow",
+            Self::Cell => "cell",
+            Self::Round => "round",
+            Self::Tool => "tool",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+/// One span.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Span {
+    /// Number of the event that began it; unique in its run.
+    pub seq: u64,
+    /// Index of the span around it; absent: the whole run.
+    pub parent: Option<usize>,
+    /// How many spans are around it.
+    pub depth: usize,
+    /// What it is about.
+    pub kind: SpanKind,
+    /// Name of the step, the operation, the model or the tool.
+    pub name: String,
+    /// When it began.
+    pub began: Timestamp,
+    /// When it ended; absent: it has not.
+    pub ended: Option<Timestamp>,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// Facts about it: numbers, names, no content.
+    pub facts: Vec<(&'static str, Value)>,
+    /// What the call used and touched.
+    pub receipt: Option<Value>,
+}
+
+/// The spans of a run, in the order in which they began; the first one is the run. None for a run without events.
+#[must_use]
+pub fn of<'a>(history: impl IntoIterator<Item = &'a Recorded>) -> Vec<Span> {
+    let mut spans = Spans::default();
+    history.into_iter().for_each(|recorded| spans.observe(recorded));
+    spans.all
+}
+
+#[derive(Default)]
+struct Spans {
+    all: Vec<Span>,
+    frames: HashMap<FrameId, usize>,
+    effects: HashMap<EffectId, usize>,
+    instances: HashMap<u32, usize>,
+}
+
+impl Spans {
+    fn begin(&mut self, recorded: &Recorded, parent: Option<usize>, kind: SpanKind, name: impl Into<String>) -> usize {
+        let depth = parent.and_then(|parent| self.all.get(parent)).map_or(0, |parent| parent.depth + 1);
+        self.all.push(Span {
+            seq: recorded.seq,
+            parent,
+            depth,
+            kind,
+            name: name.into(),
+            began: recorded.at,
+            ended: None,
+            failure: None,
+            facts: Vec::new(),
+            receipt: None,
+        });
+        self.all.len() - 1
+    }
+
+    fn around(&self, frame: FrameId) -> Option<usize> {
+        Some(self.frames.get(&frame).copied().unwrap_or(0))
+    }
+
+    fn end(&mut self, index: Option<usize>, at: Timestamp, failure: Option<String>) {
+        if let Some(span) = index.and_then(|index| self.all.get_mut(index)) {
+            span.ended = Some(at);
+            span.failure = failure;
+        }
+    }
+
+    fn fact(&mut self, index: Option<usize>, key: &'static str, value: impl Into<Value>) {
+        if let Some(span) = index.and_then(|index| self.all.get_mut(index)) {
+            span.facts.push((key, value.into()));
+        }
+    }
+
+    fn observe(&mut self, recorded: &Recorded) {
+        let at = recorded.at;
+        match &recorded.event {
+            Event::RunStarted(started) => {
+                let index = self.begin(recorded, None, SpanKind::Run, started.program.name().as_ref());
+                self.fact(Some(index), "opcell.run", &started.run);
+            }
+            Event::StepEntered { frame, parent, name, visit, .. } => {
+                let index = self.begin(recorded, self.around(*parent), SpanKind::Step, name.as_ref());
+                self.fact(Some(index), "opcell.visit", i64::from(*visit));
+                self.frames.insert(*frame, index);
+            }
+            Event::ElementEntered { frame, parent, index } => {
+                let name = format!("element {}", index + 1);
+                let index = self.begin(recorded, self.around(*parent), SpanKind::Part, name);
+                self.frames.insert(*frame, index);
+            }
+            Event::GroupEntered { frame, parent, group } => {
+                let index = self.begin(recorded, self.around(*parent), SpanKind::Part, format!("group {}", group + 1));
+                self.frames.insert(*frame, index);
+            }
+            Event::InstanceStarted { instance, frame, parent, workflow, .. } => {
+                let index = self.begin(recorded, self.around(*parent), SpanKind::Workflow, workflow.as_ref());
+                self.frames.insert(*frame, index);
+                self.instances.insert(instance.0, index);
+            }
+            Event::Requested { effect, frame, request } => {
+                let (kind, name) = match request {
+                    Request::Invoke { .. } => (SpanKind::Cell, "invoke"),
+                    Request::Judge { .. } => (SpanKind::Cell, "judge"),
+                    Request::Open { .. } => (SpanKind::Wait, "open session"),
+                    Request::Round { .. } => (SpanKind::Round, "model"),
+                    Request::Tool { .. } => (SpanKind::Tool, "tool"),
+                    Request::Sleep { .. } => (SpanKind::Wait, "pause"),
+                    Request::Timeout { .. } => (SpanKind::Wait, "timeout"),
+                    Request::Find { name } => (SpanKind::Wait, name.as_ref()),
+                };
+                let index = self.begin(recorded, self.around(*frame), kind, name);
+                self.effects.insert(*effect, index);
+            }
+            Event::Replied { effect, reply } => self.replied(*effect, reply, at),
+            Event::Abandoned { effect, reason, receipt } => {
+                let index = self.effects.get(effect).copied();
+                self.keep(index, receipt.as_deref());
+                self.end(index, at, Some(reason.as_deref().unwrap_or("abandoned").to_owned()));
+            }
+            Event::Retrying { frame, failure, .. } => {
+                let index = self.around(*frame);
+                self.fact(index, "opcell.retry", failure.reason.as_ref());
+            }
+            Event::StepFinished { frame, result } => {
+                let failure = result.failure.as_ref().map(|failure| failure.reason.to_string());
+                self.end(self.frames.get(frame).copied(), at, failure);
+            }
+            Event::ElementFinished { frame, result } | Event::GroupFinished { frame, result, .. } => {
+                let failure = match result {
+                    Settled::Ok(_) => None,
+                    Settled::Failed(failure) => Some(failure.reason.to_string()),
+                };
+                self.end(self.frames.get(frame).copied(), at, failure);
+            }
+            Event::InstanceFinished { instance, end } => {
+                let failure = end.reason.as_ref().map(|reason| reason.to_string());
+                self.end(self.instances.get(&instance.0).copied(), at, failure);
+            }
+            Event::Routed { frame, outcome: Some(outcome), .. } => {
+                let outcome = serde_json::to_value(outcome).unwrap_or_default();
+                let index = self.frames.get(frame).copied();
+                self.fact(index, "opcell.outcome", Value::from(outcome));
+            }
+            Event::RunFinished(end) => {
+                let failure = end.reason.as_ref().map(|reason| reason.to_string());
+                self.fact(Some(0), "opcell.status", end.status.as_str());
+                self.end(Some(0), at, failure);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps a receipt, and calls the span as the receipt calls the operation.
+    fn keep(&mut self, index: Option<usize>, receipt: Option<&Value>) {
+        let (Some(receipt), Some(span)) = (receipt, index.and_then(|index| self.all.get_mut(index))) else { return };
+        if let Some(operation) = receipt.get("operation").and_then(Value::as_str) {
+            span.name = operation.to_owned();
+        }
+        span.receipt = Some(receipt.clone());
+    }
+
+    fn replied(&mut self, effect: EffectId, reply: &EffectReply, at: Timestamp) {
+        let index = self.effects.get(&effect).copied();
+        let failed = |failure: &opcell_types::Failure| Some(failure.reason.to_string());
+        let failure = match reply {
+            EffectReply::Invoke(reply) => {
+                self.keep(index, reply.receipt.as_deref());
+                reply.result.as_ref().err().and_then(failed)
+            }
+            EffectReply::Judge(reply) => {
+                self.keep(index, reply.receipt.as_deref());
+                reply.result.as_ref().err().and_then(failed)
+            }
+            EffectReply::Tool(reply) => {
+                self.keep(index, reply.receipt.as_deref());
+                reply.result.as_ref().err().and_then(failed)
+            }
+            EffectReply::Open(opened) => opened.as_ref().err().and_then(failed),
+            EffectReply::Round(Ok(reply)) => {
+                if let Some(span) = index.and_then(|index| self.all.get_mut(index)) {
+                    span.name.clone_from(&reply.model);
+                }
+                let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+                self.fact(index, crate::telemetry::genai::INPUT_TOKENS, tokens(reply.usage.input_tokens));
+                self.fact(index, crate::telemetry::genai::OUTPUT_TOKENS, tokens(reply.usage.output_tokens));
+                if let Some(cost) = reply.usage.cost {
+                    self.fact(index, "opcell.cost_usd", cost);
+                }
+                None
+            }
+            EffectReply::Round(Err(failure)) => failed(failure),
+            EffectReply::Slept | EffectReply::Found => None,
+        };
+        self.end(index, at, failure);
+    }
+}
+
+/// What a run is called, from its events.
+#[must_use]
+pub fn run_of(history: &[Recorded]) -> Option<Arc<str>> {
+    history.first().and_then(|first| match &first.event {
+        Event::RunStarted(started) => Some(started.run.clone()),
+        _ => None,
+    })
+}

@@ -1,0 +1,118 @@
+//! Tenants: each has its own host, that is its own plugins, grants, journal and workflows, and its own limits.
+
+use crate::{feed::Feeds, metrics::RunCounters, problem::Problem};
+use axum::http::StatusCode;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use opcell::Host;
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::Semaphore;
+
+/// How long a look at the folders of workflows counts.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// What one tenant may ask of the server.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct TenantLimits {
+    /// Requests a second; 50,000 by default.
+    pub requests_per_second: u32,
+    /// Runs that the server drives at a time because they were started by a request; 1,024 by default.
+    pub started_runs: usize,
+    /// Calls of operations at a time, waiting ones included; 1,024 by default.
+    pub calls: usize,
+    /// Readers of events at a time; 4,096 by default.
+    pub readers: usize,
+}
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        Self { requests_per_second: 50_000, started_runs: 1024, calls: 1024, readers: 4096 }
+    }
+}
+
+/// One tenant.
+pub struct Tenant {
+    pub(crate) name: Arc<str>,
+    pub(crate) host: Host,
+    pub(crate) feeds: Feeds,
+    pub(crate) counters: RunCounters,
+    pub(crate) started: Arc<Semaphore>,
+    pub(crate) calls: Semaphore,
+    pub(crate) readers: Arc<Semaphore>,
+    rate: DefaultDirectRateLimiter,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Tenant {
+    /// The name of the only tenant of a project that declares none.
+    pub const DEFAULT: &str = "default";
+
+    /// A tenant with its host.
+    #[must_use]
+    pub fn new(name: &str, host: Host, limits: TenantLimits) -> Self {
+        let rate = NonZeroU32::new(limits.requests_per_second).unwrap_or(NonZeroU32::MIN);
+        Self {
+            name: name.into(),
+            feeds: Feeds::new(host.engine().clone()),
+            host,
+            counters: RunCounters::default(),
+            started: Arc::new(Semaphore::new(limits.started_runs)),
+            calls: Semaphore::new(limits.calls),
+            readers: Arc::new(Semaphore::new(limits.readers)),
+            rate: RateLimiter::direct(Quota::per_second(rate)),
+            looked: Mutex::new(None),
+        }
+    }
+
+    /// Counts one request.
+    ///
+    /// # Errors
+    /// When the tenant has sent too many.
+    pub(crate) fn admit(&self) -> Result<(), Problem> {
+        self.rate.check().map_err(|_| {
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate-limited", "too many requests in a second");
+            Problem { retry_after: Some(1), ..problem }
+                .remedy("send fewer requests a second, or ask for a higher limit")
+        })
+    }
+
+    /// Reads the workflows that have changed, unless that was done a moment ago.
+    pub(crate) async fn refresh(self: &Arc<Self>) {
+        {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            if looked.is_some_and(|looked| looked.elapsed() < FRESH) {
+                return;
+            }
+            *looked = Some(Instant::now());
+        }
+        let tenant = self.clone();
+        if tokio::task::spawn_blocking(move || tenant.host.library().refresh()).await.is_err() {
+            tracing::warn!("the workflows of a tenant could not be read");
+        }
+    }
+}
+
+/// The tenants of a server, by name.
+#[derive(Clone, Default)]
+pub struct Tenants(Arc<BTreeMap<Arc<str>, Arc<Tenant>>>);
+
+impl Tenants {
+    /// All of them; of two with one name, the later one.
+    #[must_use]
+    pub fn new(tenants: impl IntoIterator<Item = Tenant>) -> Self {
+        Self(Arc::new(tenants.into_iter().map(|tenant| (tenant.name.clone(), Arc::new(tenant))).collect()))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Tenant>> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        self.0.values()
+    }
+}
