@@ -11,13 +11,10 @@ mod workflows;
 
 use crate::{
     access::{self, Access},
+    page::{self, Sessions},
     problem::Problem,
     serve::Settings,
     tenant::Tenants,
-};
-use crate::{
-    page::{self, Sessions},
-    serve::Settings,
 };
 use axum::{
     Router,
