@@ -19,7 +19,8 @@ usage: cargo xtask <task>
   guests   build every plugin of example-operations/ and every guest of tests/guests/ into their dist/ folders
   test     guests, then the tests of the workspace and of the plugins
   demo     guests, then a health report over this repository
-  bench    guests, then the benchmarks; `cargo xtask bench --help` tells what else is measured
+  bench    guests, then the benchmarks; `cargo xtask bench --help` says what else is measured
+  book     docs/ as HTML in target/book; needs mdbook
   dist     what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary";
 
 fn main() -> ExitCode {
@@ -41,6 +42,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "demo" => demo(rest),
         "bench" => bench::bench(rest),
         "dist" => dist::dist(rest),
+        "book" => book(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())
@@ -62,11 +64,30 @@ fn demo(rest: &[String]) -> Result<()> {
         command.args(["run", "--package", "opcell-cli", "--"]).args(arguments).args(rest).current_dir(root());
         command
     };
-    run(&mut opcell(&["run", "repo-health"]))?;
+    // The picture of the way that the run took: a file that can be opened or sent.
+    let picture = root().join("target/demo.svg");
+    let file = picture.to_string_lossy();
+    run(&mut opcell(&["run", "repo-health", "--graph", &file]))?;
     eprintln!("\nThe same without the files grant ends in a denial:");
     let denied = opcell(&["--without-grant", "repo:files", "run", "repo-health"]).status()?;
     if denied.code() != Some(1) {
         bail!("without its grant the report ended with {denied}, not with a failed run");
     }
+    eprintln!("\nThe steps of the report, and the way that the run took: {}", picture.display());
     Ok(())
+}
+
+fn book(rest: &[String]) -> Result<()> {
+    let mut command = std::process::Command::new("mdbook");
+    match command.arg("build").args(rest).current_dir(root()).status() {
+        Ok(status) if status.success() => {
+            eprintln!("{}", root().join("target/book/index.html").display());
+            Ok(())
+        }
+        Ok(status) => bail!("mdbook ended with {status}"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("mdbook is not installed; `cargo install --locked mdbook` installs it")
+        }
+        Err(error) => Err(error.into()),
+    }
 }

@@ -1,34 +1,82 @@
-//! What the README shows of `examples/` is what happens there: every `console` block that begins with `cd examples/…` is run in a copy
-//! of that folder, what follows `>` is typed in, and everything else of the block must be printed, in order.
+//! What the README and the book show of `examples/` is what happens there: every `console` block that begins with `cd examples/…` is run in
+//! a copy of that folder, what follows `>` is typed in, and everything else of the block must be printed, in order.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
 use std::{
     fs,
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 #[test]
 fn every_command_of_the_readme_does_what_the_readme_says() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let blocks = readme.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let ran = run_page(&root().join("README.md"));
+    assert!(ran > 10, "the README shows only {ran} commands of the examples");
+}
+
+#[test]
+fn every_command_of_the_book_does_what_its_page_says() {
+    let ran: usize = pages().iter().map(|page| run_page(page)).sum();
+    assert!(ran > 15, "the book shows only {ran} commands of the examples");
+}
+
+#[test]
+fn every_example_is_on_a_page() {
+    let pages: String = pages().iter().map(|page| fs::read_to_string(page).unwrap()).collect();
+    for entry in fs::read_dir(root().join("examples")).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        assert!(pages.contains(&format!("$ cd examples/{name}\n")), "no page runs the example `{name}`");
+    }
+}
+
+#[test]
+fn every_page_is_in_the_summary_and_every_link_leads_to_a_file() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)\s]*)?\)").unwrap();
+    for page in pages() {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md does not list {name}");
+        for found in link.captures_iter(&fs::read_to_string(&page).unwrap()) {
+            let target = found.get(1).unwrap().as_str();
+            if !target.contains("://") {
+                assert!(page.parent().unwrap().join(target).exists(), "{name} links to {target}, which does not exist");
+            }
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages of the book, in order of their names.
+fn pages() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    pages.sort();
+    pages
+}
+
+/// Runs the blocks of a page and returns the number of commands.
+fn run_page(page: &Path) -> usize {
+    let text = fs::read_to_string(page).unwrap();
+    let blocks = text.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut ran = 0;
     for block in blocks {
         let Some(folder) = block.strip_prefix("$ cd examples/").and_then(|rest| rest.lines().next()) else { continue };
         let directory = tempfile::tempdir().unwrap();
-        copy(&root.join("examples").join(folder), directory.path());
+        copy(&root().join("examples").join(folder), directory.path());
         for command in block.split("$ ").skip(2) {
             run(command, directory.path());
             ran += 1;
         }
     }
-    assert!(ran > 10, "the README shows only {ran} commands of the examples");
+    ran
 }
 
-/// Runs a command and holds what it prints against the lines that the README shows behind it.
+/// Runs a command and compares what it prints with the lines that the page shows after it.
 fn run(shown: &str, directory: &Path) {
     let (command, rest) = shown.split_once('\n').unwrap();
     let typed: String =
