@@ -2,6 +2,7 @@
 //!
 //! The cases are folders of `tests/hostile`; their `README.md` says what a folder holds.
 
+pub mod against;
 mod case;
 mod guest;
 mod workspace;

@@ -1,7 +1,7 @@
 //! `opcell selftest`: hostile guests against this very build.
 
 use super::{Exit, Failure, Terminal};
-use crate::selftest::{self, CaseFolder, Report};
+use crate::selftest::{self, CaseFolder, Report, against};
 use clap::Args;
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
 use serde_json::json;
@@ -14,9 +14,15 @@ pub struct SelftestArgs {
     /// Run the cases in this folder instead of those that are built in; each is a folder with a `case.toml` and a guest.
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
+    /// Run neutral twins of the attacks through another host instead: a command that runs one module, such as those in `benches/adapters`.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "cases")]
+    against: Option<String>,
 }
 
 pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    if let Some(command) = &args.against {
+        return against(command.clone(), args.filter.clone(), terminal).await;
+    }
     let mut cases = CaseFolder::all(args.cases.as_deref())?;
     cases.retain(|case| args.filter.as_ref().is_none_or(|filter| case.name.contains(filter)));
     if cases.is_empty() {
@@ -46,6 +52,34 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
         terminal.json(&json!({"ok": escaped == 0, "cases": reports}))?;
     } else {
         terminal.line(&format!("{} contained, {escaped} got through", reports.len() - escaped))?;
+    }
+    Ok(if escaped == 0 { Exit::Done } else { Exit::RunFailed })
+}
+
+async fn against(command: String, filter: Option<String>, terminal: &Terminal) -> Result<Exit, Failure> {
+    let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel::<String>();
+    // An adapter runs for seconds, and is waited for on a thread of its own.
+    let compared = tokio::task::spawn_blocking(move || {
+        against::compare(&command, filter.as_deref(), &|name| {
+            // Nobody listens any more only when the command ends.
+            let _ = notes.send(name.to_owned());
+        })
+    });
+    while let Some(name) = noted.recv().await {
+        terminal.note(&name);
+    }
+    let compared = compared.await.map_err(anyhow::Error::from)??;
+    let escaped = compared.cases.iter().filter(|case| !case.contained).count();
+    if terminal.json {
+        terminal.json(&json!({"ok": escaped == 0, "against": compared.command, "idle_bytes": compared.idle_bytes, "cases": compared.cases}))?;
+    } else {
+        let width = compared.cases.iter().map(|case| case.name.len()).max().unwrap_or(0);
+        for case in &compared.cases {
+            let verdict = if case.contained { "contained" } else { "GOT THROUGH" };
+            let (name, by, peak) = (&case.name, &case.by, case.peak_bytes >> 20);
+            terminal.line(&format!("{name:width$}  {verdict:11}  {:>6} ms {peak:>6} MiB  {by}", case.elapsed_ms))?;
+        }
+        terminal.line(&format!("{} contained, {escaped} got through", compared.cases.len() - escaped))?;
     }
     Ok(if escaped == 0 { Exit::Done } else { Exit::RunFailed })
 }
