@@ -1,5 +1,6 @@
 //! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
+mod export;
 mod list;
 mod resume;
 mod send;
@@ -51,6 +52,8 @@ enum RunsCommand {
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
+    /// Print a run as a trace for an OpenTelemetry collector.
+    Export(export::ExportArgs),
 }
 
 pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -66,6 +69,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
         RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, approve, terminal).await,
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
+        RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,
     }
 }

@@ -314,7 +314,7 @@ pub(super) async fn answer(
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Approve)?;
     let why = Some(form.why.as_str()).filter(|why| !why.is_empty());
-    api::answer(&admitted, run.as_str().into(), Some(&form.name), form.approved, why).await?;
+    let _sent = api::answer(&admitted, run.as_str().into(), Some(&form.name), form.approved, why).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 
