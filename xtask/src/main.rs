@@ -3,6 +3,7 @@
 //! It owns how guests are built and in which order things run. It must not hold anything that a user of Opcell needs:
 //! that belongs into the `opcell` command. Progress goes to stderr.
 
+mod authors;
 mod bench;
 mod dist;
 mod guests;
@@ -21,6 +22,7 @@ usage: cargo xtask <task>
   demo     guests, then a health report over this repository
   bench    guests, then the benchmarks; `cargo xtask bench --help` says what else is measured
   book     docs/ as HTML in target/book; needs mdbook
+  authors  install the tools of plugins in Python, JavaScript and C, or say what to type
   dist     what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary";
 
 fn main() -> ExitCode {
@@ -38,6 +40,10 @@ fn perform(arguments: &[String]) -> Result<()> {
     let Some((task, rest)) = arguments.split_first() else { bail!("no task\n\n{USAGE}") };
     match task.as_str() {
         "guests" => guests::build(),
+        "authors" => {
+            authors::install();
+            Ok(())
+        }
         "test" => test(rest),
         "demo" => demo(rest),
         "bench" => bench::bench(rest),

@@ -93,18 +93,27 @@ fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
-/// What the source asks for must be what `plugin.toml` says; a source that asks for nothing leaves it to the file.
+/// What the source says must be what `plugin.toml` says; a source that asks for nothing leaves it to the file.
 fn agree(file: &Value, source: &Value) -> Result<(), AuthorError> {
+    let differ = |what, file: Value, source: Value| {
+        Err(AuthorError::Disagreement { what, file: file.to_string(), source_says: source.to_string() })
+    };
+    for what in ["name", "version"] {
+        let of = |value: &Value| value.get(what).cloned().unwrap_or_default();
+        if !of(source).is_null() && of(source) != of(file) {
+            return differ(what, of(file), of(source));
+        }
+    }
     for what in ["capabilities", "limits"] {
-        let asks = |value: &Value| match value {
-            Value::Object(map) => map.values().any(|part| part.as_array().is_none_or(|list| !list.is_empty())),
-            _ => false,
+        // A kind of which nothing is asked may be absent or empty.
+        let asked = |value: &Value| {
+            let mut parts = value.get(what).and_then(Value::as_object).cloned().unwrap_or_default();
+            parts.retain(|_, part| part.as_array().is_none_or(|list| !list.is_empty()));
+            parts
         };
-        if let Some(of_source) = source.get(what).filter(|value| asks(value))
-            && file.get(what) != Some(of_source)
-        {
-            let file = file.get(what).map_or_else(|| "nothing".to_owned(), Value::to_string);
-            return Err(AuthorError::Disagreement { what, file, source_says: of_source.to_string() });
+        let (of_file, of_source) = (asked(file), asked(source));
+        if !of_source.is_empty() && of_file != of_source {
+            return differ(what, Value::Object(of_file), Value::Object(of_source));
         }
     }
     Ok(())
@@ -115,4 +124,34 @@ fn with_manifest(mut component: Vec<u8>, manifest: &Value) -> Vec<u8> {
     let section = CustomSection { name: Cow::Borrowed(MANIFEST), data: Cow::Borrowed(data.as_bytes()) };
     section.append_to(&mut component);
     component
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_source_that_asks_for_nothing_leaves_it_to_the_file_and_any_other_must_agree() {
+        let tool = json!({"name": "http.fetch", "reason": "asks"});
+        let file = json!({"name": "a", "version": "1", "capabilities": {"tools": [tool]}});
+        let of_macro = |tools: Value| json!({"name": "a", "version": "1", "capabilities": {"tools": tools, "skills": [], "files": []}, "limits": {}});
+        agree(&file, &of_macro(json!([]))).unwrap();
+        agree(&file, &of_macro(json!([tool]))).unwrap();
+        let error = agree(&file, &of_macro(json!([{"name": "other", "reason": "asks"}]))).unwrap_err();
+        assert!(matches!(error, AuthorError::Disagreement { what: "capabilities", .. }), "{error}");
+        let error = agree(&file, &json!({"name": "a", "version": "2"})).unwrap_err();
+        assert!(error.to_string().contains(r#"plugin.toml says "1", the macro says "2""#), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_core_module_with_an_interface_does_not_become_a_component() {
+        for (bytes, expected) in [
+            (&b"\0asm\x0d\0\x01\0"[..], "a component already"),
+            (b"#!/bin/sh", "not WebAssembly"),
+            (b"", "not WebAssembly"),
+        ] {
+            assert!(of_module(bytes).unwrap_err().contains(expected));
+        }
+    }
 }

@@ -49,7 +49,7 @@ pub enum AuthorError {
     },
     /// The manifest in the source and `plugin.toml` differ.
     #[error(
-        "plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; keep it in one place"
+        "plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; make both the same (name and version are Cargo.toml's)"
     )]
     Disagreement {
         /// Which part.

@@ -6,6 +6,8 @@
 use serde_json::Value;
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -244,6 +246,99 @@ fn a_core_module_becomes_a_component_with_the_command_that_the_message_names() {
         said.contains("it is a core module that describes no interface") && said.contains("opcell plugin build"),
         "{said}"
     );
+}
+
+#[test]
+fn check_says_what_an_operator_would_stumble_over() {
+    let Some(place) = quick() else { return };
+    place.done("my-plugin", &["plugin", "build"]);
+    let good = place.json("my-plugin", &["plugin", "check", "--strict", "--json"]);
+    assert_eq!((good["ok"].as_bool(), good["findings"].as_array().map(Vec::len)), (Some(true), Some(0)), "{good}");
+    let source = place.folder.path().join("my-plugin/src/plugin.c");
+    let text = fs::read_to_string(&source).unwrap();
+    fs::write(&source, text.replace("Greets a person by name.", "").replace("my-plugin/tone", "my-plugin/gr33t"))
+        .unwrap();
+    let manifest = place.folder.path().join("my-plugin/plugin.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("license = \"Apache-2.0\"\n", "") + "\n[limits]\nmemory = \"1 GiB\"\n").unwrap();
+    place.done("my-plugin", &["plugin", "build"]);
+    let output = place.opcell("my-plugin", &["plugin", "check", "--strict", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let codes: Vec<&str> =
+        report["findings"].as_array().unwrap().iter().map(|finding| finding["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["no-license", "limit-above-default", "no-summary"], "{report}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Serves `hello` to every request, on this machine.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(&stream);
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                line.clear();
+            }
+            let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello");
+        }
+    });
+    port
+}
+
+/// A component of somebody else's WIT, in Python, that fetches a page through `wasi:http`.
+#[test]
+fn a_component_of_another_world_is_offered_by_its_types_and_fetches_what_is_granted() {
+    if !has("componentize-py") {
+        eprintln!(
+            "SKIPPED: a typed component is not tested: this machine has no componentize-py (pip install componentize-py==0.25.1)"
+        );
+        return;
+    }
+    let place = Place::new();
+    let folder = place.folder.path();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/authors/typed");
+    let wit = folder.join("wit/deps");
+    fs::create_dir_all(&wit).unwrap();
+    let http = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/wit-http");
+    for (from, to) in [
+        (source.join("world.wit"), folder.join("wit/world.wit")),
+        (http.join("http.wit"), wit.join("http.wit")),
+        (http.join("deps/io.wit"), wit.join("io.wit")),
+        (http.join("deps/clocks.wit"), wit.join("clocks.wit")),
+        (source.join("app.py"), folder.join("app.py")),
+    ] {
+        fs::copy(from, to).unwrap();
+    }
+    let built = Command::new("componentize-py")
+        .args(["-d", "wit", "-w", "web", "componentize", "app", "-o", "web.wasm"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let project = "[plugins.web]\npath = \"web.wasm\"\nexports = \"typed\"\n\n[plugins.web.effects]\n\"pages/measure\" = \"pure\"\n";
+    fs::write(folder.join("opcell.toml"), project).unwrap();
+
+    let entries = place.json("", &["op", "list", "--json"]);
+    let ids: Vec<&str> = entries.as_array().unwrap().iter().map(|entry| entry["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["pages/fetch", "pages/measure"]);
+    assert_eq!(place.json("", &["op", "invoke", "pages/measure", "--args", "text=four"]), 4);
+
+    let authority = format!("authority=127.0.0.1:{}", server());
+    let fetch = ["op", "invoke", "pages/fetch", "--args", &authority, "--args", "path=/"];
+    let denied = place.opcell("", &fetch);
+    let said = text(&denied.stderr);
+    assert_eq!(denied.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("ErrorCode_HttpRequestDenied") && said.contains("opcell plugin grant web tool http.fetch"),
+        "{said}"
+    );
+
+    let origin = authority.replace("authority=", "http://");
+    place.done("", &["plugin", "grant", "web", "http", &origin, "--private"]);
+    place.done("", &["trust", "--quiet"]);
+    assert_eq!(place.json("", &fetch), "200 hello");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Every function charges the budget before it does anything else.
 
 pub(crate) mod files;
+pub(crate) mod http;
 mod log;
 mod skills;
 mod tools;

@@ -2,7 +2,8 @@
 
 use crate::{
     error::LoadError,
-    manifest::{self, Manifest, ManifestError},
+    imports::http::TOOL,
+    manifest::{self, Manifest, ManifestError, Request},
 };
 use std::fmt;
 use wasmparser::{Encoding, Parser, Payload};
@@ -42,6 +43,11 @@ pub struct Surface {
 }
 
 impl Surface {
+    /// Whether it imports anything of `wasi:http`.
+    pub(crate) fn http(&self) -> bool {
+        self.imports.iter().any(|name| name.starts_with("wasi:http/"))
+    }
+
     /// Whether it exports `opcell:plugin/<interface>` in the served version.
     pub(crate) fn exports_interface(&self, interface: &str) -> bool {
         self.exports.iter().any(|name| split(name).0 == format!("opcell:plugin/{interface}"))
@@ -53,7 +59,7 @@ impl Surface {
 /// # Errors
 /// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::World`], [`LoadError::Version`] or [`LoadError::Imports`].
 pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
-    let surface = inspect_typed(bytes)?;
+    let surface = checked(bytes, |_| false)?;
     if !surface.exports_interface("operations") && !surface.exports_interface("judges") {
         let exports = if surface.exports.is_empty() {
             "nothing".to_owned()
@@ -70,8 +76,22 @@ pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
 /// # Errors
 /// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::Version`] or [`LoadError::Imports`].
 pub fn inspect_typed(bytes: &[u8]) -> Result<Surface, LoadError> {
+    let client = |name: &str| ["wasi:http/types", "wasi:http/outgoing-handler"].contains(&split(name).0);
+    let mut surface = checked(bytes, client)?;
+    // Such a component has no manifest to ask in; what it imports is what it asks for.
+    let requests = surface.imports.iter().any(|name| split(name).0 == "wasi:http/outgoing-handler");
+    if requests && !surface.manifest.tools.iter().any(|request| request.name == TOOL) {
+        let reason = "imports wasi:http/outgoing-handler".to_owned();
+        surface.manifest.tools.push(Request { name: TOOL.to_owned(), access: None, reason });
+    }
+    Ok(surface)
+}
+
+/// The surface of a component whose imports are all served; `also` are served beside those of every plugin.
+fn checked(bytes: &[u8], also: impl Fn(&str) -> bool) -> Result<Surface, LoadError> {
     let surface = read(bytes)?;
-    let refused: Vec<RefusedImport> = surface.imports.iter().filter_map(|name| refuse(name)).collect();
+    let imports = surface.imports.iter().filter(|name| !also(name) || is_of_wasi_0_3(name));
+    let refused: Vec<RefusedImport> = imports.filter_map(|name| refuse(name)).collect();
     if !refused.is_empty() {
         return Err(LoadError::Imports(refused));
     }
@@ -172,15 +192,19 @@ fn check_version(name: &str) -> Result<(), LoadError> {
     })
 }
 
+fn is_of_wasi_0_3(name: &str) -> bool {
+    name.starts_with("wasi:") && split(name).1.is_some_and(|version| version.starts_with("0.3"))
+}
+
 fn refuse(name: &str) -> Option<RefusedImport> {
-    let (interface, version) = split(name);
+    let (interface, _) = split(name);
     let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
     let instead = match (package, member) {
         ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log") => return None,
         ("opcell:plugin", _) => {
             "the host offers `tools`, `skills`, `files` and `log` of this package, and nothing else"
         }
-        _ if package.starts_with("wasi:") && version.is_some_and(|version| version.starts_with("0.3")) => {
+        _ if is_of_wasi_0_3(name) => {
             "it is built for WASI 0.3, and this host serves WASI 0.2; build it for `wasm32-wasip2`"
         }
         ("wasi:io" | "wasi:cli" | "wasi:clocks" | "wasi:random" | "wasi:filesystem" | "wasi:sockets", _) => {

@@ -127,6 +127,8 @@ struct Pool {
     engine: CellEngine,
     linker: Linker<CellState>,
     linker_with_wasi: Linker<CellState>,
+    /// For components that were not written for the contract and make requests as WASI does.
+    linker_with_http: Linker<CellState>,
 }
 
 /// Loads plugins. Cheap to share behind an [`Arc`].
@@ -327,7 +329,9 @@ impl Pool {
         let mut linker_with_wasi = Linker::new(engine.wasmtime());
         imports::link(&mut linker_with_wasi)?;
         wasmtime_wasi::p2::add_to_linker_async(&mut linker_with_wasi)?;
-        Ok(Self { engine, linker, linker_with_wasi })
+        let mut linker_with_http = linker_with_wasi.clone();
+        imports::http::link(&mut linker_with_http)?;
+        Ok(Self { engine, linker, linker_with_wasi, linker_with_http })
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one place where a plugin's parts come together")]
@@ -342,7 +346,11 @@ impl Pool {
         metering: Metering,
         limits: &EffectiveLimits,
     ) -> Result<Linked, LoadError> {
-        let linker = if surface.wasi { &self.linker_with_wasi } else { &self.linker };
+        let linker = match (surface.wasi, surface.http()) {
+            (_, true) => &self.linker_with_http,
+            (true, false) => &self.linker_with_wasi,
+            (false, false) => &self.linker,
+        };
         let failed = |error: wasmtime::Error| LoadError::Link {
             message: opcell_types::text::printable(&format!("{error:#}"), 2_000),
         };

@@ -1,7 +1,9 @@
 //! `opcell plugin`: what plugins are, what they may reach, and changes of that.
 
 mod add;
+mod bench;
 mod build;
+mod check;
 mod diff;
 mod explain;
 mod grant;
@@ -46,6 +48,10 @@ pub enum PluginCommand {
     Test(test::TestArgs),
     /// Watch a plugin's source and cases: build and test again at every change.
     Dev(test::DevArgs),
+    /// Show what a host will say to a component, before an operator meets it.
+    Check(check::CheckArgs),
+    /// Measure a plugin's operation in a cell and in the bare engine, and what a call touches.
+    Bench(bench::BenchArgs),
     /// List the project's plugins without running them.
     List,
     /// Show the manifest and interface of a component without running it.
@@ -90,6 +96,8 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::Build(args) => build::build(args, terminal).await,
         PluginCommand::Test(args) => test::test(args, terminal).await,
         PluginCommand::Dev(args) => test::dev(args, terminal).await,
+        PluginCommand::Check(args) => check::check(args, terminal).await,
+        PluginCommand::Bench(args) => bench::bench(args, terminal).await,
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
         PluginCommand::Grant(args) => grant::grant(global, args, terminal),

@@ -1,0 +1,747 @@
+//! `wasi:http/outgoing-handler` for components that were not written for `opcell:plugin`: each request is a call of the host's tool
+//! `http.fetch`, under the same grant and the same rules. The engine's own HTTP client is not part of this program.
+//!
+//! A guest gets the whole interface, because toolchains import all of it; what serves requests, rather than makes them, ends the cell.
+
+use super::View;
+use crate::{budget::Interface, host::HostServices, state::CellState};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use opcell_types::{CallContext, Capability, Failure, TouchLog};
+use serde_json::{Map, Value, json};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::p2::{
+    DynInputStream, DynOutputStream, DynPollable, IoError, Pollable,
+    pipe::{MemoryInputPipe, MemoryOutputPipe},
+    subscribe,
+};
+use wit::{ErrorCode, HeaderError, Method, Scheme};
+
+mod bindings {
+    #![allow(missing_docs, clippy::indexing_slicing, reason = "generated from wit-http/")]
+
+    wasmtime::component::bindgen!({
+        path: "wit-http",
+        world: "wasi:http/client",
+        imports: { default: trappable },
+        require_store_data_send: true,
+        with: {
+            "wasi:io": wasmtime_wasi::p2::bindings::io,
+            "wasi:clocks": wasmtime_wasi::p2::bindings::clocks,
+            "wasi:http/types.fields": super::Fields,
+            "wasi:http/types.outgoing-request": super::OutgoingRequest,
+            "wasi:http/types.request-options": super::RequestOptions,
+            "wasi:http/types.outgoing-body": super::OutgoingBody,
+            "wasi:http/types.future-incoming-response": super::FutureResponse,
+            "wasi:http/types.incoming-response": super::IncomingResponse,
+            "wasi:http/types.incoming-body": super::IncomingBody,
+            "wasi:http/types.future-trailers": super::FutureTrailers,
+            "wasi:http/types.incoming-request": super::IncomingRequest,
+            "wasi:http/types.outgoing-response": super::OutgoingResponse,
+            "wasi:http/types.response-outparam": super::ResponseOutparam,
+        },
+    });
+}
+
+use bindings::wasi::http::{outgoing_handler, types as wit};
+
+/// The tool that performs requests.
+pub(crate) const TOOL: &str = "http.fetch";
+
+/// Bytes that one request may send.
+const MAX_BODY: usize = 4 << 20;
+
+/// Headers that the host's client sets itself: framing and where the request goes. Guests set them out of habit.
+const HOST_HEADERS: [&str; 6] = ["host", "content-length", "transfer-encoding", "connection", "accept-encoding", "te"];
+
+/// Links the interface; once per engine.
+pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
+    wit::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))?;
+    outgoing_handler::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))
+}
+
+type Entries = Vec<(String, Vec<u8>)>;
+
+/// Headers or trailers.
+pub struct Fields {
+    entries: Entries,
+    fixed: bool,
+}
+
+/// A request under construction.
+pub struct OutgoingRequest {
+    method: Method,
+    scheme: Option<Scheme>,
+    authority: Option<String>,
+    path: Option<String>,
+    headers: Entries,
+    body: Option<Sent>,
+}
+
+/// What a request sends, shared between the guest's body and the request.
+#[derive(Clone)]
+struct Sent {
+    bytes: MemoryOutputPipe,
+    finished: Arc<AtomicBool>,
+}
+
+/// The body of a request.
+pub struct OutgoingBody {
+    sent: Sent,
+    written: bool,
+}
+
+/// Timeouts; the host's own are shorter.
+#[derive(Default)]
+pub struct RequestOptions {
+    connect: Option<u64>,
+    first_byte: Option<u64>,
+    between_bytes: Option<u64>,
+}
+
+type Answer = Result<String, Failure>;
+
+/// A response that may not have come yet.
+pub enum FutureResponse {
+    /// Performed while the guest waits for it, and not before: its body may still be written.
+    Waiting(Pin<Box<dyn Future<Output = Answer> + Send>>),
+    /// It has come.
+    Done(Answer),
+    /// The guest has it.
+    Taken,
+}
+
+#[async_trait::async_trait]
+impl Pollable for FutureResponse {
+    async fn ready(&mut self) {
+        if let Self::Waiting(answer) = self {
+            let answer = answer.await;
+            *self = Self::Done(answer);
+        }
+    }
+}
+
+/// A response.
+pub struct IncomingResponse {
+    status: u16,
+    headers: Entries,
+    body: Option<Bytes>,
+}
+
+/// The body of a response.
+pub struct IncomingBody(Option<Bytes>);
+
+/// Trailers of a response: there are none.
+pub struct FutureTrailers;
+
+#[async_trait::async_trait]
+impl Pollable for FutureTrailers {
+    async fn ready(&mut self) {}
+}
+
+/// Of servers only.
+pub struct IncomingRequest;
+/// Of servers only.
+pub struct OutgoingResponse;
+/// Of servers only.
+pub struct ResponseOutparam;
+
+fn serves<T>() -> wasmtime::Result<T> {
+    Err(wasmtime::Error::msg("a plugin makes requests and serves none"))
+}
+
+impl View<'_> {
+    fn charge(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        Ok(self.0.budget.charge(Interface::Wasi, bytes)?)
+    }
+
+    fn fields(&mut self, entries: Entries, fixed: bool) -> wasmtime::Result<Resource<Fields>> {
+        Ok(self.0.resources.push(Fields { entries, fixed })?)
+    }
+}
+
+fn size(entries: &[(String, Vec<u8>)]) -> usize {
+    entries.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+fn is_header(name: &str, value: &[u8]) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(token) && !value.iter().any(|byte| [b'\r', b'\n', 0].contains(byte))
+}
+
+impl wit::Host for View<'_> {
+    fn http_error_code(&mut self, _: Resource<IoError>) -> wasmtime::Result<Option<ErrorCode>> {
+        self.charge(0)?;
+        Ok(None)
+    }
+}
+
+impl wit::HostFields for View<'_> {
+    fn new(&mut self) -> wasmtime::Result<Resource<Fields>> {
+        self.charge(0)?;
+        self.fields(Vec::new(), false)
+    }
+
+    fn from_list(&mut self, entries: Entries) -> wasmtime::Result<Result<Resource<Fields>, HeaderError>> {
+        self.charge(size(&entries))?;
+        if !entries.iter().all(|(name, value)| is_header(name, value)) {
+            return Ok(Err(HeaderError::InvalidSyntax));
+        }
+        self.fields(entries, false).map(Ok)
+    }
+
+    fn get(&mut self, fields: Resource<Fields>, name: String) -> wasmtime::Result<Vec<Vec<u8>>> {
+        self.charge(name.len())?;
+        let found =
+            self.0.resources.get(&fields)?.entries.iter().filter(|(other, _)| other.eq_ignore_ascii_case(&name));
+        Ok(found.map(|(_, value)| value.clone()).collect())
+    }
+
+    fn has(&mut self, fields: Resource<Fields>, name: String) -> wasmtime::Result<bool> {
+        self.charge(name.len())?;
+        Ok(self.0.resources.get(&fields)?.entries.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)))
+    }
+
+    fn set(
+        &mut self,
+        fields: Resource<Fields>,
+        name: String,
+        values: Vec<Vec<u8>>,
+    ) -> wasmtime::Result<Result<(), HeaderError>> {
+        self.charge(name.len() + values.iter().map(Vec::len).sum::<usize>())?;
+        if !values.iter().all(|value| is_header(&name, value)) {
+            return Ok(Err(HeaderError::InvalidSyntax));
+        }
+        let fields = self.0.resources.get_mut(&fields)?;
+        if fields.fixed {
+            return Ok(Err(HeaderError::Immutable));
+        }
+        fields.entries.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
+        fields.entries.extend(values.into_iter().map(|value| (name.clone(), value)));
+        Ok(Ok(()))
+    }
+
+    fn delete(&mut self, fields: Resource<Fields>, name: String) -> wasmtime::Result<Result<(), HeaderError>> {
+        wit::HostFields::set(self, fields, name, Vec::new())
+    }
+
+    fn append(
+        &mut self,
+        fields: Resource<Fields>,
+        name: String,
+        value: Vec<u8>,
+    ) -> wasmtime::Result<Result<(), HeaderError>> {
+        self.charge(name.len() + value.len())?;
+        if !is_header(&name, &value) {
+            return Ok(Err(HeaderError::InvalidSyntax));
+        }
+        let fields = self.0.resources.get_mut(&fields)?;
+        if fields.fixed {
+            return Ok(Err(HeaderError::Immutable));
+        }
+        fields.entries.push((name, value));
+        Ok(Ok(()))
+    }
+
+    fn entries(&mut self, fields: Resource<Fields>) -> wasmtime::Result<Entries> {
+        self.charge(0)?;
+        let entries = self.0.resources.get(&fields)?.entries.clone();
+        self.0.budget.give(size(&entries))?;
+        Ok(entries)
+    }
+
+    fn clone(&mut self, fields: Resource<Fields>) -> wasmtime::Result<Resource<Fields>> {
+        let entries = self.0.resources.get(&fields)?.entries.clone();
+        self.charge(size(&entries))?;
+        self.fields(entries, false)
+    }
+
+    fn drop(&mut self, fields: Resource<Fields>) -> wasmtime::Result<()> {
+        self.0.resources.delete(fields)?;
+        Ok(())
+    }
+}
+
+impl wit::HostOutgoingRequest for View<'_> {
+    fn new(&mut self, headers: Resource<Fields>) -> wasmtime::Result<Resource<OutgoingRequest>> {
+        self.charge(0)?;
+        let headers = self.0.resources.delete(headers)?.entries;
+        let request =
+            OutgoingRequest { method: Method::Get, scheme: None, authority: None, path: None, headers, body: None };
+        Ok(self.0.resources.push(request)?)
+    }
+
+    fn body(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Result<Resource<OutgoingBody>, ()>> {
+        self.charge(0)?;
+        let request = self.0.resources.get_mut(&request)?;
+        if request.body.is_some() {
+            return Ok(Err(()));
+        }
+        let sent = Sent { bytes: MemoryOutputPipe::new(MAX_BODY), finished: Arc::default() };
+        request.body = Some(sent.clone());
+        Ok(Ok(self.0.resources.push(OutgoingBody { sent, written: false })?))
+    }
+
+    fn method(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Method> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&request)?.method.clone())
+    }
+
+    fn set_method(&mut self, request: Resource<OutgoingRequest>, method: Method) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(if let Method::Other(name) = &method { name.len() } else { 0 })?;
+        self.0.resources.get_mut(&request)?.method = method;
+        Ok(Ok(()))
+    }
+
+    fn path_with_query(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Option<String>> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&request)?.path.clone())
+    }
+
+    fn set_path_with_query(
+        &mut self,
+        request: Resource<OutgoingRequest>,
+        path: Option<String>,
+    ) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(path.as_ref().map_or(0, String::len))?;
+        self.0.resources.get_mut(&request)?.path = path;
+        Ok(Ok(()))
+    }
+
+    fn scheme(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Option<Scheme>> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&request)?.scheme.clone())
+    }
+
+    fn set_scheme(
+        &mut self,
+        request: Resource<OutgoingRequest>,
+        scheme: Option<Scheme>,
+    ) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(0)?;
+        self.0.resources.get_mut(&request)?.scheme = scheme;
+        Ok(Ok(()))
+    }
+
+    fn authority(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Option<String>> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&request)?.authority.clone())
+    }
+
+    fn set_authority(
+        &mut self,
+        request: Resource<OutgoingRequest>,
+        authority: Option<String>,
+    ) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(authority.as_ref().map_or(0, String::len))?;
+        self.0.resources.get_mut(&request)?.authority = authority;
+        Ok(Ok(()))
+    }
+
+    fn headers(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Resource<Fields>> {
+        let entries = self.0.resources.get(&request)?.headers.clone();
+        self.charge(size(&entries))?;
+        self.fields(entries, true)
+    }
+
+    fn drop(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<()> {
+        self.0.resources.delete(request)?;
+        Ok(())
+    }
+}
+
+impl wit::HostOutgoingBody for View<'_> {
+    fn write(&mut self, body: Resource<OutgoingBody>) -> wasmtime::Result<Result<Resource<DynOutputStream>, ()>> {
+        self.charge(0)?;
+        let body = self.0.resources.get_mut(&body)?;
+        if std::mem::replace(&mut body.written, true) {
+            return Ok(Err(()));
+        }
+        let stream: DynOutputStream = Box::new(body.sent.bytes.clone());
+        Ok(Ok(self.0.resources.push(stream)?))
+    }
+
+    fn finish(
+        &mut self,
+        body: Resource<OutgoingBody>,
+        trailers: Option<Resource<Fields>>,
+    ) -> wasmtime::Result<Result<(), ErrorCode>> {
+        self.charge(0)?;
+        let body = self.0.resources.delete(body)?;
+        if let Some(trailers) = trailers {
+            self.0.resources.delete(trailers)?;
+            return Ok(Err(ErrorCode::InternalError(Some("trailers are not sent".to_owned()))));
+        }
+        self.charge(body.sent.bytes.contents().len())?;
+        body.sent.finished.store(true, Ordering::Relaxed);
+        Ok(Ok(()))
+    }
+
+    fn drop(&mut self, body: Resource<OutgoingBody>) -> wasmtime::Result<()> {
+        self.0.resources.delete(body)?;
+        Ok(())
+    }
+}
+
+impl wit::HostRequestOptions for View<'_> {
+    fn new(&mut self) -> wasmtime::Result<Resource<RequestOptions>> {
+        self.charge(0)?;
+        Ok(self.0.resources.push(RequestOptions::default())?)
+    }
+
+    fn connect_timeout(&mut self, options: Resource<RequestOptions>) -> wasmtime::Result<Option<u64>> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&options)?.connect)
+    }
+
+    fn set_connect_timeout(
+        &mut self,
+        options: Resource<RequestOptions>,
+        duration: Option<u64>,
+    ) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(0)?;
+        self.0.resources.get_mut(&options)?.connect = duration;
+        Ok(Ok(()))
+    }
+
+    fn first_byte_timeout(&mut self, options: Resource<RequestOptions>) -> wasmtime::Result<Option<u64>> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&options)?.first_byte)
+    }
+
+    fn set_first_byte_timeout(
+        &mut self,
+        options: Resource<RequestOptions>,
+        duration: Option<u64>,
+    ) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(0)?;
+        self.0.resources.get_mut(&options)?.first_byte = duration;
+        Ok(Ok(()))
+    }
+
+    fn between_bytes_timeout(&mut self, options: Resource<RequestOptions>) -> wasmtime::Result<Option<u64>> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&options)?.between_bytes)
+    }
+
+    fn set_between_bytes_timeout(
+        &mut self,
+        options: Resource<RequestOptions>,
+        duration: Option<u64>,
+    ) -> wasmtime::Result<Result<(), ()>> {
+        self.charge(0)?;
+        self.0.resources.get_mut(&options)?.between_bytes = duration;
+        Ok(Ok(()))
+    }
+
+    fn drop(&mut self, options: Resource<RequestOptions>) -> wasmtime::Result<()> {
+        self.0.resources.delete(options)?;
+        Ok(())
+    }
+}
+
+impl outgoing_handler::Host for View<'_> {
+    fn handle(
+        &mut self,
+        request: Resource<OutgoingRequest>,
+        options: Option<Resource<RequestOptions>>,
+    ) -> wasmtime::Result<Result<Resource<FutureResponse>, ErrorCode>> {
+        let request = self.0.resources.delete(request)?;
+        self.0.budget.charge(Interface::Tools, size(&request.headers))?;
+        let options = match options {
+            Some(options) => self.0.resources.delete(options)?,
+            None => RequestOptions::default(),
+        };
+        if self.0.check(Capability::Tool, TOOL).is_err() {
+            return Ok(Err(ErrorCode::HttpRequestDenied));
+        }
+        let ask = Ask {
+            request,
+            options,
+            host: Arc::clone(&self.0.host),
+            context: self.0.context.clone(),
+            touched: self.0.touched().clone(),
+            limit: Duration::from_millis(self.0.limits.host_call_time),
+        };
+        Ok(Ok(self.0.resources.push(FutureResponse::Waiting(Box::pin(ask.answer())))?))
+    }
+}
+
+/// A request with everything that performing it needs.
+struct Ask {
+    request: OutgoingRequest,
+    options: RequestOptions,
+    host: Arc<dyn HostServices>,
+    context: CallContext,
+    touched: TouchLog,
+    limit: Duration,
+}
+
+impl Ask {
+    async fn answer(self) -> Answer {
+        let arguments = self.arguments()?.to_string();
+        let call = self.host.call_tool(TOOL, &arguments, &self.context, &self.touched);
+        let answer = tokio::time::timeout(self.limit, call).await;
+        answer.unwrap_or_else(|_| Err(super::too_slow(u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX))))
+    }
+
+    /// As `http.fetch` takes them.
+    fn arguments(&self) -> Result<Value, Failure> {
+        let OutgoingRequest { method, scheme, authority, path, headers, body } = &self.request;
+        let method = match method {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Connect => "CONNECT",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Patch => "PATCH",
+            Method::Other(name) => name,
+        };
+        let scheme = match scheme {
+            Some(Scheme::Http) => "http",
+            Some(Scheme::Https) | None => "https",
+            Some(Scheme::Other(name)) => name,
+        };
+        let authority = authority.as_deref().unwrap_or_default();
+        let url = format!("{scheme}://{authority}{}", path.as_deref().unwrap_or("/"));
+        let mut named: Map<String, Value> = Map::new();
+        for (name, value) in headers {
+            let name = name.to_ascii_lowercase();
+            if HOST_HEADERS.contains(&name.as_str()) {
+                continue;
+            }
+            let value = String::from_utf8_lossy(value);
+            match named.get_mut(&name) {
+                Some(Value::String(values)) => values.push_str(&format!(", {value}")),
+                _ => drop(named.insert(name, value.into_owned().into())),
+            }
+        }
+        let mut arguments = json!({"method": method, "url": url, "headers": named});
+        if let Some(body) = body {
+            if !body.finished.load(Ordering::Relaxed) {
+                return Err(Failure::host("http-body", "the body of the request was not finished"));
+            }
+            let bytes = body.bytes.contents();
+            if let (false, Some(arguments)) = (bytes.is_empty(), arguments.as_object_mut()) {
+                arguments.insert("body_base64".to_owned(), STANDARD.encode(bytes).into());
+            }
+        }
+        let shortest = [self.options.first_byte, self.options.connect].into_iter().flatten().min();
+        if let (Some(nanoseconds), Some(arguments)) = (shortest, arguments.as_object_mut()) {
+            arguments.insert("timeout_ms".to_owned(), (nanoseconds / 1_000_000).max(1).into());
+        }
+        Ok(arguments)
+    }
+}
+
+impl wit::HostFutureIncomingResponse for View<'_> {
+    fn subscribe(&mut self, response: Resource<FutureResponse>) -> wasmtime::Result<Resource<DynPollable>> {
+        self.charge(0)?;
+        subscribe(&mut self.0.resources, response)
+    }
+
+    #[expect(clippy::type_complexity, reason = "as the interface says")]
+    fn get(
+        &mut self,
+        response: Resource<FutureResponse>,
+    ) -> wasmtime::Result<Option<Result<Result<Resource<IncomingResponse>, ErrorCode>, ()>>> {
+        self.charge(0)?;
+        let response = self.0.resources.get_mut(&response)?;
+        let answer = match std::mem::replace(response, FutureResponse::Taken) {
+            waiting @ FutureResponse::Waiting(_) => {
+                *response = waiting;
+                return Ok(None);
+            }
+            FutureResponse::Taken => return Ok(Some(Err(()))),
+            FutureResponse::Done(answer) => answer,
+        };
+        match answer {
+            Ok(text) => {
+                self.0.budget.give(text.len())?;
+                let response = read(&text).ok_or_else(|| wasmtime::Error::msg("http.fetch gave no response"))?;
+                Ok(Some(Ok(Ok(self.0.resources.push(response)?))))
+            }
+            Err(failure) => {
+                let code = match failure.reason.as_ref() {
+                    _ if failure.denial.is_some() => ErrorCode::HttpRequestDenied,
+                    "timeout" | "http-timeout" => ErrorCode::HttpResponseTimeout,
+                    _ => ErrorCode::InternalError(Some(failure.message)),
+                };
+                if let Some(denial) = failure.denial {
+                    self.0.denials.note(*denial);
+                }
+                Ok(Some(Ok(Err(code))))
+            }
+        }
+    }
+
+    fn drop(&mut self, response: Resource<FutureResponse>) -> wasmtime::Result<()> {
+        self.0.resources.delete(response)?;
+        Ok(())
+    }
+}
+
+/// The answer of `http.fetch`.
+fn read(text: &str) -> Option<IncomingResponse> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    let status = u16::try_from(answer.get("status")?.as_u64()?).ok()?;
+    let headers = answer.get("headers").and_then(Value::as_object).into_iter().flatten();
+    let headers = headers.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().as_bytes().to_vec()));
+    let body = match (answer.get("body"), answer.get("body_base64")) {
+        (Some(text), _) => text.as_str()?.as_bytes().to_vec(),
+        (None, Some(encoded)) => STANDARD.decode(encoded.as_str()?).ok()?,
+        (None, None) => Vec::new(),
+    };
+    Some(IncomingResponse { status, headers: headers.collect(), body: Some(body.into()) })
+}
+
+impl wit::HostIncomingResponse for View<'_> {
+    fn status(&mut self, response: Resource<IncomingResponse>) -> wasmtime::Result<u16> {
+        self.charge(0)?;
+        Ok(self.0.resources.get(&response)?.status)
+    }
+
+    fn headers(&mut self, response: Resource<IncomingResponse>) -> wasmtime::Result<Resource<Fields>> {
+        let entries = self.0.resources.get(&response)?.headers.clone();
+        self.charge(size(&entries))?;
+        self.fields(entries, true)
+    }
+
+    fn consume(
+        &mut self,
+        response: Resource<IncomingResponse>,
+    ) -> wasmtime::Result<Result<Resource<IncomingBody>, ()>> {
+        self.charge(0)?;
+        match self.0.resources.get_mut(&response)?.body.take() {
+            Some(body) => Ok(Ok(self.0.resources.push(IncomingBody(Some(body)))?)),
+            None => Ok(Err(())),
+        }
+    }
+
+    fn drop(&mut self, response: Resource<IncomingResponse>) -> wasmtime::Result<()> {
+        self.0.resources.delete(response)?;
+        Ok(())
+    }
+}
+
+impl wit::HostIncomingBody for View<'_> {
+    fn stream(&mut self, body: Resource<IncomingBody>) -> wasmtime::Result<Result<Resource<DynInputStream>, ()>> {
+        self.charge(0)?;
+        let Some(bytes) = self.0.resources.get_mut(&body)?.0.take() else { return Ok(Err(())) };
+        let stream: DynInputStream = Box::new(MemoryInputPipe::new(bytes));
+        Ok(Ok(self.0.resources.push(stream)?))
+    }
+
+    fn finish(&mut self, body: Resource<IncomingBody>) -> wasmtime::Result<Resource<FutureTrailers>> {
+        self.charge(0)?;
+        self.0.resources.delete(body)?;
+        Ok(self.0.resources.push(FutureTrailers)?)
+    }
+
+    fn drop(&mut self, body: Resource<IncomingBody>) -> wasmtime::Result<()> {
+        self.0.resources.delete(body)?;
+        Ok(())
+    }
+}
+
+impl wit::HostFutureTrailers for View<'_> {
+    fn subscribe(&mut self, trailers: Resource<FutureTrailers>) -> wasmtime::Result<Resource<DynPollable>> {
+        self.charge(0)?;
+        subscribe(&mut self.0.resources, trailers)
+    }
+
+    #[expect(clippy::type_complexity, reason = "as the interface says")]
+    fn get(
+        &mut self,
+        _: Resource<FutureTrailers>,
+    ) -> wasmtime::Result<Option<Result<Result<Option<Resource<Fields>>, ErrorCode>, ()>>> {
+        self.charge(0)?;
+        Ok(Some(Ok(Ok(None))))
+    }
+
+    fn drop(&mut self, trailers: Resource<FutureTrailers>) -> wasmtime::Result<()> {
+        self.0.resources.delete(trailers)?;
+        Ok(())
+    }
+}
+
+impl wit::HostIncomingRequest for View<'_> {
+    fn method(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Method> {
+        serves()
+    }
+
+    fn path_with_query(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Option<String>> {
+        serves()
+    }
+
+    fn scheme(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Option<Scheme>> {
+        serves()
+    }
+
+    fn authority(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Option<String>> {
+        serves()
+    }
+
+    fn headers(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Resource<Fields>> {
+        serves()
+    }
+
+    fn consume(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<Result<Resource<IncomingBody>, ()>> {
+        serves()
+    }
+
+    fn drop(&mut self, _: Resource<IncomingRequest>) -> wasmtime::Result<()> {
+        serves()
+    }
+}
+
+impl wit::HostOutgoingResponse for View<'_> {
+    fn new(&mut self, _: Resource<Fields>) -> wasmtime::Result<Resource<OutgoingResponse>> {
+        serves()
+    }
+
+    fn status_code(&mut self, _: Resource<OutgoingResponse>) -> wasmtime::Result<u16> {
+        serves()
+    }
+
+    fn set_status_code(&mut self, _: Resource<OutgoingResponse>, _: u16) -> wasmtime::Result<Result<(), ()>> {
+        serves()
+    }
+
+    fn headers(&mut self, _: Resource<OutgoingResponse>) -> wasmtime::Result<Resource<Fields>> {
+        serves()
+    }
+
+    fn body(&mut self, _: Resource<OutgoingResponse>) -> wasmtime::Result<Result<Resource<OutgoingBody>, ()>> {
+        serves()
+    }
+
+    fn drop(&mut self, _: Resource<OutgoingResponse>) -> wasmtime::Result<()> {
+        serves()
+    }
+}
+
+impl wit::HostResponseOutparam for View<'_> {
+    fn set(
+        &mut self,
+        _: Resource<ResponseOutparam>,
+        _: Result<Resource<OutgoingResponse>, ErrorCode>,
+    ) -> wasmtime::Result<()> {
+        serves()
+    }
+
+    fn drop(&mut self, _: Resource<ResponseOutparam>) -> wasmtime::Result<()> {
+        serves()
+    }
+}
