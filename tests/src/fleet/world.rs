@@ -71,9 +71,10 @@ const DESK: &str = r#"{
     "clerk": {"id": "clerk", "name": "Clerk", "version": "1.0.0", "system_template": "You work.", "tools": ["again", "once"]}
   },
   "tools": {
-    "again": {"name": "again", "description": "Does it again.", "parameters": {"type": "object"}},
-    "once": {"name": "once", "description": "Does it once.", "parameters": {"type": "object"}},
-    "pure": {"name": "pure", "description": "Does nothing.", "parameters": {"type": "object"}}
+    "again": {"name": "again", "description": "Does it again.", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    "once": {"name": "once", "description": "Does it once.", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    "pure": {"name": "pure", "description": "Does nothing.",
+             "parameters": {"type": "object", "properties": {"event": {"type": "string"}, "context": {"type": "string"}}}}
   },
   "compositions": {
     "gather": {

@@ -25,6 +25,9 @@ pub struct ListArgs {
     /// Show only runs of this workflow.
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
+    /// Show only runs that could continue and that no worker has taken for SECONDS (60 by default), with what they need.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60", require_equals = true)]
+    stuck: Option<u32>,
     /// Show at most N runs.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
@@ -34,10 +37,13 @@ pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<E
     let mut runs = open.engine.runs().await?;
     runs.retain(|run| args.status.as_deref().is_none_or(|wanted| status(run) == wanted));
     runs.retain(|run| args.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted));
+    let now = now(open);
+    runs.retain(|run| args.stuck.is_none_or(|seconds| is_stuck(run, now, seconds)));
     runs.truncate(args.limit.unwrap_or(usize::MAX));
     let mut waits = Vec::with_capacity(runs.len());
     for (at, run) in runs.iter().enumerate() {
         waits.push(match status(run) {
+            _ if args.stuck.is_some() && at < MAX_QUESTIONS => needs(open, run).await?,
             "suspended" if at < MAX_QUESTIONS => waits_for(open, run).await?,
             _ => Vec::new(),
         });
@@ -51,10 +57,9 @@ pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<E
         terminal.note("no runs");
         return Ok(Exit::Done);
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let waits_for = if args.stuck.is_some() { "NEEDS" } else { "WAITS FOR" };
     let mut rows =
-        vec![["RUN", "STATUS", "WORKFLOW", "STARTED", "TOOK", "EVENTS", "WAITS FOR"].map(str::to_owned).to_vec()];
+        vec![["RUN", "STATUS", "WORKFLOW", "STARTED", "TOOK", "EVENTS", waits_for].map(str::to_owned).to_vec()];
     for (run, waits) in runs.iter().zip(&waits) {
         rows.push(vec![
             run.run.to_string(),
@@ -74,6 +79,27 @@ pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<E
         })?;
     }
     Ok(Exit::Done)
+}
+
+/// The store's time, or this machine's.
+fn now(open: &Open) -> i64 {
+    let machine = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    open.engine.journal().now().unwrap_or_else(|| i64::try_from(machine).unwrap_or(i64::MAX))
+}
+
+/// Whether a run could have continued for this long, and nobody drives it.
+fn is_stuck(run: &RunEntry, now: i64, seconds: u32) -> bool {
+    let since = run.state.due.map(|due| due.max(run.updated_at));
+    let long = since.is_some_and(|since| since.saturating_add(i64::from(seconds) * 1_000_000) <= now);
+    long && !run.driven && !run.state.ended
+}
+
+/// What a worker must have to drive a run: what the run pinned when it was started.
+async fn needs(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
+    let state = open.engine.state_at(&run.run, None).await?;
+    let short = |digest: &str| digest.chars().take(19).collect::<String>();
+    let needs: Vec<String> = state.pins().iter().map(|(name, digest)| format!("{name} {}", short(digest))).collect();
+    Ok(if needs.is_empty() { vec!["any worker of this journal".to_owned()] } else { needs })
 }
 
 /// The status as people use it: what was running when its driver went away is interrupted.
@@ -101,4 +127,31 @@ fn entry(run: &RunEntry, waits: &[String]) -> serde_json::Value {
         "due": run.state.due.filter(|due| *due > 0).map(|due| Timestamp(due).to_text()),
         "waits-for": waits,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opcell_journal::RunState;
+
+    #[test]
+    fn a_run_is_stuck_that_could_continue_and_that_nobody_drives() {
+        let minute = 60_000_000;
+        let run = |due, driven, ended| RunEntry {
+            run: "r".into(),
+            workflow: "w".into(),
+            state: RunState { status: "running".into(), ended, due },
+            records: 1,
+            created_at: 0,
+            updated_at: minute,
+            driven,
+        };
+        let stuck = |run: &RunEntry| is_stuck(run, 3 * minute, 60);
+        assert!(stuck(&run(Some(0), false, false)), "its worker is gone");
+        assert!(stuck(&run(Some(2 * minute), false, false)), "its timer ended a minute ago");
+        assert!(!stuck(&run(Some(2 * minute + 1), false, false)), "not long enough");
+        assert!(!stuck(&run(Some(0), true, false)), "somebody drives it");
+        assert!(!stuck(&run(None, false, false)), "it waits for a signal");
+        assert!(!stuck(&run(Some(0), false, true)), "it has ended");
+    }
 }
