@@ -106,7 +106,7 @@ async fn the_repository_and_its_api_are_those_of_the_workspaces_remote() {
     let remote = format!("[remote \"origin\"]\n\turl = {}/acme/rocket.git\n", forge.url());
     std::fs::write(workspace.path().join(".git/config"), remote).unwrap();
     let project = triage_project(&forge, "methods = [\"GET\", \"POST\", \"DELETE\"]\nprivate = true")
-        + &format!("[plugins.github.grants.files.workspace]\npath = {:?}\n", workspace.path());
+        + &format!("[plugins.github.grants.files.workspace]\npath = {:?}\ncontrol-files = true\n", workspace.path());
     let host = host(project).await;
 
     let (outcome, _) = run(&host, &triage(), Value::Null).await;

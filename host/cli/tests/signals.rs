@@ -21,6 +21,8 @@ while read -r line; do
   case $line in
     *'"method":"initialize"'*)
       echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"slow\",\"version\":\"1\"}}}" ;;
+    *'"method":"tools/list"'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"tools\":[{\"name\":\"send\",\"inputSchema\":{\"type\":\"object\"}}]}}" ;;
     *'"method":"tools/call"'*)
       echo call >> calls
       while ! test -e answer; do sleep 0.05; done

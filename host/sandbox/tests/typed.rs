@@ -103,10 +103,8 @@ async fn integers_of_64_bits_lose_nothing_on_the_way() {
     assert_eq!(sum(json!(u64::MAX - 1), json!(1)).await, json!("18446744073709551615"));
     for wrong in [json!("18446744073709551616"), json!("-1"), json!("one"), json!(1.5)] {
         let error = call(&plugin, "math/add", json!({"a": wrong, "b": 0})).await.result.unwrap_err();
-        assert!(
-            error.to_string().contains("invalid-arguments") || error.kind() == "invalid-arguments",
-            "{wrong}: {error}"
-        );
+        let text = error.to_string();
+        assert!(error.kind() == "invalid-arguments" || text.contains("expected a u64"), "{wrong}: {error}");
     }
 }
 

@@ -10,6 +10,11 @@ use serde_json::{Map, Value, json};
 pub fn schema() -> Value {
     let limits: Map<String, Value> =
         TABLE.iter().map(|limit| (limit.key.to_owned(), json!({"$ref": "#/$defs/quantity"}))).collect();
+    // What the values of a run may cost is the project's to say, and not a plugin's.
+    let mut project_limits = limits.clone();
+    for key in ["value-bytes", "run-value-bytes"] {
+        project_limits.insert(key.to_owned(), json!({"$ref": "#/$defs/quantity"}));
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "opcell.toml",
@@ -21,7 +26,7 @@ pub fn schema() -> Value {
             "skill-folders": folders("Folders of skills in the Agent Skills format."),
             "cache": {"deprecated": true, "description": "Not for a project to say.", "not": {}},
             "plugins": named("plugin", "Plugins by name."),
-            "limits": {"$ref": "#/$defs/limits"},
+            "limits": {"$ref": "#/$defs/project-limits"},
             "tools": named("tool", "What stands for tools that documents name."),
             "mcp": named("server", "MCP servers by name."),
             "models": {"type": "object", "description": "Providers and models."},
@@ -45,6 +50,7 @@ pub fn schema() -> Value {
             },
             "access": {"enum": ["read", "read-write"], "default": "read"},
             "limits": {"type": "object", "additionalProperties": false, "properties": limits},
+            "project-limits": {"type": "object", "additionalProperties": false, "properties": project_limits},
             "plugin": table(&[], json!({
                 "path": text("The component; absent when a plugin folder has it."),
                 "source": text("Where it comes from, instead of `path`: `oci://HOST/NAME:TAG`, or `@sha256:…`."),

@@ -258,7 +258,7 @@ mod tests {
     fn parameter(types: &str, of_type: &str) -> (Schema, Vec<(String, Type)>) {
         let engine = Engine::default();
         let wat = format!(r#"(component {types} (import "f" (func (param "a" {of_type}))))"#);
-        let component = Component::new(&engine, wat).unwrap();
+        let component = Component::new(&engine, wat::parse_str(wat).unwrap()).unwrap();
         let component_type = component.component_type();
         let function = component_type.imports(&engine).find_map(|(_, item)| match item.ty {
             ComponentItem::ComponentFunc(function) => Some(function),
