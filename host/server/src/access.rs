@@ -136,8 +136,11 @@ extractor!(Administering, Scope::Admin, "A caller who may change what the server
 /// Refuses what a browser sends on behalf of another site, and names that resolve to this machine by trickery.
 pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let host =
-        headers.get(header::HOST).and_then(|host| host.to_str().ok()).or(request.uri().authority().map(|authority| authority.as_str())).unwrap_or_default();
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .or(request.uri().authority().map(|authority| authority.as_str()))
+        .unwrap_or_default();
     if matches!(app.access, Access::Open) && !is_this_machine(host) {
         let detail = format!("`{}` is not a name of this machine's loopback address", crate::api::shown(host));
         let problem = Problem::new(StatusCode::FORBIDDEN, "foreign-host", detail);
