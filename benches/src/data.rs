@@ -42,7 +42,15 @@ pub fn row(shape: &str, at: usize) -> Value {
             id,
             ("name", Value::from(format!("name-{}", (at * 104_729) % 1_000_003))),
             score,
-            ("city", Value::from(["Berlin", "Lisbon", "Osaka", "Santiago de Compostela"][at % 4])),
+            (
+                "city",
+                Value::from(match at % 4 {
+                    0 => "Berlin",
+                    1 => "Lisbon",
+                    2 => "Osaka",
+                    _ => "Santiago de Compostela",
+                }),
+            ),
             ("active", Value::Bool(at.is_multiple_of(3))),
         ]),
     }

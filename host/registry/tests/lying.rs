@@ -151,7 +151,7 @@ async fn a_redirect_to_this_machine_or_a_private_network_is_not_followed() {
 
 #[tokio::test]
 async fn a_circle_of_redirects_ends() {
-    let circle = registry(|path| redirect(path)).await;
+    let circle = registry(redirect).await;
     let error = refused(&circle).await;
     assert!(error.to_string().contains("more than 5 times"), "{error}");
 }

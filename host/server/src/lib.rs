@@ -9,6 +9,8 @@
 //! in the order in which a request meets the modules: [`access`], then [`api`], [`mcp`] or the page, the run's [`feed`], and a
 //! [`problem`] where something is wrong.
 
+#![allow(clippy::result_large_err, reason = "a problem is made once per refused request, and then written")]
+
 pub mod access;
 pub mod api;
 pub mod feed;

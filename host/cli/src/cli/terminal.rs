@@ -22,7 +22,7 @@ impl Color {
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Auto => stream.is_terminal() && !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+            Self::Auto => stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         }
     }
 }

@@ -94,6 +94,7 @@ const NEEDED: &[libc::c_long] = &[
 ];
 
 #[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
 mod tests {
     use super::*;
     use std::{fs::File, net::TcpStream, process::Command, thread};

@@ -551,7 +551,6 @@ impl wit::HostFutureIncomingResponse for View<'_> {
         subscribe(&mut self.0.resources, response)
     }
 
-    #[expect(clippy::type_complexity, reason = "as the interface says")]
     fn get(
         &mut self,
         response: Resource<FutureResponse>,
@@ -661,7 +660,6 @@ impl wit::HostFutureTrailers for View<'_> {
         subscribe(&mut self.0.resources, trailers)
     }
 
-    #[expect(clippy::type_complexity, reason = "as the interface says")]
     fn get(
         &mut self,
         _: Resource<FutureTrailers>,

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests and what they share")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::type_complexity, reason = "tests and what they share")]
 
 use super::{Binary, McpServer, Server};
 use opcell_types::{Failure, Source, Value};

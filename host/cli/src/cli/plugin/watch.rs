@@ -48,10 +48,7 @@ impl Watch {
 
 /// Reading is no change, and neither is what builds leave in the plugin's folder.
 fn matters(event: &notify::Event) -> bool {
-    let changes = match event.kind {
-        EventKind::Modify(ModifyKind::Metadata(_)) | EventKind::Access(_) => false,
-        _ => true,
-    };
+    let changes = !matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)) | EventKind::Access(_));
     let built = ["target", "dist", "opcell.lock", "Cargo.lock", "__pycache__", "node_modules"];
     let own = |path: &std::path::PathBuf| {
         path.file_name().is_none_or(|name| {
