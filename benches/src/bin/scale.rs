@@ -169,7 +169,7 @@ fn failover(server: &Server) -> Result<()> {
         owner.block_on(async {
             let journal = journal(server, &options).await?;
             let taken = journal.create(NewRun::empty(&run, "w", 0)).await?;
-            // The run is nobody's program: whoever takes it finds that out, and says so by taking it.
+            // The program is on no worker: the one that claims the run finds that out, and the claim shows it.
             let _ = taken;
             std::mem::forget(journal);
             anyhow::Ok(())
@@ -181,7 +181,7 @@ fn failover(server: &Server) -> Result<()> {
                 .block_on(async { sql(server, &format!("SELECT fence FROM failover.runs WHERE run = '{run}'")).await })
         };
         while fence()? < 2 {
-            anyhow::ensure!(died.elapsed() < Duration::from_secs(60), "nobody takes the run");
+            anyhow::ensure!(died.elapsed() < Duration::from_secs(60), "no worker claims the run");
             std::thread::sleep(Duration::from_millis(20));
         }
         times.push(died.elapsed());
