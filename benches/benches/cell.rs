@@ -1,4 +1,5 @@
-//! One call of the echo plugin: the bare engine, a cell, both in a fresh store and instance; bytes over the boundary; calls of the host.
+//! One call of the echo plugin: the bare engine, a cell, both in a fresh store and instance; bytes over the boundary;
+//! calls of the host.
 //!
 //! `cargo bench --package opcell-benches --bench cell`; the component is `example-operations/dist/echo.wasm`.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a failed test")]

@@ -1,5 +1,5 @@
-//! PromptPack's state machine, its runs in the engine, and its templates: what an event costs, and what is kept in memory, after 100
-//! to 100,000 transitions; what rendering a prompt costs when an artifact is hostile.
+//! PromptPack's state machine, its runs in the engine, and its templates: what an event costs, and what is kept in
+//! memory, after 100 to 100,000 transitions; what rendering a prompt costs when an artifact is hostile.
 //!
 //! `cargo bench -p opcell-benches --no-default-features --bench promptpack` prints three tables.
 

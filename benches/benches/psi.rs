@@ -1,7 +1,7 @@
 //! psi: documents checked per second, and a prompt of 50 tools and 100 skills assembled.
 //!
-//! The documents are those of this repository's own tests; `PSI_DOCUMENTS=FOLDER` adds others. What a step costs in the engine is in
-//! `cargo run --release -p opcell-engine --example step_overhead`.
+//! The documents are those of this repository's own tests; `PSI_DOCUMENTS=FOLDER` adds others. What a step costs in the
+//! engine is in `cargo run --release -p opcell-engine --example step_overhead`.
 
 #![allow(missing_docs, reason = "criterion's macros")]
 

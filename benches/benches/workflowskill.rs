@@ -1,8 +1,9 @@
-//! WorkflowSkill: reading and validating documents, expressions, transforms over 100,000 rows, runs through the engine, the same run
-//! with every tool in a cell, and a process from start to end.
+//! WorkflowSkill: reading and validating documents, expressions, transforms over 100,000 rows, runs through the engine,
+//! the same run with every tool in a cell, and a process from start to end.
 //!
-//! Chains are measured per step and `each` per element: criterion's `thrpt` line. With `--no-default-features` nothing needs a
-//! WebAssembly engine; with it, `example-operations/dist/echo.wasm` must be there, and `opcell` is the release build.
+//! Chains are measured per step and `each` per element: criterion's `thrpt` line. With `--no-default-features` nothing
+//! needs a WebAssembly engine; with it, `example-operations/dist/echo.wasm` must be there, and `opcell` is the release
+//! build.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a failed test")]
 
 use async_trait::async_trait;

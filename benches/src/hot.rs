@@ -1,4 +1,5 @@
-//! What runs for every document, step and prompt: the paths that the criterion suite times and that `hot_paths` counts instructions of.
+//! What runs for every document, step and prompt: the paths that the criterion suite times and that `hot_paths` counts
+//! instructions of.
 
 use crate::work::{self, Nothing};
 use anyhow::{Result, ensure};
@@ -14,7 +15,7 @@ use opcell_workflow::{
 };
 use std::{hint::black_box, sync::Arc};
 
-/// One path, to be run as often as somebody likes.
+/// One path, to be run as often as someone likes.
 pub struct HotPath {
     /// Subject and size.
     pub name: &'static str,

@@ -47,7 +47,7 @@ impl Operations for Echo {
 /// A WorkflowSkill step for each of `$inputs.items`: with one input, or with a template as well and two outputs.
 ///
 /// # Errors
-/// When the text is no document.
+/// When the text is not a document.
 pub fn skill_each(with_outputs: bool) -> Result<Arc<Program>> {
     let mut text = "inputs:\n  items: { type: array }\nsteps:\n  - id: all\n    type: tool\n    tool: echo\n    each: $inputs.items\n    inputs:\n      value: { type: int, value: $item.id }\n".to_owned();
     if with_outputs {

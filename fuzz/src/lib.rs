@@ -2,8 +2,8 @@
 
 use opcell_workflow::{Compiled, SourceFile, WorkflowIr, document, companions::NoCompanions};
 
-/// Compiles `text` as the document `name`: it must not panic, every finding must point into the text, a document without an error must
-/// have an execution model, and that model must be the same after it was written and read.
+/// Compiles `text` as the document `name`: it must not panic, every finding must point into the text, a document
+/// without an error must have an execution model, and that model must be the same after it was written and read.
 ///
 /// # Panics
 /// When one of them is not true.

@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Whoever reads it reads what somebody else wrote.
+/// Whoever reads it reads what someone else wrote.
 fn assert_printable(text: &dyn std::fmt::Display) {
     let text = text.to_string();
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");

@@ -1,11 +1,11 @@
 //! Memory for a guest that lives for one call.
 //!
-//! The standard allocator of this target never uses the memory that a module starts with: its first allocation grows linear memory,
-//! which costs the host two changes of page protection in every cell, and puts the heap where no cell's pages are kept resident.
-//! So the first 16 KiB come from the module's own memory, handed out front to back; whatever does not fit goes to the standard
-//! allocator. Only the block that was handed out last can grow in place or be given back: for a call that is enough, and a guest that
-//! allocates forever loses those 16 KiB and nothing else. More would push plugins with some data of their own past the two pages that a
-//! pool keeps.
+//! The standard allocator of this target never uses the memory that a module starts with: its first allocation grows
+//! linear memory, which costs the host two changes of page protection in every cell, and puts the heap where no cell's
+//! pages are kept resident. So the first 16 KiB come from the module's own memory, handed out front to back; whatever
+//! does not fit goes to the standard allocator. Only the block that was handed out last can grow in place or be given
+//! back: for a call that is enough, and a guest that allocates forever loses those 16 KiB and nothing else. More would
+//! push plugins with some data of their own past the two pages that a pool keeps.
 //!
 //! A plugin with an allocator of its own depends on this crate without its feature `allocator`.
 
@@ -61,8 +61,9 @@ impl Allocator {
     }
 }
 
-// SAFETY: blocks in the memory never overlap, because `used` only passes over what was handed out, and goes back only over the block
-// that was handed out last, when that is given back or shrunk; every other block is the standard allocator's own.
+// SAFETY: blocks in the memory never overlap, because `used` only passes over what was handed out, and goes back only
+// over the block that was handed out last, when that is given back or shrunk; every other block is the standard
+// allocator's own.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises about `layout` are passed on.
@@ -90,7 +91,8 @@ unsafe impl GlobalAlloc for Allocator {
             }
             return block;
         }
-        // SAFETY: the alignment is a valid one, and the caller promises that `size` fits with it; the two blocks do not overlap.
+        // SAFETY: the alignment is a valid one, and the caller promises that `size` fits with it; the two blocks do not
+        // overlap.
         unsafe {
             let moved = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !moved.is_null() {

@@ -25,7 +25,7 @@ macro_rules! log {
     (error, $($message:tt)+) => { $crate::log::log($crate::log::Level::Error, &::std::format!($($message)+)) };
 }
 
-/// Has a panic's message told to the host just before the trap, so that the receipt says more than `unreachable`.
+/// Sends a panic's message to the host just before the trap, so that the receipt says more than `unreachable`.
 pub(crate) fn report_panics() {
     static ONCE: Once = Once::new();
     // Native tests have a hook of their own that they rely on.

@@ -16,8 +16,9 @@
 //! assert_eq!(host.tool_calls(), [("clock.now".to_owned(), json!({}))]);
 //! ```
 //!
-//! What was not given is denied, as the real host denies what was not granted; [`Host::strict`] makes it a failed test instead.
-//! Without an installed host every call is a failed test. A host serves the thread that installed it, until it is dropped.
+//! What was not given is denied, as the real host denies what was not granted; [`Host::strict`] makes it a failed test
+//! instead. Without an installed host every call is a failed test. A host serves the thread that installed it, until it
+//! is dropped.
 
 use crate::bindings::imports::opcell::plugin::log::Level;
 use crate::{Context, Denial, Failure, Judge, Operation, Verdict};
@@ -30,7 +31,7 @@ pub(crate) mod double;
 
 type Tool = Box<dyn FnMut(&Value) -> Result<Value, Failure>>;
 
-/// A host that answers what a test tells it to.
+/// A host that answers what a test asks it to.
 #[derive(Default)]
 pub struct Host {
     strict: bool,
@@ -147,7 +148,7 @@ impl Host {
     }
 }
 
-/// An installed [`Host`]; tells what it was asked.
+/// An installed [`Host`]; records what it was asked.
 pub struct HostGuard {
     _thread: std::marker::PhantomData<*const ()>,
 }

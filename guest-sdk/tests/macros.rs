@@ -71,7 +71,7 @@ fn gate(mood: Option<String>, strict: Option<bool>) -> Result<Verdict, Failure> 
     match (mood.as_deref(), strict) {
         (Some("sunny"), _) => Ok(Verdict::text("good").because("the sun shines")),
         (Some("rain"), _) => Ok(Verdict::keyword("bad")),
-        (Some(_), Some(true)) => Err(Failure::new("unknown-mood", "never heard of")),
+        (Some(_), Some(true)) => Err(Failure::new("unknown-mood", "unknown mood")),
         (Some(mood), _) => Ok(Verdict::text(mood)),
         (None, _) => Ok(Verdict::text("bad")),
     }
@@ -85,7 +85,7 @@ fn open(arguments: Named) -> Outcome {
 
 plugin! {
     capabilities: {
-        tool "clock.now": "tells how late it is",
+        tool "clock.now": "gives the current time",
         skill "manners": "greets politely",
         files "guests" read: "knows the guests",
         files "book" read-write: "writes them down",

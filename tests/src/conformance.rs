@@ -1,6 +1,7 @@
 //! Running case files of other runtimes, each format through its own adapter.
 //!
-//! A format is recognised by what a file holds. To add one, write a module with an [`Adapter`] and name it in [`ADAPTERS`].
+//! A format is recognised by what a file holds. To add one, write a module with an [`Adapter`] and name it in
+//! [`ADAPTERS`].
 
 mod encoding;
 mod promptpack;

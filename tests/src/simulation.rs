@@ -1,9 +1,11 @@
-//! A fleet in one thread: the real engine and the real worker's loop, several of them, on a simulated store, in simulated time.
+//! A fleet in one thread: the real engine and the real worker's loop, several of them, on a simulated store, in
+//! simulated time.
 //!
-//! A seed decides everything: which answers of the store are lost, which requests come twice or late, what a reading without ownership
-//! shows, which process stops or dies and when. Hours of a fleet pass in milliseconds, and a seed that fails does so again. What must
-//! hold is what the [fleet](crate::fleet) checks with real processes: every run ends as an undisturbed one does, each `once` effect happens
-//! at most once and each idempotent one under one key, and no acknowledged append is lost.
+//! A seed decides everything: which answers of the store are lost, which requests come twice or late, what a reading
+//! without ownership shows, which process stops or dies and when. Hours of a fleet pass in milliseconds, and a seed
+//! that fails does so again. What must hold is what the [fleet](crate::fleet) checks with real processes: every run
+//! ends as an undisturbed one does, each `once` effect happens at most once and each idempotent one under one key, and
+//! no acknowledged append is lost.
 //!
 //! In: seeds. Out: what is wrong with each of them.
 

@@ -44,7 +44,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Dependencies of the product's code on the supported target, by crate: those that `build` and `dev` need are not among them.
+/// Dependencies of the product's code on the supported target, by crate: those that `build` and `dev` need are not
+/// among them.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--all-features"])

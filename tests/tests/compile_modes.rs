@@ -1,5 +1,6 @@
-//! Which program compiles plugins for an embedder. This test is a program of its own, because it starts itself: as one that has called
-//! `opcell::prepare` first in its `main`, as one that has not, and as one that is started as a compiler and has forgotten the call.
+//! Which program compiles plugins for an embedder. This test is a program of its own, because it starts itself: as one
+//! that has called `opcell::prepare` first in its `main`, as one that has not, and as one that is started as a compiler
+//! and has forgotten the call.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
 

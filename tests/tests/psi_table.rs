@@ -8,8 +8,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Checks the last column of every row of a page's tables, `file`: `test`, `test`; … or projects `folder`, `folder`, and counts the
-/// tests.
+/// Checks the last column of every row of a page's tables, `file`: `test`, `test`; … or projects `folder`, `folder`,
+/// and counts the tests.
 fn tests_named_in(page: &str) -> usize {
     let root = root();
     let page = std::fs::read_to_string(root.join(page)).unwrap();

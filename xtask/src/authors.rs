@@ -1,4 +1,5 @@
-//! The tool chains of plugins in other languages: installs what may be installed here, and says what to type for the rest.
+//! The tool chains of plugins in other languages: installs what may be installed here, and says what to type for the
+//! rest.
 
 use crate::process::{output, succeeds_within};
 use std::path::Path;

@@ -15,7 +15,7 @@ const WORKSPACES: [&str; 2] = ["example-operations", "tests/guests"];
 /// What guests are built from besides their own workspace.
 const SHARED_SOURCES: [&str; 2] = ["guest-sdk", "wit"];
 
-/// Bytes of the stack that rustc asks for where nobody does.
+/// Bytes of the stack that rustc asks for where no one does.
 const DEFAULT_STACK: u32 = 1 << 20;
 
 /// Builds what is older than its sources.
@@ -49,7 +49,8 @@ pub fn build() -> Result<()> {
     Ok(())
 }
 
-/// The echo plugin with the shadow stack that the linker gives when nobody asks for another: what `bench --targets` compares with.
+/// The echo plugin with the shadow stack that the linker gives when no one asks for another: what `bench --targets`
+/// compares with.
 pub fn echo_with_default_stack() -> Result<PathBuf> {
     let workspace = root().join("example-operations");
     let target = workspace.join("target/default-stack");
@@ -143,7 +144,8 @@ fn up_to_date(workspace: &Path, dist: &Path, guests: &[Guest]) -> Result<bool> {
             if metadata.is_dir() && ["target", "dist"].iter().any(|built| entry.file_name() == *built) {
                 continue;
             }
-            // A folder's own time tells that something in it was added or removed; writing `dist` changes the workspace's.
+            // A folder's own time shows that something in it was added or removed; writing `dist` changes the
+            // workspace's.
             newest_source = newest_source.max(metadata.modified()?);
             if metadata.is_dir() {
                 pending.push(entry.path());

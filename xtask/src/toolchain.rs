@@ -1,7 +1,7 @@
 //! Finds, or else installs, what compiles Rust to `wasm32-unknown-unknown`.
 //!
-//! In this order: a toolchain that has the target; rustup, which can add it; an installed source tree of the standard library,
-//! to be built along; on Debian as root, the packages that bring one.
+//! In this order: a toolchain that has the target; rustup, which can add it; an installed source tree of the standard
+//! library, to be built along; on Debian as root, the packages that bring one.
 
 use crate::process::{clean, output, root, run, succeeds_within};
 use anyhow::{Result, bail};
@@ -77,7 +77,7 @@ impl Toolchain {
                     .args(["build", "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
             }
         }
-        // Panic messages name source files: without this, a component would tell on whose machine it was built.
+        // Panic messages name source files: without this, a component would show on whose machine it was built.
         let flags = [(registry(), "registry"), (root().to_owned(), ".")]
             .map(|(from, to)| format!("\"--remap-path-prefix={}={to}\"", from.display()));
         command.arg("--config").arg(format!("target.{TARGET}.rustflags=[{}]", flags.join(",")));

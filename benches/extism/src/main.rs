@@ -1,8 +1,9 @@
-//! Extism beside a cell: `extism-peer PLUGIN ARGUMENTS`. A line `fresh N` or `reused N` on standard input is answered with a line of N
-//! durations in nanoseconds.
+//! Extism beside a cell: `extism-peer PLUGIN ARGUMENTS`. A line `fresh N` or `reused N` on standard input is answered
+//! with a line of N durations in nanoseconds.
 //!
-//! `fresh` compiles once and makes a plugin per call, as a cell does; `reused` calls one plugin again and again. The guest (`guest/`)
-//! parses its arguments and writes them out again, as the cell's echo does; nothing is checked against a schema.
+//! `fresh` compiles once and makes a plugin per call, as a cell does; `reused` calls one plugin again and again. The
+//! guest (`guest/`) parses its arguments and writes them out again, as the cell's echo does; nothing is checked against
+//! a schema.
 
 use extism::{CompiledPlugin, Manifest, Plugin, PluginBuilder, Wasm};
 use std::{
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             times.push(started.elapsed().as_nanos().to_string());
             if length != arguments.len() {
-                return Err("it is no echo".into());
+                return Err("it is not an echo".into());
             }
         }
         let mut out = std::io::stdout().lock();

@@ -1,9 +1,9 @@
 //! What durability costs: `cargo run --release -p opcell-benches --bin durable [-- DIRECTORY]`.
 //!
-//! Steps per second of runs in an SQLite journal beside the bare store that appends the same records in the same transactions with
-//! the same fsync policy; latency of short runs, beside what one wait for the disk takes; resuming against the journal's length;
-//! memory of runs that wait. The stores are made in DIRECTORY, which should be on the disk that is meant (the current directory unless
-//! given); they are removed again.
+//! Steps per second of runs in an SQLite journal beside the bare store that appends the same records in the same
+//! transactions with the same fsync policy; latency of short runs, beside what one wait for the disk takes; resuming
+//! against the journal's length; memory of runs that wait. The stores are made in DIRECTORY, which should be on the
+//! disk that is meant (the current directory unless given); they are removed again.
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
@@ -206,7 +206,8 @@ async fn one_run(place: &Place, operation: &str) -> Result<()> {
     Ok(())
 }
 
-/// The bare store is given what 100 runs append in turns, one transaction for each round of turns: the best that sharing can do.
+/// The bare store is given what 100 runs append in turns, one transaction for each round of turns: the best that
+/// sharing can do.
 async fn parallel_runs(place: &Place, operation: &str) -> Result<()> {
     let program = chain(operation, STEPS_OF_EACH)?;
     let (mut durable, mut alone) = (Vec::new(), Vec::new());

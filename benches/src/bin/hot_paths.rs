@@ -1,5 +1,6 @@
-//! Runs one hot path so many times: `hot_paths NAME TIMES`, or lists them: `hot_paths`. `cargo xtask bench --instructions` counts the
-//! instructions of two runs that differ in nothing but how often, so that what is set up once counts for nothing.
+//! Runs one hot path so many times: `hot_paths NAME TIMES`, or lists them: `hot_paths`. `cargo xtask bench
+//! --instructions` counts the instructions of two runs that differ in nothing but how often, so that what is set up
+//! once counts for nothing.
 
 use anyhow::{Context as _, Result};
 use opcell_benches::hot;

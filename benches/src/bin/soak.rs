@@ -1,8 +1,10 @@
-//! A day's work in minutes: `cargo run --release -p opcell-benches --bin soak -- ECHO.wasm [SECONDS]`, 600 seconds unless given.
+//! A day's work in minutes: `cargo run --release -p opcell-benches --bin soak -- ECHO.wasm [SECONDS]`, 600 seconds
+//! unless given.
 //!
-//! Runs workflows of cells, wide `each` steps, hostile cells and plugins that are loaded anew, one after the other, in a journal on disk
-//! that keeps the last hundred runs. Prints the process's resident memory twenty times, and ends with 1 when it is not flat: when its
-//! median in the last quarter of the time is more than 5 % and 4 MiB above that in the second. The first quarter warms up.
+//! Runs workflows of cells, wide `each` steps, hostile cells and plugins that are loaded anew, one after the other, in
+//! a journal on disk that keeps the last hundred runs. Prints the process's resident memory twenty times, and ends with
+//! 1 when it is not flat: when its median in the last quarter of the time is more than 5 % and 4 MiB above that in the
+//! second. The first quarter warms up.
 
 use anyhow::{Context as _, Result, ensure};
 use opcell::{Config, Host, Workflow};

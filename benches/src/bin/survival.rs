@@ -1,7 +1,9 @@
-//! One honest plugin among sixteen hostile ones: `cargo run --release -p opcell-benches --bin survival -- PLUGIN.wasm ID ARGUMENTS [SECONDS]`.
+//! One honest plugin among sixteen hostile ones: `cargo run --release -p opcell-benches --bin survival -- PLUGIN.wasm
+//! ID ARGUMENTS [SECONDS]`.
 //!
-//! First the honest plugin alone for a sixth of the time, then beside the attackers, then alone again. Prints its latencies, its
-//! failures (there must be none: exit 1 otherwise) and the process's resident memory before, at its peak and at the end.
+//! First the honest plugin alone for a sixth of the time, then beside the attackers, then alone again. Prints its
+//! latencies, its failures (there must be none: exit 1 otherwise) and the process's resident memory before, at its peak
+//! and at the end.
 
 use anyhow::{Context as _, Result};
 use opcell_cli::selftest::{Case, Stage};

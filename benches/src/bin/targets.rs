@@ -1,6 +1,7 @@
 //! Every target, what was measured, met or not: `cargo xtask bench --targets`.
 //!
-//! `targets [--json] ECHO.wasm [--default-stack ECHO.wasm] [--extism PROGRAM PLUGIN]`; the `opcell` command is expected beside this program.
+//! `targets [--json] ECHO.wasm [--default-stack ECHO.wasm] [--extism PROGRAM PLUGIN]`; the `opcell` command is expected
+//! beside this program.
 
 use anyhow::{Context as _, Result, ensure};
 use opcell::{Config, Host, Workflow};
@@ -318,7 +319,8 @@ fn start_up(opcell: &Path, echo: &Path) -> Result<Target> {
     Ok(Target::new(FIGURE, Bound::AtMost, 0.3, Some(ours / nodes), format!("{ours:.1} ms beside {nodes:.1} ms")))
 }
 
-/// The whole command over data: time from start to end, and memory at the peak. Targets are of the machine that the README names.
+/// The whole command over data: time from start to end, and memory at the peak. Targets are of the machine that the
+/// README names.
 fn commands(opcell: &Path, echo: &Path) -> Result<Vec<Target>> {
     const TIMES: usize = 7;
     let folder = tempfile::tempdir()?;

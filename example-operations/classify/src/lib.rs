@@ -6,9 +6,10 @@
 //! | says that it went well | `"OK"` |
 //! | says that it did not | `"FAILED"` |
 //!
-//! What says so, in this order: `true` or `false`; in an object the first of its keys `ok`, `success`, `status`, `state`,
-//! `result`, `exit-code` and `errors` that there is; in text a known word, alone in the last line that is not blank, or after its colon.
-//! A result that says nothing of the kind is a failure: a judge that guesses sends a run the wrong way.
+//! What says so, in this order: `true` or `false`; in an object the first of its keys `ok`, `success`, `status`,
+//! `state`, `result`, `exit-code` and `errors` that there is; in text a known word, alone in the last line that is not
+//! blank, or after its colon. A result that says nothing of the kind is a failure: a judge that guesses sends a run the
+//! wrong way.
 
 use opcell_sdk::{Failure, Verdict, judge, plugin};
 use schemars::JsonSchema;

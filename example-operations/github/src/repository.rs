@@ -68,7 +68,8 @@ impl Repository {
     }
 }
 
-/// The API of a host: github.com and tenants on ghe.com have one beside them, a GitHub Enterprise Server has it below `/api/v3`.
+/// The API of a host: github.com and tenants on ghe.com have one beside them, a GitHub Enterprise Server has it below
+/// `/api/v3`.
 fn api_of(scheme: &str, host: &str) -> Option<String> {
     let host = host.to_ascii_lowercase();
     let (name, port) = host.split_once(':').unwrap_or((&host, "443"));

@@ -33,7 +33,8 @@ pub struct MarkerArguments {
     markers: Option<Vec<String>>,
     /// Extensions of the files to read; those of common languages unless given.
     extensions: Option<Vec<String>>,
-    /// Files to read for every visit of the step so far, at most: the second visit reads twice as many. 100 unless given.
+    /// Files to read for every visit of the step so far, at most: the second visit reads twice as many. 100 unless
+    /// given.
     max_files: Option<u32>,
     /// Matches to list, at most; all are counted. 100 unless given.
     max_matches: Option<u32>,

@@ -17,7 +17,8 @@ const MAX_ENTRIES: u32 = 20_000;
 pub struct Scope {
     /// A folder of the workspace; the whole workspace unless given.
     pub path: Option<String>,
-    /// Names of files and folders to pass over; unless given, those that tools make, such as `.git`, `target` and `node_modules`.
+    /// Names of files and folders to pass over; unless given, those that tools make, such as `.git`, `target` and
+    /// `node_modules`.
     pub ignore: Option<Vec<String>>,
     /// Files and folders to look at, at most; 20000 unless given.
     pub max_entries: Option<u32>,
@@ -48,7 +49,7 @@ impl Scope {
             None | Some("" | ".") => workspace,
             Some(path) => workspace.open_directory(path)?,
         };
-        // The root itself must be readable: an empty report on a folder that nobody could list would be a lie.
+        // The root itself must be readable: an empty report on a folder that no one could list would be a lie.
         root.entries()?;
         let limit = self.max_entries.unwrap_or(MAX_ENTRIES) as usize;
         let (mut files, mut directories, mut truncated) = (Vec::new(), 0, false);

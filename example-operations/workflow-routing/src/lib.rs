@@ -1,7 +1,7 @@
 //! The routing operations that psi builds in, as a plugin.
 //!
-//! They read what a model or a person wrote, and answer with the route that a workflow maps in `on`. Anything that is not
-//! exactly what was agreed upon is a failure with a stable reason, never a guess.
+//! They read what a model or a person wrote, and answer with the route that a workflow maps in `on`. Anything that is
+//! not exactly what was agreed upon is a failure with a stable reason, never a guess.
 
 mod artifact;
 mod block;

@@ -18,7 +18,7 @@ struct Candidate<'a> {
 
 enum Kind<'a> {
     Exact(&'a str),
-    /// A well-formed token that is no allowed route.
+    /// A well-formed token that is not an allowed route.
     Unsupported(&'a str),
     /// Why, and the token that was read, if it came to that.
     Malformed(&'static str, Option<&'a str>),

@@ -5,7 +5,8 @@ pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
 }
 
-/// Blank as in the reference runtime, which runs on the JVM: no-break spaces are not, separators of files and records are.
+/// Blank as in the reference runtime, which runs on the JVM: no-break spaces are not, separators of files and records
+/// are.
 fn is_blank_char(character: char) -> bool {
     match character {
         '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{85}' => false,

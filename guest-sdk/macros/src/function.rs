@@ -1,4 +1,4 @@
-//! From a function to the type that stands for it.
+//! From a function to the type that represents it.
 
 use crate::attribute::{JudgeAttribute, OperationAttribute, Outcome};
 use proc_macro2::TokenStream;

@@ -14,12 +14,13 @@ use syn::parse_macro_input;
 ///
 /// - `effects` is `pure`, `idempotent` or `once`, and says what happens when the same call is made twice.
 /// - `summary = "…"` is one sentence; without it, the first paragraph of the doc comment.
-/// - A parameter called `arguments` takes them as a whole, in a type that derives `Deserialize` and `JsonSchema`. Otherwise every
-///   parameter is a key: `task_path` is the key `task-path`; one of type `Option` may be left out, a key that is no parameter is
-///   an error, and doc comments on parameters reach the schema.
+/// - A parameter called `arguments` takes them as a whole, in a type that derives `Deserialize` and `JsonSchema`.
+///   Otherwise every parameter is a key: `task_path` is the key `task-path`; one of type `Option` may be left out, a
+///   key that is not a parameter is an error, and doc comments on parameters reach the schema.
 /// - A parameter of type `&Context` beside them receives where in a run the call happens.
-/// - The result is any type that implements `Serialize` and `JsonSchema`, or a `Success` of one, or a `Result` of either
-///   whose error converts into `Failure`. The macro sees `Result` by its name: an alias of another name is taken for data.
+/// - The result is any type that implements `Serialize` and `JsonSchema`, or a `Success` of one, or a `Result` of
+///   either whose error converts into `Failure`. The macro sees `Result` by its name: an alias of another name is taken
+///   for data.
 #[proc_macro_attribute]
 pub fn operation(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let attribute = parse_macro_input!(attribute as attribute::OperationAttribute);
@@ -29,7 +30,8 @@ pub fn operation(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes a function a judge: `#[judge("namespace/name", outcomes = ["DONE", keyword("again")])]`.
 ///
-/// - `outcomes` lists every outcome that it can produce; any other verdict is a failure. Leave it out when they cannot be listed.
+/// - `outcomes` lists every outcome that it can produce; any other verdict is a failure. Leave it out when they cannot
+///   be listed.
 /// - `summary` and parameters are as for an operation.
 /// - The result is a `Verdict` or an `Outcome`, or a `Result` of either whose error converts into `Failure`.
 #[proc_macro_attribute]
@@ -55,8 +57,9 @@ pub fn judge(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// Every part may be left out. `capabilities` is what the plugin requests, with the reason that an operator reads before
-/// granting it. Name, version, capabilities and limits become the custom section `opcell:manifest`, readable without running.
+/// Every part may be left out. `capabilities` is what the plugin requests, with the reason that an operator reads
+/// before granting it. Name, version, capabilities and limits become the custom section `opcell:manifest`, readable
+/// without running.
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     let plugin = parse_macro_input!(input as manifest::Plugin);

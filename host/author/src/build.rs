@@ -36,7 +36,8 @@ pub struct Built {
 /// Builds a plugin. The tools' own messages go to stderr.
 ///
 /// # Errors
-/// [`AuthorError::MissingTool`] with the command that installs it, [`AuthorError::ToolFailed`], or why no component came of it.
+/// [`AuthorError::MissingTool`] with the command that installs it, [`AuthorError::ToolFailed`], or why no component
+/// came of it.
 pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> {
     let folder = project.folder.join("dist");
     let path = folder.join(format!("{}.wasm", project.name));

@@ -11,8 +11,8 @@ use wit_parser::Resolve;
 /// The custom section of the manifest.
 pub const MANIFEST: &str = "opcell:manifest";
 
-/// Makes a component: a core module becomes one, what its source says about a manifest is held against `plugin.toml`, and
-/// `plugin.toml`'s is embedded.
+/// Makes a component: a core module becomes one, what its source says about a manifest is held against `plugin.toml`,
+/// and `plugin.toml`'s is embedded.
 ///
 /// # Errors
 /// [`AuthorError::Component`] or [`AuthorError::Disagreement`].

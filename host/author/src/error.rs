@@ -39,7 +39,7 @@ pub enum AuthorError {
         /// How it ended.
         status: String,
     },
-    /// What the tool chain made is no component, and cannot be made one.
+    /// What the tool chain made is not a component, and cannot be made one.
     #[error("{} cannot be made a component: {message}", path.display())]
     Component {
         /// The file.

@@ -1,12 +1,13 @@
 //! From a folder of source to a plugin, in four languages.
 //!
-//! Owns: `plugin.toml`, the templates of new plugins, finding each language's tool chain, and making a component that carries its
-//! manifest. What it starts are the author's own tools, with the author's rights, in the author's folder.
+//! Owns: `plugin.toml`, the templates of new plugins, finding each language's tool chain, and making a component that
+//! carries its manifest. What it starts are the author's own tools, with the author's rights, in the author's folder.
 //!
 //! Must not know: the sandbox, grants, or the command line.
 //!
 //! **In**: a folder with `plugin.toml` ([`project`]), or a name and a [`Language`] ([`template`]).
-//! **Out**: a component ([`build`](build()) gives its path), or an error that says which tool is missing and how to get it.
+//! **Out**: a component ([`build`](build()) gives its path), or an error that says which tool is missing and how to get
+//! it.
 
 mod error;
 mod language;

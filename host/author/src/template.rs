@@ -85,7 +85,8 @@ fn write_all(
     Ok(())
 }
 
-/// Names that tools would act upon where the templates lie are written otherwise there: `dot-x` is `.x`, and `x.in` is `x`.
+/// Names that tools would act upon where the templates lie are written otherwise there: `dot-x` is `.x`, and `x.in` is
+/// `x`.
 fn real_name(path: &Path) -> PathBuf {
     path.components()
         .map(|part| {

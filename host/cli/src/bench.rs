@@ -1,11 +1,13 @@
-//! What isolation costs here: one operation as a native function, in the bare engine, in a cell, in processes, measured in turns.
+//! What isolation costs here: one operation as a native function, in the bare engine, in a cell, in processes, measured
+//! in turns.
 //!
-//! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from round to round,
-//! so that whatever else the machine does slows all of them. What comes out are medians, spread and ratios; figures of a busy machine
-//! are worth their ratios and nothing more, and [`Report::noise`] says how busy it was.
+//! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from
+//! round to round, so that whatever else the machine does slows all of them. What comes out are medians, spread and
+//! ratios; figures of a busy machine are worth their ratios and nothing more, and [`Report::noise`] says how busy it
+//! was.
 //!
-//! **In**: a [`Guest`] and [`Options`]. **Out**: a [`Report`], or from [`contain`] what it takes to stop a guest. More peers can be added
-//! ([`Bench::add`]): the `opcell-benches` package adds those that are too heavy for this crate.
+//! **In**: a [`Guest`] and [`Options`]. **Out**: a [`Report`], or from [`contain`] what it takes to stop a guest. More
+//! peers can be added ([`Bench::add`]): the `opcell-benches` package adds those that are too heavy for this crate.
 
 mod chart;
 pub mod contain;

@@ -67,8 +67,8 @@ struct Global {
     /// Withdraw a grant of the project file for this command: `PLUGIN:KIND[:NAME]`, such as `repo:files`.
     #[arg(long, global = true, value_name = "GRANT")]
     without_grant: Vec<String>,
-    /// Allow what the project asks for, for this command, if its list has this digest (see `opcell trust --show`). OPCELL_TRUST does
-    /// the same for several digests, separated by spaces.
+    /// Allow what the project asks for, for this command, if its list has this digest (see `opcell trust --show`).
+    /// OPCELL_TRUST does the same for several digests, separated by spaces.
     #[arg(long, global = true, value_name = "DIGEST")]
     trust: Vec<String>,
     /// Load only plugins that `opcell.lock` holds with their digest, and do not write it: for CI.
@@ -138,7 +138,8 @@ enum Command {
     Completions(manual::CompletionsArgs),
     /// Print the manual page, or write the pages of every command into a folder.
     Man(manual::ManArgs),
-    /// Measure what isolation costs on this machine: one operation natively, in the bare engine, in a cell, in a process.
+    /// Measure what isolation costs on this machine: one operation natively, in the bare engine, in a cell, in a
+    /// process.
     Bench(bench::BenchArgs),
     /// Run the built-in hostile plugins against this build and report what contained each.
     Selftest(selftest::SelftestArgs),
@@ -290,7 +291,7 @@ pub fn main() -> ExitCode {
             terminal.rejected(&rejected);
             ExitCode::from(2)
         }
-        // A reader that has seen enough (`opcell … | head`) is no failure worth a message.
+        // A reader that has seen enough (`opcell … | head`) is not worth a message.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::from(1),
         Err(Failure::Other(error)) => {
             terminal.failure(&error);
@@ -410,7 +411,8 @@ impl Global {
     }
 }
 
-/// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it goes on.
+/// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it
+/// goes on.
 async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
     let host = Host::builder().config(config).new_permissions(NewPermissions::LeaveOut).build().await?;
     for left_out in host.left_out() {

@@ -61,7 +61,7 @@ pub enum Shape {
     Parallel,
     /// An end.
     Exit,
-    /// Waiting for somebody.
+    /// Waiting for someone.
     Wait,
 }
 
@@ -205,8 +205,8 @@ fn judge(judge: &Judge) -> String {
     }
 }
 
-/// Where each step goes on when nothing says otherwise: the next of the main line; inside a group the next of the group, and after
-/// its last the step after the one that chose the group.
+/// Where each step goes on when nothing says otherwise: the next of the main line; inside a group the next of the
+/// group, and after its last the step after the one that chose the group.
 fn continuations(workflow: &WorkflowIr) -> Vec<Target> {
     let mut after = vec![Target::Done; workflow.steps.len()];
     let mut open: Vec<usize> = Vec::new();

@@ -1,8 +1,8 @@
-//! The command `opcell` and what it measures and shows: the command line, benchmarks, the self-test against hostile guests, drawings of
-//! workflows.
+//! The command `opcell` and what it measures and shows: the command line, benchmarks, the self-test against hostile
+//! guests, drawings of workflows.
 //!
-//! **Owns** arguments, terminals, exit codes ([`cli`]); the hostile guests and how they are run ([`selftest`]); what isolation costs
-//! ([`bench`]); Mermaid, DOT and SVG ([`graph`]).
+//! **Owns** arguments, terminals, exit codes ([`cli`]); the hostile guests and how they are run ([`selftest`]); what
+//! isolation costs ([`bench`]); Mermaid, DOT and SVG ([`graph`]).
 //!
 //! **Must not** decide anything that an embedder needs: that belongs to the library `opcell`.
 

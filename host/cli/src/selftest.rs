@@ -43,7 +43,7 @@ pub struct Report {
     pub ms: f64,
     /// Host memory that the case left behind, in KiB.
     pub rss_growth_kib: i64,
-    /// Host memory that the case took at its peak, in KiB; none where the system does not tell.
+    /// Host memory that the case took at its peak, in KiB; none where the system does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_peak_kib: Option<i64>,
     /// What does not hold, if anything.
@@ -229,7 +229,7 @@ fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Resident memory of this process; 0 where the system does not tell.
+/// Resident memory of this process; 0 where the system does not say.
 fn resident_kib() -> i64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

@@ -1,5 +1,6 @@
-//! From an empty folder to a plugin that was built, tested and called, with the command and the language's own tools; and the same
-//! plugin `kit` in every language against one set of cases. What a machine has no tools for is skipped, and said on stderr.
+//! From an empty folder to a plugin that was built, tested and called, with the command and the language's own tools;
+//! and the same plugin `kit` in every language against one set of cases. What a machine has no tools for is skipped,
+//! and said on stderr.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
@@ -12,7 +13,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A folder that is no part of the checkout, with user directories that outlast a run: a component is compiled once.
+/// A folder that is not part of the checkout, with user directories that outlast a run: a component is compiled once.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -287,7 +288,7 @@ fn server() -> u16 {
     port
 }
 
-/// A component of somebody else's WIT, in Python, that fetches a page through `wasi:http`.
+/// A component of someone else's WIT, in Python, that fetches a page through `wasi:http`.
 #[test]
 fn a_component_of_another_world_is_offered_by_its_types_and_fetches_what_is_granted() {
     if !has("componentize-py") {

@@ -1,4 +1,5 @@
-//! Every folder of `tests/cli` but `shared` is a case of the `opcell` command; `tests/cli/README.md` describes what it holds.
+//! Every folder of `tests/cli` but `shared` is a case of the `opcell` command; `tests/cli/README.md` describes what it
+//! holds.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell-cli --test cli` writes the expectations, `CASE=NAME` chooses cases.
 

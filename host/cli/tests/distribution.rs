@@ -15,7 +15,7 @@ use std::{
     process::Command,
 };
 
-/// Somebody with a home and a folder of their own.
+/// Someone with a home and a folder of their own.
 struct Person {
     root: tempfile::TempDir,
 }
@@ -123,7 +123,7 @@ fn a_version_that_asks_for_more_runs_only_after_it_was_accepted_and_runs_without
     operator.run(&INVOKE).ok();
     operator.run(&["plugin", "verify"]).ok();
 
-    // The tag moves: nothing changes here until somebody looks.
+    // The tag moves: nothing changes here until someone looks.
     let reference = registry.reference("tools/greet:1").to_string();
     publisher.write_guest("new");
     publisher.run(&["plugin", "push", &reference, "greet.wasm"]).ok();

@@ -1,5 +1,6 @@
-//! What the README and the book show of `examples/` is what happens there: every `console` block that begins with `cd examples/…` is run in
-//! a copy of that folder, what follows `>` is typed in, and everything else of the block must be printed, in order.
+//! What the README and the book show of `examples/` is what happens there: every `console` block that begins with `cd
+//! examples/…` is run in a copy of that folder, what follows `>` is typed in, and everything else of the block must be
+//! printed, in order.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 

@@ -298,7 +298,7 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     assert_eq!(server.post("/v1/default/runs", &[("Authorization", &runner)], &start).0, 201);
     let yes = json!({"name": "ship", "data": {"approved": true}});
     let (status, problem) = server.post("/v1/default/runs/r1/signal", &[("Authorization", &runner)], &yes);
-    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "a signal is no way round an approval");
+    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "a signal is not a way round an approval");
     assert_eq!(server.get("/metrics").0, 401);
     let (_, _, metrics) = server.send("GET", "/metrics", &[("Authorization", &foreign)], "");
     assert!(!metrics.contains("tenant=\"default\""), "{metrics}");

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT as a service manager and a terminal send them, while a step is under way that must not happen twice.
+//! SIGTERM and SIGINT as a service manager and a terminal send them, while a step is under way that must not happen
+//! twice.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]

@@ -1,5 +1,5 @@
-//! `opcell worker` as somebody else sees it: a run that never ends leaves room for others, an interrupt lets go of every run, and a run
-//! that cannot be taken up is reported once.
+//! `opcell worker` as someone else sees it: a run that never ends leaves room for others, an interrupt lets go of every
+//! run, and a run that cannot be taken up is reported once.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
@@ -128,7 +128,7 @@ fn a_run_that_never_ends_leaves_its_place_to_others_and_an_interrupt_lets_go_of_
         (Some("interrupted"), Some(false)),
         "{endless}"
     );
-    // Somebody else can tell it to stop, although nothing but deciding happens in it.
+    // Someone else can stop it, although nothing but deciding happens in it.
     let worker = Worker::start(folder, &[]);
     let until = Instant::now() + PATIENCE;
     while listed(folder, "endless")["driven"] != true {

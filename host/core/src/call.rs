@@ -45,9 +45,10 @@ pub struct Success {
     pub details: Option<Value>,
 }
 
-/// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call, but for this: a
-/// cell's says under `host-calls` how many it made, as a number or by interface, and has no `status`; every other one has, and holds
-/// that of the cell that it ran, if it ran one, under `receipt`. See [`CallReceipt`](crate::receipt::CallReceipt).
+/// The end of a call, with what it used. The receipt is an object whose shape belongs to whoever performed the call,
+/// but for this: a cell's says under `host-calls` how many it made, as a number or by interface, and has no `status`;
+/// every other one has, and holds that of the cell that it ran, if it ran one, under `receipt`. See
+/// [`CallReceipt`](crate::receipt::CallReceipt).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Reply<T> {
@@ -73,7 +74,8 @@ pub struct OpenSession {
     pub inherited: Option<ir::Session>,
 }
 
-/// An open session: everything a model round needs beside its messages. Journaled, so that a resumed run goes on with the same.
+/// An open session: everything a model round needs beside its messages. Journaled, so that a resumed run goes on with
+/// the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct OpenedSession {
@@ -87,8 +89,8 @@ pub struct OpenedSession {
     pub tools: Vec<ToolSpec>,
     /// Temperature, thinking level and the like, as the session declares them.
     pub settings: ir::Session,
-    /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at once. All others
-    /// are made one after the other, so that each sees what the ones before it did.
+    /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at
+    /// once. All others are made one after the other, so that each sees what the ones before it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parallel_tools: Vec<String>,
     /// What sessions of workflows that this session's model calls may have at most: `tools`, `skills`, `extensions` and
@@ -138,7 +140,7 @@ pub struct ToolCall {
     pub session: Arc<OpenedSession>,
     /// What is called.
     pub request: ToolCallRequest,
-    /// What is left of the limits of the run, and of the steps and workflows around the call: the most that a run may use which the
-    /// call starts.
+    /// What is left of the limits of the run, and of the steps and workflows around the call: the most that a run may
+    /// use which the call starts.
     pub left: ir::RunLimits,
 }

@@ -34,7 +34,8 @@ pub struct Message {
     /// Whether the tool failed; tool messages only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// What the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant messages only.
+    /// What the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant messages
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continuation: Option<Value>,
 }
@@ -70,8 +71,8 @@ impl Message {
     }
 }
 
-/// Messages in order. A copy shares them, so that a conversation of any length is handed on and added to at the same small cost:
-/// states of a pack hand theirs to the next one, and every model round is given all of it.
+/// Messages in order. A copy shares them, so that a conversation of any length is handed on and added to at the same
+/// small cost: states of a pack hand theirs to the next one, and every model round is given all of it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Messages {
     said: VectorSync<Message>,

@@ -1,8 +1,9 @@
 //! What comes next: a pure function of the state.
 //!
-//! [`decide`] takes the oldest frame that has something to decide and gives the events that say what it decided. Events that wait
-//! for the world are requests; whoever performs them (the shell here, or another durable engine) appends what came of them. The
-//! function reads no clock and calls nobody, so deciding twice gives the same events, and a journal can be checked by deciding again.
+//! [`decide`] takes the oldest frame that has something to decide and gives the events that say what it decided. Events
+//! that wait for the world are requests; whoever performs them (the shell here, or another durable engine) appends what
+//! came of them. The function reads no clock and calls no one, so deciding twice gives the same events, and a journal
+//! can be checked by deciding again.
 
 mod bounds;
 mod converse;
@@ -38,7 +39,8 @@ pub enum Next {
     Perform,
     /// Nothing can go on until a signal or an answer comes.
     Wait,
-    /// The run was asked to stop: stop every effect, append [`Event::Abandoned`] or [`Event::Replied`] for each, and decide again.
+    /// The run was asked to stop: stop every effect, append [`Event::Abandoned`] or [`Event::Replied`] for each, and
+    /// decide again.
     Stop,
     /// The run has ended.
     Finished(Status),

@@ -1,7 +1,7 @@
 //! What happens in a run, as the journal keeps it.
 //!
-//! One schema, [`SCHEMA_VERSION`]; an event is written as `{"kind": {fields}}`. The state of a run is the fold of its events
-//! ([`crate::state::State::apply`]) and nothing else: a clock is read only to stamp an event.
+//! One schema, [`SCHEMA_VERSION`]; an event is written as `{"kind": {fields}}`. The state of a run is the fold of its
+//! events ([`crate::state::State::apply`]) and nothing else: a clock is read only to stamp an event.
 
 use crate::{
     call::{ModelReply, OpenedSession, Reply, Success, Verdict},
@@ -82,7 +82,8 @@ pub enum Event {
         /// The step's name.
         name: Arc<str>,
     },
-    /// The inputs of a step that performs no effect of its own with them (and, under `each`, as seen without an element).
+    /// The inputs of a step that performs no effect of its own with them (and, under `each`, as seen without an
+    /// element).
     StepPrepared {
         /// Frame of the step.
         frame: FrameId,
@@ -494,8 +495,8 @@ pub struct StepResult {
     /// The run goes on in spite of the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignored: bool,
-    /// The failure is one inside the step's group, before the inner step's own work, and takes the records of the group with it
-    /// (WorkflowSkill 0.5.0).
+    /// The failure is one inside the step's group, before the inner step's own work, and takes the records of the group
+    /// with it (WorkflowSkill 0.5.0).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discards_group: bool,
 }

@@ -48,7 +48,8 @@ id! {
     InstanceId(u32)
 }
 id! {
-    /// One place of control: a line of steps, an entry into a step, or one element of a step with `each`. Never reused in a run.
+    /// One place of control: a line of steps, an entry into a step, or one element of a step with `each`. Never reused
+    /// in a run.
     FrameId(u64)
 }
 id! {

@@ -1,8 +1,9 @@
 //! Large values, written once and named by their digest wherever else events mention them.
 //!
-//! The input of a run, a step's inputs, its output and the run's result are often the same value, or share most of it. While an event is
-//! written inside of [`LargeValues::write`], each aggregate with [`LARGE`] bytes or more of its own is put beside the event, once, and
-//! the event holds `{"$value": DIGEST}`. Reading inside of [`KnownValues::read`] puts the value back, the same one everywhere.
+//! The input of a run, a step's inputs, its output and the run's result are often the same value, or share most of it.
+//! While an event is written inside of [`LargeValues::write`], each aggregate with [`LARGE`] bytes or more of its own
+//! is put beside the event, once, and the event holds `{"$value": DIGEST}`. Reading inside of [`KnownValues::read`]
+//! puts the value back, the same one everywhere.
 
 use crate::wire;
 use opcell_types::{Digest, Value};
@@ -137,7 +138,8 @@ impl KnownValues {
         digests.filter_map(|(name, _)| name.parse().ok()).collect()
     }
 
-    /// Adds values that were read, in whatever order. What is not what its digest says, or names what is not there, is left out.
+    /// Adds values that were read, in whatever order. What is not what its digest says, or names what is not there, is
+    /// left out.
     pub fn add(&mut self, mut read: Vec<LargeValue>) {
         read.retain(|value| blake3::hash(value.text.as_bytes()).to_hex().as_str() == value.digest.as_str());
         // A digest covers those that the text names, so there is always one that names no other.
@@ -169,7 +171,7 @@ impl KnownValues {
     }
 }
 
-/// The value that a name stands for; `None` where names mean nothing.
+/// The value that a name refers to; `None` where names mean nothing.
 pub(crate) fn named(digest: &str) -> Option<Result<Value, String>> {
     READING.with_borrow(|reading| {
         let known = reading.as_ref()?;

@@ -1,14 +1,15 @@
 //! The execution model as pure functions: what a run's state is, what comes next, and how an event changes it.
 //!
-//! Owns: events and their schema, the state of a run as the fold of its events, the decision what comes next, what a requested effect
-//! is given and gives back, budgets, receipts of calls, and the trace of a run.
+//! Owns: events and their schema, the state of a run as the fold of its events, the decision what comes next, what a
+//! requested effect is given and gives back, budgets, receipts of calls, and the trace of a run.
 //!
-//! In and out: a driver makes a [`program::Program`] ready, asks [`decide()`], appends the events that it gives, folds them in with
-//! [`State::apply`], performs the effects that are [wanted](State::wanted), each as [`State::effect`] describes it, and appends an
-//! [`Event::Replied`] for each. `opcell-engine` is the driver of this repository; a durable engine or a simulator is another.
+//! In and out: a driver makes a [`program::Program`] ready, asks [`decide()`], appends the events that it gives, folds
+//! them in with [`State::apply`], performs the effects that are [wanted](State::wanted), each as [`State::effect`]
+//! describes it, and appends an [`Event::Replied`] for each. `opcell-engine` is the driver of this repository; a
+//! durable engine or a simulator is another.
 //!
-//! Must not know: clocks, threads, async, journals, files, plugins, models. Whatever it needs to know about them beforehand it asks a
-//! [`effect::Catalogue`].
+//! Must not know: clocks, threads, async, journals, files, plugins, models. Whatever it needs to know about them
+//! beforehand it asks a [`effect::Catalogue`].
 
 pub mod failure;
 pub mod id;

@@ -1,4 +1,4 @@
-//! What a run can be told.
+//! Messages that a run takes.
 
 use crate::event::{Answer, EffectId};
 use opcell_types::Value;

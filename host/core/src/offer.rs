@@ -34,7 +34,8 @@ pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
     tools
 }
 
-/// The tool by which a model reads one of the document's own skills, if there are any that it has not read at the start.
+/// The tool by which a model reads one of the document's own skills, if there are any that it has not read at the
+/// start.
 fn skill_tool(session: &Session) -> Option<ToolSpec> {
     let skills = || session.own_skills.iter().filter(|(_, skill)| !skill.preload);
     let index: Vec<String> = skills().map(|(name, skill)| format!("- {name}: {}", skill.description)).collect();

@@ -87,7 +87,8 @@ pub struct RunEnd {
     /// The receipt of the last cell, or of the last tool, that the step called at which the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// The run was given up while it resolved a guard, an input or an output: nothing it did counts (sequential lifecycle).
+    /// The run was given up while it resolved a guard, an input or an output: nothing it did counts (sequential
+    /// lifecycle).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
 }

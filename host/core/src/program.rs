@@ -40,7 +40,7 @@ pub enum ProgramError {
         /// The workflow.
         workflow: Arc<str>,
     },
-    /// A name that stands for no step.
+    /// A name that refers to no step.
     #[error("workflow `{workflow}`: {user} names step `{name}`, which does not exist")]
     UnknownStep {
         /// The workflow.
@@ -56,8 +56,8 @@ impl Program {
     /// Looks every name up. Recursion is bounded by the depth of the document.
     ///
     /// # Errors
-    /// When there are no steps, or the entry or a group names a step that does not exist. (A route that leads to an unknown step
-    /// is an error of the run that takes it, as in psi; the static checks find it before.)
+    /// When there are no steps, or the entry or a group names a step that does not exist. (A route that leads to an
+    /// unknown step is an error of the run that takes it, as in psi; the static checks find it before.)
     pub fn new(ir: Arc<WorkflowIr>) -> Result<Arc<Self>, ProgramError> {
         let index: HashMap<Arc<str>, u32> = (0u32..).zip(&ir.steps).map(|(i, step)| (step.name.clone(), i)).collect();
         let main: Arc<[u32]> = (0u32..).zip(&ir.steps).filter(|(_, step)| !step.grouped).map(|(i, _)| i).collect();
@@ -86,7 +86,8 @@ impl Program {
             Some(name) => *index.get(name).ok_or_else(|| unknown("the entry".to_owned(), name))?,
             None => match main.first() {
                 Some(step) => *step,
-                // A conditional in its own branch leaves nothing on the main line; WorkflowSkill then runs nothing and ends well.
+                // A conditional in its own branch leaves nothing on the main line; WorkflowSkill then runs nothing and
+                // ends well.
                 None if ir.dialect.lifecycle == Lifecycle::Sequential && !ir.steps.is_empty() => {
                     u32::try_from(ir.steps.len()).unwrap_or(u32::MAX)
                 }
@@ -99,7 +100,8 @@ impl Program {
         Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs }))
     }
 
-    /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing moves.
+    /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing
+    /// moves.
     pub(crate) fn no_outputs(&self) -> Value {
         Value::Object(Object::of_shape(self.outputs.clone(), Vec::new()))
     }
@@ -162,8 +164,8 @@ impl Program {
         at.checked_sub(1).and_then(|at| self.main.get(at)).copied()
     }
 
-    /// What `$inputs` gives: the entries of an input that is an object, then defaults of declared inputs that it lacks. A given
-    /// null counts as given.
+    /// What `$inputs` gives: the entries of an input that is an object, then defaults of declared inputs that it lacks.
+    /// A given null counts as given.
     #[must_use]
     pub fn bind_inputs(&self, input: &Value) -> Value {
         let defaults = self.ir.inputs.iter().filter_map(|(name, declared)| Some((name, declared.default.as_ref()?)));

@@ -1,10 +1,11 @@
 //! Receipts: what calls used and touched, and how they ended.
 //!
-//! A [`Receipt`] is whatever the one who performed the call says. A [`CallReceipt`] is that of a call that no cell answers for: of a
-//! tool of the host or of an MCP server, and of whatever was stopped.
+//! A [`Receipt`] is whatever the one who performed the call says. A [`CallReceipt`] is that of a call that no cell
+//! answers for: of a tool of the host or of an MCP server, and of whatever was stopped.
 //!
-//! A cell's receipt is the sandbox's own. Where the two say the same, they say it under the same name: `operation`, `duration-us`,
-//! `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are measured and never kept.
+//! A cell's receipt is the sandbox's own. Where the two say the same, they say it under the same name: `operation`,
+//! `duration-us`, `bytes-in`, `bytes-out`, `denials`, `error`. Only this one has a `status`. Arguments and results are
+//! measured and never kept.
 
 use crate::{failure::Failure, outcome::Used};
 use opcell_types::{Denial, Touched, Value};
@@ -50,7 +51,7 @@ impl Receipt {
         Self(Repr::Deferred(Arc::new(Deferred { value: OnceLock::new(), of })))
     }
 
-    /// How many functions of the host the cell called that it tells of; nothing where no cell ran.
+    /// How many functions of the host the cell called that the receipt lists; nothing where no cell ran.
     #[must_use]
     pub fn host_calls(&self) -> Option<u64> {
         match &self.0 {
@@ -180,7 +181,8 @@ pub struct CallReceipt {
     /// The tool, by the name that it was called by.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<Arc<str>>,
-    /// The operation or judge that a step called; only where the call was stopped, for otherwise its cell or its tool is known.
+    /// The operation or judge that a step called; only where the call was stopped, for otherwise its cell or its tool
+    /// is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<Arc<str>>,
     /// Who performs the tool, if known.
@@ -196,7 +198,7 @@ pub struct CallReceipt {
     bytes_in: u64,
     /// Of the whole result, as text.
     bytes_out: u64,
-    /// Whether less than the whole result was told.
+    /// Whether less than the whole result was passed on.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -291,7 +293,7 @@ impl CallReceipt {
         Self { touched, ..self }
     }
 
-    /// Whether less than the whole result was told.
+    /// Whether less than the whole result was passed on.
     #[must_use]
     pub fn truncated(self, truncated: bool) -> Self {
         Self { truncated, ..self }

@@ -1,8 +1,8 @@
 //! A run's state: the fold of its events.
 //!
-//! Places of control are frames. A *line* runs steps one after the other (the main line of a workflow, or a group that a branch or
-//! a parallel step chose); a *step* frame is one entry into a step; an *element* frame is one element of a step with `each`. A
-//! frame knows its parent, so nothing here recurses, and events and effects name frames by number.
+//! Places of control are frames. A *line* runs steps one after the other (the main line of a workflow, or a group that
+//! a branch or a parallel step chose); a *step* frame is one entry into a step; an *element* frame is one element of a
+//! step with `each`. A frame knows its parent, so nothing here recurses, and events and effects name frames by number.
 
 mod apply;
 mod memory;
@@ -40,8 +40,8 @@ use std::{
 /// Of what a snapshot says. One of another version is not read; the events are.
 pub const SNAPSHOT_VERSION: u32 = 3;
 
-/// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes with its
-/// shape and with what its parts mean.
+/// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
+/// with its shape and with what its parts mean.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
     pub(crate) run: Arc<str>,
@@ -80,7 +80,8 @@ pub struct State {
     pub(crate) end: Option<RunEnd>,
 }
 
-/// Frames that have something to decide, oldest first. There are few at a time, they come at the end and go at the beginning.
+/// Frames that have something to decide, oldest first. There are few at a time, they come at the end and go at the
+/// beginning.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Ready(VecDeque<FrameId>);
@@ -308,8 +309,8 @@ impl State {
         self.effects.values().all(|effect| effect.in_doubt || matches!(effect.request, Request::Timeout { .. }))
     }
 
-    /// When the run can go on without anybody's doing: at once (some moment in the past), or when a timer ends or some wall time does.
-    /// `None`: it has ended, or waits for a message.
+    /// When the run can go on without anybody's doing: at once (some moment in the past), or when a timer ends or some
+    /// wall time does. `None`: it has ended, or waits for a message.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         if self.end.is_some() {

@@ -1,5 +1,5 @@
-//! What a run did, entry by entry: a projection of its events for people and programs. Nothing here is known that the journal does
-//! not hold.
+//! What a run did, entry by entry: a projection of its events for people and programs. Nothing here is known that the
+//! journal does not hold.
 
 use crate::{
     conversation::{Message, Role, Usage},
@@ -47,7 +47,7 @@ pub struct Trace {
     pub pins: IndexMap<Arc<str>, Arc<str>>,
     /// Every entry into a step and every element of one, in the order in which they began.
     pub steps: Vec<StepTrace>,
-    /// What people and programs told the run.
+    /// What people and programs sent to the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<SentMessage>,
     /// What the run used.
@@ -103,7 +103,8 @@ impl End {
 pub struct StepTrace {
     /// The entry.
     pub frame: FrameId,
-    /// The entry inside which it happened: the parallel, branching or delegating step, or the step that it is an element of.
+    /// The entry inside which it happened: the parallel, branching or delegating step, or the step that it is an
+    /// element of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<FrameId>,
     /// How many entries it is inside of.
@@ -245,7 +246,7 @@ pub struct Transition {
     pub original_target: Option<Arc<str>>,
 }
 
-/// Something that the run was told.
+/// A message to the run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SentMessage {
@@ -264,7 +265,7 @@ pub struct SentMessage {
     pub taken_by: Option<Arc<str>>,
 }
 
-/// What a run was told.
+/// The content of a message to a run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -496,11 +497,11 @@ impl Reader {
                 let Some(step) = self.step(*frame, at).map(|step| step.step.clone()) else { return };
                 let taken =
                     self.messages.iter_mut().find(|sent| matches!(&sent.what, What::Signal { id, .. } if id == signal));
-                if let Some(told) = taken {
-                    told.taken_by = Some(step.clone());
-                    if let What::Signal { data, .. } = &told.what {
+                if let Some(reported) = taken {
+                    reported.taken_by = Some(step.clone());
+                    if let What::Signal { data, .. } = &reported.what {
                         let data = data.clone();
-                        // What a user says to a state is no result of it.
+                        // What a user says to a state is not a result of it.
                         if let Some(step) = self.step(*frame, at).filter(|step| step.form == "wait") {
                             step.result = Some(data);
                         }

@@ -1,8 +1,8 @@
-//! Values in events, exactly: JSON alone would turn `undefined` into `null` and lose numbers that are not finite, and a resumed
-//! run would then differ from one that never stopped.
+//! Values in events, exactly: JSON alone would turn `undefined` into `null` and lose numbers that are not finite, and a
+//! resumed run would then differ from one that never stopped.
 //!
-//! `{"$undefined": true}`, `{"$number": "NaN" | "Infinity" | "-Infinity"}`; an object that looks like one of these (or like this)
-//! is written as `{"$object": {…}}`. `{"$value": DIGEST}` names a large value ([`crate::large`]).
+//! `{"$undefined": true}`, `{"$number": "NaN" | "Infinity" | "-Infinity"}`; an object that looks like one of these (or
+//! like this) is written as `{"$object": {…}}`. `{"$value": DIGEST}` names a large value ([`crate::large`]).
 
 use crate::large::{VALUE, name_of, named};
 use opcell_types::{

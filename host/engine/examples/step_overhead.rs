@@ -1,5 +1,5 @@
-//! What the engine costs per step: sequential and routed chains of no-op operations, and one `each` over many elements, journal in
-//! memory. `cargo run --release -p opcell-engine --example step_overhead`.
+//! What the engine costs per step: sequential and routed chains of no-op operations, and one `each` over many elements,
+//! journal in memory. `cargo run --release -p opcell-engine --example step_overhead`.
 
 use async_trait::async_trait;
 use opcell_engine::{

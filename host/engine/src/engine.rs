@@ -37,8 +37,8 @@ pub struct Engine {
     driven: TaskTracker,
 }
 
-/// Builds an [`Engine`]. What is not given is not there: no operations, no judges, no sessions, no other workflows, the computer's
-/// clock, and a journal in memory.
+/// Builds an [`Engine`]. What is not given is not there: no operations, no judges, no sessions, no other workflows, the
+/// computer's clock, and a journal in memory.
 #[must_use]
 pub struct EngineBuilder {
     ports: Ports,
@@ -71,7 +71,8 @@ pub struct RunOptions {
     /// Whether to release the run when it is suspended: [`RunHandle::finished`] then reports `suspended`, and
     /// [`Engine::resume`] takes it up again.
     pub detach: bool,
-    /// Whether to release the run when its only wait is a timer longer than this; [`Engine::runnable`] lists it when the timer is due.
+    /// Whether to release the run when its only wait is a timer longer than this; [`Engine::runnable`] lists it when
+    /// the timer is due.
     pub park: Option<Duration>,
     /// As [`ResumeOptions::release`]. Cancelled from the start, the run is made and left to whoever takes it: a worker.
     pub release: CancellationToken,
@@ -192,10 +193,10 @@ impl Engine {
         &self.journal
     }
 
-    /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within `grace`. Then what is
-    /// left is stopped, every run is given back to the journal as it is, and this returns. A run that was stopped goes on with
-    /// [`Engine::resume`], in this program's next process or in another; an effect that was stopped and must not happen twice waits
-    /// for an answer then. Runs of a journal in memory are lost with it.
+    /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within
+    /// `grace`. Then what is left is stopped, every run is given back to the journal as it is, and this returns. A run
+    /// that was stopped goes on with [`Engine::resume`], in this program's next process or in another; an effect that
+    /// was stopped and must not happen twice waits for an answer then. Runs of a journal in memory are lost with it.
     ///
     /// Safe to call more than once, and to drop: the engine ends all the same.
     pub async fn shutdown(&self, grace: Duration) {
@@ -305,7 +306,8 @@ impl Engine {
     /// Takes up a run whose driver is gone. A run that has ended is given back as it ended.
     ///
     /// # Errors
-    /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned is not there.
+    /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned
+    /// is not there.
     pub async fn resume(&self, run: &RunId, options: ResumeOptions) -> Result<RunHandle, RunError> {
         self.accepts_runs()?;
         // Before the run is taken: a lease that is lost in between is noticed at once, and never too late.
@@ -459,12 +461,12 @@ impl Engine {
         }))
     }
 
-    /// Sends a run a signal, whichever process drives it, after checking that a step of the run could ever take it: one that waits
-    /// now, or one that comes to wait later.
+    /// Sends a run a signal, whichever process drives it, after checking that a step of the run could ever take it: one
+    /// that waits now, or one that comes to wait later.
     ///
     /// # Errors
-    /// As [`Engine::send`], when the run has ended, when no step waits for such a signal, or when it answers an approval that has an
-    /// answer already.
+    /// As [`Engine::send`], when the run has ended, when no step waits for such a signal, or when it answers an
+    /// approval that has an answer already.
     pub async fn signal(
         &self,
         run: &RunId,

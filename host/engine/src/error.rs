@@ -69,7 +69,8 @@ pub enum RunError {
         /// Those that it takes.
         known: Vec<String>,
     },
-    /// The approval has an answer already, which the run will take; a second one would be taken by nobody, or by a later question.
+    /// The approval has an answer already, which the run will take; a second one would be taken by no one, or by a
+    /// later question.
     #[error(
         "approval `{signal}` of run `{run}` was already {} by {} at {}; that answer counts",
         if *approved { "given" } else { "refused" },

@@ -21,7 +21,7 @@ pub(crate) struct Listeners {
 
 #[derive(Debug, Default)]
 struct Audience {
-    /// The last event that everybody has been told.
+    /// The last event that every listener has been sent.
     last: u64,
     senders: Vec<mpsc::UnboundedSender<Arc<Recorded>>>,
     /// The run is no longer driven: a new listener receives past events only.
@@ -115,7 +115,7 @@ impl RunHandle {
 
     /// Tells the run something. A run that has ended does not listen.
     pub fn send(&self, message: Message) {
-        // The receiver is gone only when the run has ended, and then nothing can be told any more.
+        // The receiver is gone only when the run has ended, and then nothing can be sent any more.
         let _ = self.inbox.send(message);
     }
 

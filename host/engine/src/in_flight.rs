@@ -1,9 +1,9 @@
 //! Effects that have been started and have not ended.
 //!
-//! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the elements of an
-//! `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first: starting one more is putting it
-//! into a lane's set, and no effect has a task of its own. A lane changes when an effect runs and nothing else: each is a future of its
-//! own, ends by itself and is stopped by itself.
+//! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the
+//! elements of an `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first:
+//! starting one more is putting it into a lane's set, and no effect has a task of its own. A lane changes when an
+//! effect runs and nothing else: each is a future of its own, ends by itself and is stopped by itself.
 
 use futures_util::{
     FutureExt, StreamExt,
@@ -161,7 +161,7 @@ impl InFlight {
         }
         // What the other lanes have done first: they wait for more.
         while let Poll::Ready(Some(done)) = self.ended.1.poll_recv(context) {
-            // One that was stopped is not heard.
+            // The answer of one that was stopped is dropped.
             if self.forget(done.0) {
                 return Poll::Ready(done);
             }
@@ -176,7 +176,7 @@ impl InFlight {
         Poll::Pending
     }
 
-    /// Stops what is not wanted; what it might still say is not heard.
+    /// Stops what is not wanted; what it might still say is dropped.
     pub(crate) fn keep(&mut self, wanted: impl Fn(EffectId) -> bool) {
         self.alone.take_if(|alone| !wanted(alone.id));
         let unwanted: Vec<EffectId> = self.started.keys().copied().filter(|id| !wanted(*id)).collect();

@@ -1,10 +1,10 @@
 //! The async shell around the execution model of `opcell-core`.
 //!
-//! Owns: starting and resuming runs, performing what [`opcell_core::decide()`] asks for, appending every event before anything depends
-//! on it, cancellation, the listeners of a run, and what a journal says about runs without a driver.
+//! Owns: starting and resuming runs, performing what [`opcell_core::decide()`] asks for, appending every event before
+//! anything depends on it, cancellation, the listeners of a run, and what a journal says about runs without a driver.
 //!
-//! The road of a run: [`engine::Engine`] starts it; the core says what comes next; the shell performs effects through [`ports`] and
-//! appends an event for each; the core folds it in.
+//! The road of a run: [`engine::Engine`] starts it; the core says what comes next; the shell performs effects through
+//! [`ports`] and appends an event for each; the core folds it in.
 //!
 //! Must not know: WebAssembly, providers, SQL, files, the command line. It reaches the world through [`ports`].
 

@@ -1,4 +1,4 @@
-//! What a journal tells about runs, whoever drives them: history, the state at any event, deciding again, forking.
+//! What a journal knows about runs, whoever drives them: history, the state at any event, deciding again, forking.
 
 use crate::{
     engine::Engine,
@@ -62,7 +62,8 @@ impl Engine {
         }
     }
 
-    /// At most `limit` of a run's events after its `after`th, for reading a long run piece by piece. A `limit` of 0 reads none.
+    /// At most `limit` of a run's events after its `after`th, for reading a long run piece by piece. A `limit` of 0
+    /// reads none.
     ///
     /// # Errors
     /// As [`Engine::history`].
@@ -83,8 +84,8 @@ impl Engine {
         Ok(state)
     }
 
-    /// Decides a run again from its journal and gives the first event that this version would have decided otherwise, with what it
-    /// would have decided; `None` when there is none.
+    /// Decides a run again from its journal and gives the first event that this version would have decided otherwise,
+    /// with what it would have decided; `None` when there is none.
     ///
     /// # Errors
     /// As [`Engine::state_at`].
@@ -108,8 +109,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Creates a run that shares the first `seq` events of another, and returns its ID. It has no driver yet: [`Engine::resume`]
-    /// does. Its effects have idempotency keys of their own.
+    /// Creates a run that shares the first `seq` events of another, and returns its ID. It has no driver yet:
+    /// [`Engine::resume`] does. Its effects have idempotency keys of their own.
     ///
     /// # Errors
     /// As [`Engine::history_up_to`], when the run has ended by then, or when the name is taken.

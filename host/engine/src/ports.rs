@@ -1,6 +1,7 @@
 //! What the engine asks of the world. Each trait is implemented outside and wired in the `opcell` crate.
 //!
-//! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key says so.
+//! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key
+//! says so.
 
 use async_trait::async_trait;
 pub use opcell_core::call::{EffectContext, ModelReply, OpenSession, OpenedSession, Reply, Success, Verdict};
@@ -95,7 +96,8 @@ pub trait TextSink: Send + Sync {
     fn text(&self, piece: &str);
 }
 
-/// Model conversations. The engine drives them round by round, so that every round and every tool call is journaled singly.
+/// Model conversations. The engine drives them round by round, so that every round and every tool call is journaled
+/// singly.
 #[async_trait]
 pub trait Sessions: Send + Sync {
     /// Assembles the prompt and finds the models and tools.
@@ -107,7 +109,7 @@ pub trait Sessions: Send + Sync {
     /// What repeating a tool call does.
     fn tool_effects(&self, tool: &str) -> Effects;
 
-    /// Who performs a tool; asked for a call that is stopped, which cannot say it itself. `None`: nobody knows.
+    /// Who performs a tool; asked for a call that is stopped, which cannot say it itself. `None`: no one knows.
     fn tool_provider(&self, _tool: &str) -> Option<Provider> {
         None
     }
@@ -125,7 +127,8 @@ pub trait Timer: Send + Sync {
     /// Waits for a delay that the workflow asks for, in milliseconds; fractions count.
     async fn sleep(&self, ms: f64);
 
-    /// Ends when something in flight has had `ms` milliseconds. Unlike [`Timer::sleep`] nobody asked for this time to pass.
+    /// Ends when something in flight has had `ms` milliseconds. Unlike [`Timer::sleep`] no one asked for this time to
+    /// pass.
     async fn deadline(&self, ms: f64);
 }
 

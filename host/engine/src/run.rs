@@ -190,7 +190,8 @@ impl Driver {
                     continue;
                 }
                 Next::Record(_) => {
-                    // A long stretch of pure decisions must not keep other runs waiting, nor be deaf to who wants it to stop.
+                    // A long stretch of pure decisions must not keep other runs waiting, nor be deaf to who wants it to
+                    // stop.
                     if let Ok(message) = self.inbox.try_recv() {
                         self.receive(&mut batch, message)?;
                     }
@@ -215,8 +216,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for the disk once
-    /// per call: nothing is wanted but pure calls, and after a crash making those again is as good as never having made them.
+    /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for
+    /// the disk once per call: nothing is wanted but pure calls, and after a crash making those again is as good as
+    /// never having made them.
     fn may_lag(&mut self, batch: &Batch, next: &Next, now: Instant) -> bool {
         let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         matches!(next, Next::Perform)
@@ -226,7 +228,8 @@ impl Driver {
             && self.only_pure_calls()
     }
 
-    /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at once.
+    /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at
+    /// once.
     fn only_pure_calls(&mut self) -> bool {
         while let Some(effect) = self.state.first_effect(self.pure) {
             if !self.state.is_pure_call(effect, self.ports.as_ref()) {
@@ -272,8 +275,8 @@ impl Driver {
         }
     }
 
-    /// Records what was decided. Calls that it puts an end to are recorded as stopped before it, for afterwards their step or the run
-    /// is over, and at the moment for which it was decided, so that deciding again decides the same.
+    /// Records what was decided. Calls that it puts an end to are recorded as stopped before it, for afterwards their
+    /// step or the run is over, and at the moment for which it was decided, so that deciding again decides the same.
     fn record_decided(&mut self, batch: &mut Batch, event: Event, waiting: EffectId) -> Result<(), RunError> {
         for (effect, why) in self.state.cut_off(&event) {
             let at = self.state.now();
@@ -319,7 +322,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A snapshot, when enough has happened since the last one that reading it all again would take longer than reading that.
+    /// A snapshot, when enough has happened since the last one that reading it all again would take longer than reading
+    /// that.
     fn snapshot(&mut self, records: &[Record], ended: bool) -> Option<Snapshot> {
         if !self.journal.reads_payloads() {
             return None;
@@ -397,7 +401,7 @@ impl Driver {
             biased;
             message = self.inbox.recv() => match message {
                 Some(message) => self.receive(batch, message)?,
-                // Nobody can say anything any more; inbox messages still can.
+                // No one can say anything any more; inbox messages still can.
                 None => self.wait_alone(in_flight, batch).await?,
             },
             done = in_flight.ended() => self.take(batch, done)?,
@@ -409,7 +413,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Another process may drive the run from now on: whatever this one performs for it stops, and nothing of it is recorded.
+    /// Another process may drive the run from now on: whatever this one performs for it stops, and nothing of it is
+    /// recorded.
     fn lease_lost(&self) -> RunError {
         self.cancel.cancel();
         JournalError::LeaseLost { run: self.run.clone() }.into()
@@ -487,8 +492,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Begins nothing new, and lets what is under way end within the grace. What has not ended then is stopped: it is still wanted
-    /// when the run is resumed, and asked about first if it must not happen twice.
+    /// Begins nothing new, and lets what is under way end within the grace. What has not ended then is stopped: it is
+    /// still wanted when the run is resumed, and asked about first if it must not happen twice.
     async fn shut_down(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
         let grace = tokio::time::sleep(self.shutdown.grace());
         tokio::pin!(grace);
@@ -502,7 +507,7 @@ impl Driver {
             }
         }
         if !in_flight.is_empty() {
-            // A cell that is told to stop does so at once; its failure is ours and none of the run's.
+            // A cell that is asked to stop does so at once; its failure is ours and none of the run's.
             self.cancel.cancel();
             in_flight.keep(|_| false);
             self.doubt(batch)?;

@@ -1,4 +1,5 @@
-//! The orderly end of an engine: nothing new begins, what is under way may end, and what may have happened is left in doubt.
+//! The orderly end of an engine: nothing new begins, what is under way may end, and what may have happened is left in
+//! doubt.
 
 use std::{
     sync::{Arc, OnceLock},

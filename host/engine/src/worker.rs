@@ -1,8 +1,9 @@
 //! Drives the runnable runs of a journal: a bounded number at a time, a slice each, the longest waiting first.
 //!
-//! A *driver* decides which run gets a turn and when. What every driver does with it is [`Turns::turn`]: take the run, drive it to its
-//! next wait, give it back. [`Worker`] drives whatever its journal lists, on one machine (a file, owned by a lock) and on many
-//! (PostgreSQL, owned by a lease) alike; a durable engine that hosts turns calls [`Turns::turn`] itself.
+//! A *driver* decides which run gets a turn and when. What every driver does with it is [`Turns::turn`]: take the run,
+//! drive it to its next wait, give it back. [`Worker`] drives whatever its journal lists, on one machine (a file, owned
+//! by a lock) and on many (PostgreSQL, owned by a lease) alike; a durable engine that hosts turns calls [`Turns::turn`]
+//! itself.
 
 use crate::{
     engine::{Engine, ResumeOptions},
@@ -14,7 +15,7 @@ use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How long the worker waits before it looks for runnable runs although nothing told it to.
+/// How long the worker waits before it looks for runnable runs without being asked.
 const POLL: Duration = Duration::from_secs(1);
 
 /// How often a full worker looks whether other runs wait.

@@ -20,7 +20,8 @@ const GROUP: usize = 256;
 /// Transactions under way at once: one gathers while another waits for the disk.
 const FLUSHERS: usize = 2;
 
-/// How long a broken connection is replaced before an append fails, and the pauses between attempts: first, and at most.
+/// How long a broken connection is replaced before an append fails, and the pauses between attempts: first, and at
+/// most.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -99,8 +100,9 @@ impl Inbox {
     }
 }
 
-/// The whole of a group in one statement. An append counts only where its fence is the run's newest, its owner's lease has not run
-/// out by the server's clock, and its first record follows the run's last; the others leave nothing and disturb none.
+/// The whole of a group in one statement. An append counts only where its fence is the run's newest, its owner's lease
+/// has not run out by the server's clock, and its first record follows the run's last; the others leave nothing and
+/// disturb none.
 fn append_sql(schema: &str) -> String {
     format!(
         "WITH input AS (
@@ -312,8 +314,8 @@ impl Flusher {
         let newest = Fence(unsigned(&row, 0)?);
         let (there, ended, alive): (i64, bool, bool) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
         if again && newest == *fence && there == job.after() {
-            // The answer to the first attempt was lost. Nobody else writes under this fence, so the same last record says that it
-            // arrived, and a run that has ended as it was to end says so as well.
+            // The answer to the first attempt was lost. No one else writes under this fence, so the same last record
+            // says that it arrived, and a run that has ended as it was to end says so as well.
             let newest: Option<Vec<u8>> = row.try_get(4)?;
             let arrived = match records.last() {
                 Some(last) => newest == Some(record_checksum(run, last)),

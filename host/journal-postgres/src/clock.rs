@@ -8,8 +8,8 @@ use std::{
     time::Instant,
 };
 
-/// The server's time, from the moment that the last sign of life measured and the time that has passed since. The machine's own clock
-/// plays no part: it may be wrong, and may be set while a run is driven.
+/// The server's time, from the moment that the last sign of life measured and the time that has passed since. The
+/// machine's own clock plays no part: it may be wrong, and may be set while a run is driven.
 #[derive(Debug, Clone)]
 pub struct ServerClock {
     base: Instant,

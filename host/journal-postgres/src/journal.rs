@@ -35,8 +35,8 @@ const CONNECT: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// A journal on PostgreSQL. Clones share it. Any number of processes on any number of machines can have it open; each run has one
-/// owner among them.
+/// A journal on PostgreSQL. Clones share it. Any number of processes on any number of machines can have it open; each
+/// run has one owner among them.
 ///
 /// Needs a tokio runtime with I/O and time, which must live as long as the journal: the lease is renewed on it.
 #[derive(Debug, Clone)]
@@ -112,8 +112,8 @@ impl PostgresJournal {
         }
     }
 
-    /// Gives a run back that this process owns under a fence, however long the server takes to answer: a run that its living owner
-    /// forgot would wait for the owner's end.
+    /// Gives a run back that this process owns under a fence, however long the server takes to answer: a run that its
+    /// living owner forgot would wait for the owner's end.
     fn release_later(&self, run: &RunId, fence: Fence) -> tokio::task::JoinHandle<()> {
         let (journal, run, owner) = (self.clone(), run.clone(), self.lease.owner());
         tokio::spawn(async move {
@@ -232,7 +232,8 @@ impl Journal for PostgresJournal {
             Ok(rows) if rows.is_empty() => Err(JournalError::RunExists(new.run)),
             Ok(_) => Ok(Fence(1)),
             Err(JournalError::Storage(error)) if is_transient(error.as_ref()) => {
-                // The answer was lost. The run is ours if it is there under this process's name, made at this very time.
+                // The answer was lost. The run is ours if it is there under this process's name, made at this very
+                // time.
                 let same = "SELECT 1 FROM {s}.runs WHERE run = $1 AND fence = 1 AND created_at = $2 AND owner IS NOT DISTINCT FROM $3";
                 let asked: [(&(dyn ToSql + Sync), Type); 3] = [
                     (&new.run.as_ref(), Type::TEXT),
@@ -315,7 +316,7 @@ impl Journal for PostgresJournal {
     }
 
     async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
-        // A server that does not answer keeps nobody waiting: the task goes on.
+        // A server that does not answer keeps no one waiting: the task goes on.
         let _ = tokio::time::timeout(PAUSE.1, self.release_later(run, fence)).await;
         Ok(())
     }
@@ -411,7 +412,8 @@ impl Journal for PostgresJournal {
     }
 
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
-        // The run's row is locked before the message gets its id: ids then grow in the order in which messages become visible.
+        // The run's row is locked before the message gets its id: ids then grow in the order in which messages become
+        // visible.
         let sql = "WITH open AS (
                 SELECT id FROM {s}.runs WHERE run = $1 AND NOT ended FOR UPDATE
             ), posted AS (
@@ -451,7 +453,7 @@ impl Journal for PostgresJournal {
     }
 
     async fn changed(&self, at_most: Duration) {
-        // Nobody to wake us: look as often as a journal that is a file.
+        // No one to wake us: look as often as a journal that is a file.
         let at_most = if self.settings.transaction_pooler { at_most.min(Duration::from_millis(500)) } else { at_most };
         let _ = tokio::time::timeout(at_most, self.woken.notified()).await;
     }

@@ -15,8 +15,8 @@ const BEATS: u32 = 3;
 /// Beats between two looks at what is worth tidying up.
 const TIDY: u32 = 100;
 
-/// The name under which a process owns runs now. A lease that ran out is never renewed: the process gets a new name, and what it
-/// still believes to own under the old one can no longer be written.
+/// The name under which a process owns runs now. A lease that ran out is never renewed: the process gets a new name,
+/// and what it still believes to own under the old one can no longer be written.
 #[derive(Debug)]
 pub(crate) struct Lease {
     current: Mutex<Current>,
@@ -92,7 +92,8 @@ impl Lease {
             settings.schema
         );
         self.ask(pool, &sql, settings.lease).await?;
-        // A sign of life that comes too late for this process's own clock is none: what it drives must have stopped by then.
+        // A sign of life that comes too late for this process's own clock is none: what it drives must have stopped by
+        // then.
         let (ownership, stop) = (self.ownership(), self.stop.clone());
         tokio::spawn(async move {
             while let Some(until) = ownership.until().filter(|until| Instant::now() < *until) {

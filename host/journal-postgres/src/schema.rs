@@ -6,7 +6,8 @@ use tokio_postgres::GenericClient;
 /// The newest schema that this code reads and writes.
 pub(crate) const SCHEMA: i32 = 1;
 
-/// Runs whose records share a partition. Ids only grow, so the records of old runs stand in old partitions, which go as a whole.
+/// Runs whose records share a partition. Ids only grow, so the records of old runs stand in old partitions, which go as
+/// a whole.
 pub(crate) const PARTITION: i64 = 1 << 20;
 
 /// One process at a time brings a database up to date.

@@ -1,4 +1,5 @@
-//! A real PostgreSQL server on a scratch folder, for tests. It needs the server's programs (Debian: `apt-get install postgresql`).
+//! A real PostgreSQL server on a scratch folder, for tests. It needs the server's programs (Debian: `apt-get install
+//! postgresql`).
 
 use std::{
     fs, io,
@@ -24,7 +25,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server, or says on stderr, where nobody misses it, that there is none to start.
+    /// Starts a server, or says on stderr, where no one misses it, that there is none to start.
     ///
     /// # Errors
     /// When a server is installed and does not start.

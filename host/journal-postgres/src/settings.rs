@@ -15,7 +15,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// | `lease` | 10 | seconds after which a silent process loses its runs; renewed three times as often |
 /// | `sslrootcert` | the system's | a PEM file with the certificates to trust |
 ///
-/// `sslmode` is `require`, with a certificate that leads to a trusted root, unless the server is on this machine or the URL says otherwise.
+/// `sslmode` is `require`, with a certificate that leads to a trusted root, unless the server is on this machine or the
+/// URL says otherwise.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {

@@ -1,4 +1,4 @@
-//! Wake-ups: whoever makes a run runnable says so, and workers that wait hear it before their next look.
+//! Wake-ups: whoever makes a run runnable says so, and workers that wait get it before their next look.
 
 use crate::settings::Settings;
 use futures_util::{StreamExt as _, stream};
@@ -15,7 +15,8 @@ pub(crate) fn channel(schema: &str) -> String {
     format!("{schema}_runnable")
 }
 
-/// Listens on a connection of its own until the journal is dropped. Wake-ups are a courtesy: workers look now and then anyway.
+/// Listens on a connection of its own until the journal is dropped. Wake-ups are a courtesy: workers look now and then
+/// anyway.
 pub(crate) fn listen(settings: Settings, stop: CancellationToken) -> Arc<Notify> {
     let notify = Arc::new(Notify::new());
     if settings.transaction_pooler {
@@ -28,7 +29,7 @@ pub(crate) fn listen(settings: Settings, stop: CancellationToken) -> Arc<Notify>
                 () = stop.cancelled() => break,
                 () = session(&settings, &woken) => {}
             }
-            // What was sent while nobody listened is found by looking.
+            // What was sent while no one listened is found by looking.
             woken.notify_waiters();
             tokio::select! {
                 () = stop.cancelled() => break,

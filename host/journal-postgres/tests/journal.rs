@@ -50,7 +50,8 @@ async fn open(more: &str) -> Option<PostgresJournal> {
     Some(PostgresJournal::open(settings(more)?).await.unwrap())
 }
 
-/// Without a server the contract is held to the journal in memory, which costs nothing and keeps the shape of the tests.
+/// Without a server the contract is held to the journal in memory, which costs nothing and keeps the shape of the
+/// tests.
 async fn store(more: &str) -> Arc<dyn Journal> {
     match open(more).await {
         Some(journal) => Arc::new(journal),
@@ -157,7 +158,7 @@ async fn a_message_wakes_who_waits_for_work() {
             return;
         }
     }
-    unreachable!("nobody was woken");
+    unreachable!("no one was woken");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! What every journal promises, as tests that any implementation runs: [`contract!`](crate::contract!) makes one test of each.
+//! What every journal promises, as tests that any implementation runs: [`contract!`](crate::contract!) makes one test
+//! of each.
 
 #![allow(
     clippy::unwrap_used,
@@ -137,7 +138,7 @@ pub async fn many_writers_at_once_lose_nothing(journal: Arc<dyn Journal>) {
                 for seq in 1..=10 {
                     journal.append(append(&run, fence, [seq])).await.unwrap();
                 }
-                // A refused neighbour in the same transaction disturbs nobody.
+                // A refused neighbour in the same transaction disturbs no one.
                 journal.append(append(&run, fence, [99])).await.unwrap_err();
                 journal.read(&run, 0, 100).await.unwrap().len()
             })
@@ -165,21 +166,22 @@ pub async fn a_run_is_made_with_its_first_records_or_not_at_all(journal: Arc<dyn
 /// Runs that could go on are those that are due or have messages and no owner.
 pub async fn runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner(journal: Arc<dyn Journal>) {
     let state = |due| RunState { status: "suspended".into(), ended: false, due };
-    for (name, due) in [("later", Some(50)), ("now", Some(10)), ("waits", None), ("owned", Some(0)), ("told", None)] {
+    for (name, due) in [("later", Some(50)), ("now", Some(10)), ("waits", None), ("owned", Some(0)), ("reported", None)]
+    {
         let run: RunId = name.into();
         let fence = journal.create(NewRun { state: state(due), ..NewRun::empty(&run, "w", 0) }).await.unwrap();
         if name != "owned" {
             journal.release(&run, fence).await.unwrap();
         }
     }
-    journal.post(&"told".into(), 0, "{}".into()).await.unwrap();
+    journal.post(&"reported".into(), 0, "{}".into()).await.unwrap();
     let names = |runs: Vec<RunId>| {
         let mut names: Vec<String> = runs.iter().map(ToString::to_string).collect();
         names.sort();
         names
     };
-    assert_eq!(names(journal.runnable(20, 9).await.unwrap()), ["now", "told"]);
-    assert_eq!(names(journal.runnable(50, 9).await.unwrap()), ["later", "now", "told"]);
+    assert_eq!(names(journal.runnable(20, 9).await.unwrap()), ["now", "reported"]);
+    assert_eq!(names(journal.runnable(50, 9).await.unwrap()), ["later", "now", "reported"]);
     assert_eq!(journal.runnable(50, 1).await.unwrap().len(), 1);
 }
 
@@ -207,7 +209,8 @@ pub async fn a_snapshot_replaces_the_records_before_it(journal: Arc<dyn Journal>
     assert_eq!(journal.read(&run, 0, 9).await.unwrap().len(), 5, "the records stay");
 }
 
-/// Makes one test of each promise. Takes an async closure that makes an empty journal, and what must live as long as it.
+/// Makes one test of each promise. Takes an async closure that makes an empty journal, and what must live as long as
+/// it.
 #[macro_export]
 macro_rules! contract {
     ($make:expr) => {

@@ -1,4 +1,5 @@
-//! Who drives a run: a process that holds the lock on a file of its own. The lock goes when the process does, however it goes.
+//! Who drives a run: a process that holds the lock on a file of its own. The lock goes when the process does, however
+//! it goes.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -31,7 +32,8 @@ impl Owner {
         &self.name
     }
 
-    /// Whether an owner still holds its lock. One whose file is gone is gone; one whose file cannot be read counts as there.
+    /// Whether an owner still holds its lock. One whose file is gone is gone; one whose file cannot be read counts as
+    /// there.
     pub(crate) fn is_alive(&self, owner: &str) -> bool {
         if owner == self.name {
             return true;
@@ -47,7 +49,7 @@ impl Owner {
         };
         match file.try_lock() {
             Ok(()) => {
-                // What is left of a dead owner serves nobody; if it stays, it is found dead again.
+                // What is left of a dead owner serves no one; if it stays, it is found dead again.
                 let _ = fs::remove_file(&path);
                 false
             }

@@ -6,11 +6,11 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The ownership under which a process takes runs: for a journal of one machine it lasts as long as the process, for one that machines
-/// share it is a lease. Clones share it.
+/// The ownership under which a process takes runs: for a journal of one machine it lasts as long as the process, for
+/// one that machines share it is a lease. Clones share it.
 ///
-/// The store checks the lease again in every append; this tells whoever performs effects to stop when the lease is lost, because
-/// another process may perform them from then on.
+/// The store checks the lease again in every append; this stops whoever performs effects when the lease is lost,
+/// because another process may perform them from then on.
 #[derive(Debug, Clone, Default)]
 pub struct Ownership(Option<Arc<Leased>>);
 

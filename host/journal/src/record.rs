@@ -39,7 +39,8 @@ pub struct KeptValue {
     pub text: Arc<str>,
 }
 
-/// A JSON text, perhaps not yet made: a journal in memory is seldom read, and making a text costs more than deciding what it says.
+/// A JSON text, perhaps not yet made: a journal in memory is seldom read, and making a text costs more than deciding
+/// what it says.
 #[derive(Clone)]
 pub struct Payload(Source);
 
@@ -131,8 +132,8 @@ pub struct RunState {
     pub status: Cow<'static, str>,
     /// Whether it has ended. Retention never touches a run that has not.
     pub ended: bool,
-    /// When it can go on without anybody's doing, in microseconds since 1970: at once when that has passed. Absent: it has ended, or
-    /// waits for somebody.
+    /// When it can go on without anybody's doing, in microseconds since 1970: at once when that has passed. Absent: it
+    /// has ended, or waits for someone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<i64>,
 }

@@ -20,7 +20,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A journal in an SQLite file. Clones share it. Several processes can have one store open; each run has one owner among them.
+/// A journal in an SQLite file. Clones share it. Several processes can have one store open; each run has one owner
+/// among them.
 #[derive(Debug, Clone)]
 pub struct SqliteJournal {
     writer: Writer,
@@ -34,8 +35,8 @@ impl SqliteJournal {
     /// Opens a store, or makes one that only this user can read, and checks that it is sound.
     ///
     /// # Errors
-    /// [`JournalError::Corrupt`] when the file is not a sound store, [`JournalError::Schema`], [`JournalError::Locked`], or the
-    /// storage's.
+    /// [`JournalError::Corrupt`] when the file is not a sound store, [`JournalError::Schema`],
+    /// [`JournalError::Locked`], or the storage's.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
         let connection = schema::open(&path)?;
@@ -49,7 +50,8 @@ impl SqliteJournal {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a run's row. It may be another run's by the time of writing, when this one was removed: [`stand`] looks.
+    /// The number of a run's row. It may be another run's by the time of writing, when this one was removed: [`stand`]
+    /// looks.
     async fn row_of(&self, run: &RunId) -> Result<i64, JournalError> {
         let known = self.rows().get(run).copied();
         if let Some(row) = known {
@@ -355,8 +357,8 @@ impl Journal for SqliteJournal {
     }
 }
 
-/// Says how a run stands, and that its records go on; whether the writer is its owner still, and the records are its next. What is
-/// at its end needs no owner.
+/// Says how a run stands, and that its records go on; whether the writer is its owner still, and the records are its
+/// next. What is at its end needs no owner.
 fn stand(
     connection: &Connection,
     (row, run): (i64, &RunId),

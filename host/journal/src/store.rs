@@ -61,7 +61,8 @@ pub struct Snapshot {
 /// How much of a broken run may be given up to take it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cut {
-    /// Only a broken end. If intact records follow a broken one, the store was tampered with, and the operator has to decide.
+    /// Only a broken end. If intact records follow a broken one, the store was tampered with, and the operator has to
+    /// decide.
     #[default]
     Tail,
     /// Everything after the last record up to which the run is intact.
@@ -242,14 +243,14 @@ pub enum JournalError {
 /// Runs as append-only sequences of records. Every method returns only after its changes are durable, if the store is.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Whether appending reads the records' payloads, so that whoever appends had better make the texts first. A journal that does
-    /// not lives as long as its process, and needs no snapshots either.
+    /// Whether appending reads the records' payloads, so that whoever appends had better make the texts first. A
+    /// journal that does not lives as long as its process, and needs no snapshots either.
     fn reads_payloads(&self) -> bool {
         true
     }
 
-    /// Whether payloads may name values ([`Payload::values`](crate::Payload::values)), which the journal then keeps once however
-    /// many payloads and runs name them, as long as one of these runs is there.
+    /// Whether payloads may name values ([`Payload::values`](crate::Payload::values)), which the journal then keeps
+    /// once however many payloads and runs name them, as long as one of these runs is there.
     fn keeps_values(&self) -> bool {
         false
     }
@@ -274,7 +275,7 @@ pub trait Journal: Send + Sync {
     /// [`JournalError::UnknownRun`], [`JournalError::Held`], [`JournalError::Broken`], or the storage's.
     async fn acquire(&self, run: &RunId, cut: Cut) -> Result<OpenedRun, JournalError>;
 
-    /// Gives ownership back; an owner that lost it already is not told.
+    /// Gives ownership back; an owner that lost it already gets no error.
     ///
     /// # Errors
     /// The storage's.
@@ -289,8 +290,8 @@ pub trait Journal: Send + Sync {
     /// Reads up to `limit` records after `after` without owning the run.
     ///
     /// # Errors
-    /// [`JournalError::UnknownRun`], [`JournalError::Broken`] or [`JournalError::Torn`] when the first of them is not what was
-    /// written, or the storage's.
+    /// [`JournalError::UnknownRun`], [`JournalError::Broken`] or [`JournalError::Torn`] when the first of them is not
+    /// what was written, or the storage's.
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError>;
 
     /// Every run, newest first.
@@ -299,8 +300,8 @@ pub trait Journal: Send + Sync {
     /// The storage's.
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError>;
 
-    /// Up to `limit` runs that nobody drives and that could go on: those that are due, and those with inbox; the one that has
-    /// waited longest first.
+    /// Up to `limit` runs that no one drives and that could go on: those that are due, and those with inbox; the one
+    /// that has waited longest first.
     ///
     /// # Errors
     /// The storage's.
@@ -318,14 +319,15 @@ pub trait Journal: Send + Sync {
     /// [`JournalError::UnknownRun`], [`JournalError::Ended`], or the storage's.
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError>;
 
-    /// Messages that are still in the box, oldest first. Reading takes nothing out: the owner appends what a message says, and
-    /// [`Append::inbox`] takes it out of the box with that, so none is lost and none is heard twice.
+    /// Messages that are still in the box, oldest first. Reading takes nothing out: the owner appends what a message
+    /// says, and [`Append::inbox`] takes it out of the box with that, so none is lost and none is taken twice.
     ///
     /// # Errors
     /// The storage's.
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError>;
 
-    /// The store's own time, in microseconds since 1970, where machines with clocks of their own share it: runs' timers go by it.
+    /// The store's own time, in microseconds since 1970, where machines with clocks of their own share it: runs' timers
+    /// go by it.
     fn now(&self) -> Option<i64> {
         None
     }
@@ -335,7 +337,8 @@ pub trait Journal: Send + Sync {
         Ownership::lasting()
     }
 
-    /// Waits until a run may have become runnable, or for this long. A journal that cannot tell returns after a fifth of a second at most.
+    /// Waits until a run may have become runnable, or for this long. A journal that cannot know returns after a fifth
+    /// of a second at most.
     async fn changed(&self, at_most: Duration) {
         tokio::time::sleep(at_most.min(Duration::from_millis(200))).await;
     }

@@ -52,8 +52,8 @@ impl Writer {
         Ok(Self { jobs })
     }
 
-    /// Does something inside a transaction, and returns once it is durable. What fails leaves nothing behind, and does not disturb
-    /// what shares its transaction.
+    /// Does something inside a transaction, and returns once it is durable. What fails leaves nothing behind, and does
+    /// not disturb what shares its transaction.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,

@@ -1,4 +1,5 @@
-//! Storage that fails: writes that end short, disks that are full, fsync that fails, files that are torn, stale or overwritten.
+//! Storage that fails: writes that end short, disks that are full, fsync that fails, files that are torn, stale or
+//! overwritten.
 //!
 //! What was acknowledged is there afterwards, whole and in order; nothing panics.
 
@@ -12,7 +13,7 @@ use std::{
 };
 use vfs::{Fault, arm};
 
-/// SQLite's own storage, with writes and syncs that fail when they are told to.
+/// SQLite's own storage, with writes and syncs that fail on demand.
 mod vfs {
     use rusqlite::ffi;
     use std::{
@@ -32,7 +33,7 @@ mod vfs {
         ShortWrite = 1,
         /// Nothing of it is.
         DiskFull = 2,
-        /// Nobody knows what of it is.
+        /// No one knows what of it is.
         Sync = 3,
     }
 
@@ -59,11 +60,11 @@ mod vfs {
         Armed
     }
 
-    /// Takes the place of the storage that SQLite uses unless told otherwise. One test at a time: there is one storage.
+    /// Takes the place of the storage that SQLite uses by default. One test at a time: there is one storage.
     pub async fn install() -> tokio::sync::MutexGuard<'static, ()> {
         REGISTER.call_once(|| {
-            // SAFETY: the default storage lives as long as the process; its copy is leaked, and differs in its name and its way to
-            // open files, which hands over to the original.
+            // SAFETY: the default storage lives as long as the process; its copy is leaked, and differs in its name and
+            // its way to open files, which hands over to the original.
             unsafe {
                 let real = ffi::sqlite3_vfs_find(ptr::null());
                 REAL.store(real, Ordering::SeqCst);
@@ -84,8 +85,8 @@ mod vfs {
         flags: c_int,
         out: *mut c_int,
     ) -> c_int {
-        // SAFETY: the arguments are SQLite's own, for the storage that opens the file; afterwards only the table of methods is
-        // another one, which hands over to the original.
+        // SAFETY: the arguments are SQLite's own, for the storage that opens the file; afterwards only the table of
+        // methods is another one, which hands over to the original.
         unsafe {
             let real = REAL.load(Ordering::SeqCst);
             let Some(open) = (*real).xOpen else { return ffi::SQLITE_CANTOPEN };
@@ -292,7 +293,7 @@ async fn files_of_different_moments_are_refused_or_leave_a_sound_beginning() {
         fs::copy(&copies[file], place.join("runs.db")).unwrap();
         fs::copy(copies[log].with_extension("db-wal"), place.join("runs.db-wal")).unwrap();
         match taken_up(&place.join("runs.db")).await {
-            // The older of the two is a store as it was: nobody can tell, and nothing older than that is lost.
+            // The older of the two is a store as it was: it looks sound, and nothing older than that is lost.
             Ok(there) => {
                 let (least, most) = (6 * file.min(log) as u64, 6 * (file.max(log) as u64 + 1));
                 assert!((least..=most).contains(&there), "file {file} with log {log}: {there} events");
@@ -319,7 +320,7 @@ async fn a_page_that_was_overwritten_is_refused_or_leaves_a_sound_beginning() {
     let store = rusqlite::Connection::open(&path).unwrap();
     store.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
     let busy: i64 = store.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
-    assert_eq!(busy, 0, "nobody holds the log");
+    assert_eq!(busy, 0, "no one holds the log");
     drop(store);
     let whole = fs::read(&path).unwrap();
     let (mut refused, mut shortened) = (0, 0);
@@ -355,10 +356,10 @@ async fn what_a_run_was_told_survives_storage_that_fails_and_is_there_once() {
             let run: RunId = "r".into();
             journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
             let armed = arm(fault, nth);
-            let mut told: usize = 0;
+            let mut printed: usize = 0;
             for message in 0..6 {
                 match journal.post(&run, 0, message.to_string().into()).await {
-                    Ok(()) => told += 1,
+                    Ok(()) => printed += 1,
                     Err(error) => {
                         assert!(matches!(error, JournalError::Storage(_)), "{error}");
                         failed += 1;
@@ -373,8 +374,8 @@ async fn what_a_run_was_told_survives_storage_that_fails_and_is_there_once() {
             let expected: Vec<String> = (0..there.len()).map(|message| message.to_string()).collect();
             assert_eq!(there, expected, "{fault:?} at {nth}");
             assert!(
-                (told..=told + 1).contains(&there.len()),
-                "{fault:?} at {nth}: {there:?}, {told} were acknowledged"
+                (printed..=printed + 1).contains(&there.len()),
+                "{fault:?} at {nth}: {there:?}, {printed} were acknowledged"
             );
         }
         assert!(failed > 2, "{fault:?} came {failed} times only");

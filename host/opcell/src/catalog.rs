@@ -41,7 +41,7 @@ impl LazyReceipt for CellReceipt {
     }
 }
 
-/// What one id stands for.
+/// What one id refers to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
     /// `namespace/name`.
@@ -180,7 +180,7 @@ impl Catalog {
         diagnostic
     }
 
-    /// An operation that is not there may be one of a plugin that was left out: nobody has asked it what it offers.
+    /// An operation that is not there may be one of a plugin that was left out: no one has asked it what it offers.
     pub(crate) fn left_out_help(&self) -> Option<String> {
         let names: Vec<String> = self.left_out.iter().map(|left_out| format!("`{}`", left_out.plugin)).collect();
         match names.as_slice() {
@@ -193,7 +193,7 @@ impl Catalog {
         }
     }
 
-    /// The entry that a name stands for, tools of documents included.
+    /// The entry that a name refers to, tools of documents included.
     pub(crate) fn resolve(&self, name: &str) -> Option<(&Entry, &Loaded)> {
         let (entry, plugin) = self.entries.get(self.tools.operation(name))?;
         Some((entry, self.plugins.get(*plugin)?))

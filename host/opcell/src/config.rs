@@ -1,8 +1,9 @@
 //! The project file, `opcell.toml`: which plugins there are, what each may reach, and within which limits.
 //!
-//! [`text`] is the file as written, [`check`] is what it means and whether that exists ([`tools`] for what documents call), [`edit`]
-//! changes it without touching comments, [`lock`] remembers what plugins asked for, so that an upgrade which asks for more is noticed.
-//! Nothing is granted that the file does not say; a file with one mistake grants nothing at all.
+//! [`text`] is the file as written, [`check`] is what it means and whether that exists ([`tools`] for what documents
+//! call), [`edit`] changes it without touching comments, [`lock`] remembers what plugins asked for, so that an upgrade
+//! which asks for more is noticed. Nothing is granted that the file does not say; a file with one mistake grants
+//! nothing at all.
 
 pub mod check;
 pub(crate) mod control;
@@ -66,7 +67,7 @@ pub struct Config {
     pub plugin_folders: Vec<PathBuf>,
     /// Folders of skills in the Agent Skills format.
     pub skills: Vec<PathBuf>,
-    /// What stands for a tool that a document names.
+    /// Which implementation a tool named by a document has.
     pub tools: IndexMap<String, ToolTarget>,
     /// MCP servers by name. Started when one of their tools is called, and never for anything else.
     pub servers: IndexMap<String, McpServer>,
@@ -78,8 +79,8 @@ pub struct Config {
     pub lock: Option<lock::Lock>,
     /// Whether every plugin must be in the lock.
     pub locked: bool,
-    /// Files beyond the project's own that decide what runs in this process, such as a document that a command names: no grant extends
-    /// to writing them.
+    /// Files beyond the project's own that decide what runs in this process, such as a document that a command names:
+    /// no grant extends to writing them.
     pub in_force: Vec<PathBuf>,
     /// Where plugins that were fetched from registries are.
     pub store: Store,
@@ -133,8 +134,8 @@ pub struct PluginConfig {
     pub dev: bool,
     /// How its exports become operations and judges.
     pub exports: Exports,
-    /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference where the
-    /// lock has none.
+    /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference
+    /// where the lock has none.
     pub origin: Option<Origin>,
 }
 
@@ -176,15 +177,15 @@ impl Grant {
         Self::Skill(name.into())
     }
 
-    /// Reading everything below a directory. A relative path starts at the process's working directory; the directory must exist when
-    /// the plugin is loaded, and is opened then: one that takes its place later is not seen.
+    /// Reading everything below a directory. A relative path starts at the process's working directory; the directory
+    /// must exist when the plugin is loaded, and is opened then: one that takes its place later is not seen.
     #[must_use]
     pub fn read(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self::Files(name.into(), FilesGrant::read(directory))
     }
 
-    /// Reading and writing everything below a directory, up to [`FilesGrant::DEFAULT_WRITE_QUOTA`] bytes while the plugin is loaded.
-    /// Otherwise as [`Grant::read`].
+    /// Reading and writing everything below a directory, up to [`FilesGrant::DEFAULT_WRITE_QUOTA`] bytes while the
+    /// plugin is loaded. Otherwise as [`Grant::read`].
     #[must_use]
     pub fn read_write(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self::Files(name.into(), FilesGrant::read_write(directory))

@@ -1,11 +1,13 @@
 //! Consent: what a project asks for that reaches outside of its folder, and what its user said to that.
 //!
-//! A project file proposes; it may come with a checkout that nobody has read. [`Requests::of`] lists what it asks for beyond its own folder:
-//! programs, a shell, environment variables, key files, hosts, other folders, a journal elsewhere. A project that asks for none of it
-//! needs no consent. Everything else is asked once and remembered in [`Trusted`], per canonical path and digest of the list, among the
-//! user's own state and never in the project. [`Policy`] is the machine owner's word: what it forbids, no consent allows.
+//! A project file proposes; it may come with a checkout that no one has read. [`Requests::of`] lists what it asks for
+//! beyond its own folder: programs, a shell, environment variables, key files, hosts, other folders, a journal
+//! elsewhere. A project that asks for none of it needs no consent. Everything else is asked once and remembered in
+//! [`Trusted`], per canonical path and digest of the list, among the user's own state and never in the project.
+//! [`Policy`] is the machine owner's word: what it forbids, no consent allows.
 //!
-//! The digest covers the list and the content of programs that lie in the project, not comments, limits or the order of the file.
+//! The digest covers the list and the content of programs that lie in the project, not comments, limits or the order of
+//! the file.
 
 mod owner;
 mod policy;

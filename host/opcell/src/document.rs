@@ -26,7 +26,7 @@ const MAX_COMPANION_FOLDERS: usize = 1000;
 pub struct Document {
     /// The text.
     pub source: Arc<SourceFile>,
-    /// Absent when the language cannot be told.
+    /// Absent when the language is unknown.
     pub language: Option<Language>,
     /// Where the parts of the execution model stand in the text.
     pub spans: SourceMap,
@@ -98,7 +98,7 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     opcell_types::files::read_bounded(path, limit).map_err(|error| error.to_string())
 }
 
-/// Compiles a text; its name tells the language and where the files beside it are.
+/// Compiles a text; the file name extension selects the language and where the files beside it are.
 #[must_use]
 pub fn compile(path: &Path, text: String) -> Document {
     let source = Arc::new(SourceFile::new(path.display().to_string(), text));
@@ -152,7 +152,7 @@ impl Companions for SiblingFiles<'_> {
     }
 }
 
-/// Every file; a folder stands for the documents directly in it, sorted by name.
+/// Every file; a folder means the documents directly in it, sorted by name.
 #[must_use]
 pub fn expand(paths: &[PathBuf]) -> Vec<PathBuf> {
     paths.iter().flat_map(|path| if path.is_dir() { in_folder(path) } else { vec![path.clone()] }).collect()

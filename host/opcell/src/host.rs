@@ -46,7 +46,8 @@ impl Host {
         &self.catalog
     }
 
-    /// The plugins that were left out because they ask for more than their operator has agreed to; see [`NewPermissions::LeaveOut`].
+    /// The plugins that were left out because they ask for more than their operator has agreed to; see
+    /// [`NewPermissions::LeaveOut`].
     #[must_use]
     pub fn left_out(&self) -> &[PluginError] {
         self.catalog.left_out()
@@ -72,8 +73,8 @@ impl Host {
         self.library.open(target)
     }
 
-    /// Starts a run, drives it in a task of its own, and returns at once. `input` is the run's `workflow-input`; for a workflow with
-    /// declared inputs it is an object of them.
+    /// Starts a run, drives it in a task of its own, and returns at once. `input` is the run's `workflow-input`; for a
+    /// workflow with declared inputs it is an object of them.
     ///
     /// # Errors
     /// When the workflow names operations or judges that no plugin offers, or the journal does not take the run.
@@ -106,14 +107,16 @@ impl Host {
     /// Resumes a run of the journal that has no driver, with its own definition and with the plugins of this host.
     ///
     /// # Errors
-    /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not here.
+    /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not
+    /// here.
     pub async fn resume(&self, run: &str, options: ResumeOptions) -> Result<Run, RunError> {
         let options = ResumeOptions { pins: pins::all(&self.catalog), ..options };
         let resumed = self.engine.resume(&run.into(), options).await;
         Ok(Run::new(resumed.map_err(|error| self.why_unpinned(error))?))
     }
 
-    /// The tools that documents may call by a name of the project, and whether they are there. Starts the MCP servers among them.
+    /// The tools that documents may call by a name of the project, and whether they are there. Starts the MCP servers
+    /// among them.
     pub async fn tools(&self) -> Vec<ToolEntry> {
         self.catalog.tool_entries().await
     }
@@ -129,8 +132,9 @@ impl Host {
         &self.engine
     }
 
-    /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within `grace`. Returns
-    /// when every run has been given back to its journal; see [`Engine::shutdown`]. Calls outside of any run go on.
+    /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within
+    /// `grace`. Returns when every run has been given back to its journal; see [`Engine::shutdown`]. Calls outside of
+    /// any run go on.
     pub async fn shutdown(&self, grace: Duration) {
         self.engine.shutdown(grace).await;
     }
@@ -159,8 +163,8 @@ impl Host {
         Invocation::new(self, operation, arguments)
     }
 
-    /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are warnings:
-    /// the languages' own runtimes only find out when the step is entered.
+    /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are
+    /// warnings: the languages' own runtimes only find out when the step is entered.
     #[must_use]
     pub fn check(&self, workflow: &Workflow) -> Vec<Diagnostic> {
         let mut findings = checks::names(workflow.ir(), self);
@@ -173,7 +177,8 @@ impl Host {
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
 
-    /// A plugin that a run was started with may be missing because it was left out: then that is what has to be put right.
+    /// A plugin that a run was started with may be missing because it was left out: then that is what has to be put
+    /// right.
     fn why_unpinned(&self, error: RunError) -> RunError {
         let RunError::Pin { run, name, pinned, found } = error else { return error };
         let left_out = self.left_out().iter().find(|left_out| *name == *pins::name_of(&left_out.plugin));
@@ -192,9 +197,10 @@ impl Turns for Host {
     }
 }
 
-/// A tokio runtime for hosts whose plugins may be hostile. A cell that never waits gives its thread back every millisecond; this runtime
-/// then looks at its timers and sockets after a few of those and not after sixty-one, and has threads to spare for guests that sit in one
-/// long instruction, which the operating system shares out more finely than any runtime can.
+/// A tokio runtime for hosts whose plugins may be hostile. A cell that never waits gives its thread back every
+/// millisecond; this runtime then looks at its timers and sockets after a few of those and not after sixty-one, and has
+/// threads to spare for guests that sit in one long instruction, which the operating system shares out more finely than
+/// any runtime can.
 ///
 /// # Errors
 /// When the system gives no threads.

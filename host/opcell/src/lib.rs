@@ -10,7 +10,7 @@
 //!     // A host has no plugins and grants nothing by default; `.config(Config::load(…)?)` takes both from a project file.
 //!     let host = Host::builder().build().await?;
 //!
-//!     // A document in any of the three languages; its name tells which.
+//!     // A document in any of the three languages; the file name extension says which.
 //!     let workflow = Workflow::compile(
 //!         "greet.edn",
 //!         r#"{:name "greet" :description "Greets the caller"
@@ -31,20 +31,21 @@
 //!
 //! `examples/embed.rs` adds a plugin with a grant, and reads receipts.
 //!
-//! **Runtime.** Everything async here needs a multi-threaded tokio runtime with time and I/O enabled. Hostile plugins are a reason to
-//! use [`runtime`]: a guest may sit in one long instruction, and that runtime has threads to spare.
+//! **Runtime.** Everything async here needs a multi-threaded tokio runtime with time and I/O enabled. Hostile plugins
+//! are a reason to use [`runtime`]: a guest may sit in one long instruction, and that runtime has threads to spare.
 //!
-//! **Features.** Without any, the crate runs workflows and cells. `models` reaches model providers over HTTP, `http` performs
-//! `http.fetch`, `mcp` calls tools of MCP servers, `sqlite` keeps runs in a file. All of them are on by default.
+//! **Features.** Without any, the crate runs workflows and cells. `models` reaches model providers over HTTP, `http`
+//! performs `http.fetch`, `mcp` calls tools of MCP servers, `sqlite` keeps runs in a file. All of them are on by
+//! default.
 //!
-//! **Owns** the project file, what plugins are granted, the host's own tools, and the wiring of the other crates: documents are
-//! compiled by `opcell_workflow`, runs driven by `opcell_engine`, cells run by `opcell_sandbox`. The `opcell` command is a thin layer
-//! over this crate.
+//! **Owns** the project file, what plugins are granted, the host's own tools, and the wiring of the other crates:
+//! documents are compiled by `opcell_workflow`, runs driven by `opcell_engine`, cells run by `opcell_sandbox`. The
+//! `opcell` command is a thin layer over this crate.
 //!
 //! **Must not know** how a cell is limited, what a step means, or how a prompt is assembled.
 //!
-//! **In**: a project file ([`config`]), documents ([`document`]), the input of a run. **Out**: events, an outcome, receipts ([`run`]),
-//! and findings that point into what was read ([`report`]).
+//! **In**: a project file ([`config`]), documents ([`document`]), the input of a run. **Out**: events, an outcome,
+//! receipts ([`run`]), and findings that point into what was read ([`report`]).
 
 pub mod config;
 pub mod remedy;

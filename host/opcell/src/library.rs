@@ -10,8 +10,8 @@ use std::{
     time::SystemTime,
 };
 
-/// Workflows by name, read from folders, and read again where a file has changed since. A run under way keeps the definitions that it
-/// started with: it has them in its journal.
+/// Workflows by name, read from folders, and read again where a file has changed since. A run under way keeps the
+/// definitions that it started with: it has them in its journal.
 #[derive(Default)]
 pub struct Library {
     folders: Vec<PathBuf>,
@@ -23,7 +23,7 @@ pub struct Library {
 struct Known {
     /// Every document as it was, with what it was compiled to.
     files: BTreeMap<PathBuf, (Stamp, Read)>,
-    /// What each name stands for; a document that does not compile has the name of its file.
+    /// What each name refers to; a document that does not compile has the name of its file.
     names: BTreeMap<Arc<str>, Read>,
     /// What an embedder added; no folder takes its place.
     added: BTreeMap<Arc<str>, Workflow>,
@@ -43,8 +43,8 @@ pub fn usual_folders(home: Option<&Path>, project: &Path) -> Vec<PathBuf> {
 }
 
 impl Library {
-    /// Reads the documents of folders; where two have a name in common, the later one wins, broken or not: a mistake must not bring
-    /// back what it was meant to replace. A folder that is not there has none.
+    /// Reads the documents of folders; where two have a name in common, the later one wins, broken or not: a mistake
+    /// must not bring back what it was meant to replace. A folder that is not there has none.
     #[must_use]
     pub fn read(folders: &[PathBuf]) -> Self {
         let library = Self { folders: folders.to_vec(), known: RwLock::default() };

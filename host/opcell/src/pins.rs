@@ -17,7 +17,8 @@ pub(crate) fn all(catalog: &Catalog) -> Pins {
     those(catalog, |_| true)
 }
 
-/// The plugins that a run may call: those that its workflows name; all of them once a model or a name that is only known later chooses.
+/// The plugins that a run may call: those that its workflows name; all of them once a model or a name that is only
+/// known later chooses.
 pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> Pins {
     let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
     let mut named: HashSet<Arc<str>> = HashSet::new();

@@ -25,7 +25,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// As the environment of this process says. Relative paths count as absent: they would lie in whatever project is open.
+    /// As the environment of this process says. Relative paths count as absent: they would lie in whatever project is
+    /// open.
     #[must_use]
     pub fn of_user() -> Self {
         let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

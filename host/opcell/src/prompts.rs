@@ -1,7 +1,7 @@
-//! What the models of a workflow would be told, without asking any.
+//! The prompts that the models of a workflow would get, without asking any.
 //!
-//! The system prompt is the very one that a run's session gets. The conversation is what is known before a run: references to the
-//! input are filled in when there is one, and every other reference stands as `⟨step plan: text⟩`.
+//! The system prompt is the very one that a run's session gets. The conversation is what is known before a run:
+//! references to the input are filled in when there is one, and every other reference stands as `⟨step plan: text⟩`.
 
 use crate::{host::Host, report::Rejected, run::Workflow};
 use opcell_engine::{
@@ -33,7 +33,7 @@ pub struct PromptRequest {
     pub mode: Option<PromptMode>,
 }
 
-/// What one session would be told.
+/// The prompt of one session.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepPrompt {
@@ -66,7 +66,7 @@ pub struct PromptMessage {
 }
 
 impl Host {
-    /// What the sessions of a workflow would be told on this host. No model is asked, and none has to be there.
+    /// The prompts of a workflow's sessions on this host. No model is asked, and none has to be there.
     ///
     /// # Errors
     /// When the workflow has no such step or the step no session, or a session declares what this host does not have.
@@ -186,7 +186,8 @@ impl<'a> PreviewScope<'a> {
         }
     }
 
-    /// A contribution whose references to what is not there yet name the whole of it, so that nothing looks into a placeholder.
+    /// A contribution whose references to what is not there yet name the whole of it, so that nothing looks into a
+    /// placeholder.
     fn known_part(&self, contribution: &Contribution) -> Contribution {
         match contribution {
             Contribution::Source(spec) => Contribution::Source(self.known(spec)),

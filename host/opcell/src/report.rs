@@ -84,7 +84,8 @@ pub fn render(source: Option<&SourceFile>, diagnostic: &Diagnostic, color: bool)
     text
 }
 
-/// One finding for programs: `file`, `line` and `column` from 1, `code`, `severity`, `message`, `help`, `path`, `related`.
+/// One finding for programs: `file`, `line` and `column` from 1, `code`, `severity`, `message`, `help`, `path`,
+/// `related`.
 #[must_use]
 pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_json::Value {
     let place = |span: Span| source.map(|source| source.position(span.start));

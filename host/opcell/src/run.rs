@@ -14,8 +14,8 @@ use std::{path::Path, sync::Arc};
 /// The longest run ID, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
 
-/// Checks an ID that a caller gives a run: letters, digits, `.`, `_`, `:` and `-`, beginning with a letter or digit. It appears in
-/// commands to copy, in addresses and in file names.
+/// Checks an ID that a caller gives a run: letters, digits, `.`, `_`, `:` and `-`, beginning with a letter or digit. It
+/// appears in commands to copy, in addresses and in file names.
 ///
 /// # Errors
 /// Says what an ID is.
@@ -40,7 +40,7 @@ pub struct Workflow {
 }
 
 impl Workflow {
-    /// Reads and compiles a document; its name tells the language.
+    /// Reads and compiles a document; the file name extension selects the language.
     ///
     /// # Errors
     /// Every error of the document, with its place. Warnings are in [`Workflow::warnings`].
@@ -48,7 +48,7 @@ impl Workflow {
         Self::of(document::read(path.as_ref())?)
     }
 
-    /// Compiles a text; `name` tells the language as a file's name would, and is what findings call it.
+    /// Compiles a text; `name` decides the language as a file's name would, and is what findings call it.
     ///
     /// # Errors
     /// As [`Workflow::load`].

@@ -67,9 +67,9 @@ fn wrong(error: String) -> Rejected {
     Rejected::plain(Diagnostic::error("invalid-sessions", error))
 }
 
-/// Puts a project's sessions together. Models may call every operation of the plugins as a tool (a step's `tools` narrow that), read
-/// and, where the project says so, write in its file roots, read its skills, delegate to its workflows, and, where the project says
-/// so, fetch and run commands.
+/// Puts a project's sessions together. Models may call every operation of the plugins as a tool (a step's `tools`
+/// narrow that), read and, where the project says so, write in its file roots, read its skills, delegate to its
+/// workflows, and, where the project says so, fetch and run commands.
 pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Result<HostSessions, Rejected> {
     let models = match &settings.script {
         Some(script) => Models::only(Arc::new(ScriptedModel::load(script).map_err(|error| wrong(error.to_string()))?)),
@@ -102,8 +102,8 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
     builder.build().map_err(|error| wrong(error.to_string()))
 }
 
-/// The plugins that sessions can use, and what the project and granted plugins add to prompts. What the project says under a plugin's
-/// name takes the place of what the plugin says; under any other name it is an extension of its own.
+/// The plugins that sessions can use, and what the project and granted plugins add to prompts. What the project says
+/// under a plugin's name takes the place of what the plugin says; under any other name it is an extension of its own.
 fn extensions(
     catalog: &Catalog,
     granted: &HashSet<String>,
@@ -149,8 +149,8 @@ fn bound(tools: &[Arc<dyn HostTool>], bindings: &IndexMap<String, String>) -> Ve
     bindings.iter().filter_map(bind).collect()
 }
 
-/// The tools of documents that no plugin offers and no session has by itself: requests under rules of their own, the embedder's tools,
-/// those of MCP servers. A session that declares one by its name has it.
+/// The tools of documents that no plugin offers and no session has by itself: requests under rules of their own, the
+/// embedder's tools, those of MCP servers. A session that declares one by its name has it.
 fn outside_tools(tools: &[Arc<dyn HostTool>], catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
     let is_taken = |name: &str| tools.iter().any(|tool| tool.description().spec.name == name);
     let tool = |description: ToolDescription| -> Arc<dyn HostTool> {
@@ -162,8 +162,8 @@ fn outside_tools(tools: &[Arc<dyn HostTool>], catalog: &Arc<Catalog>) -> Vec<Arc
     catalog.outside_tools().filter(|tool| !is_taken(&tool.spec.name)).map(tool).collect()
 }
 
-/// Whether what a plugin was granted lets it write, or reach the network or tools of the host: then a model gets its operations only
-/// where they are declared.
+/// Whether what a plugin was granted lets it write, or reach the network or tools of the host: then a model gets its
+/// operations only where they are declared.
 fn reaches(catalog: &Catalog, plugin: &str) -> bool {
     let granted = catalog.plugins().find(|known| known.name() == plugin).map(|known| known.policy().grants().clone());
     granted.is_some_and(|granted| {

@@ -18,7 +18,8 @@ pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostEr
     }
 }
 
-/// As [`open`], and deletes the ended runs that the settings do not keep: for a host that runs workflows, never for looking.
+/// As [`open`], and deletes the ended runs that the settings do not keep: for a host that runs workflows, never for
+/// looking.
 ///
 /// # Errors
 /// As [`open`].

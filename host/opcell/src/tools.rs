@@ -1,7 +1,8 @@
-//! Tools that documents call and no plugin offers: the host's own, the embedder's, and those of MCP servers. Steps call them as
-//! operations, and the models of sessions that declare them as tools.
+//! Tools that documents call and no plugin offers: the host's own, the embedder's, and those of MCP servers. Steps call
+//! them as operations, and the models of sessions that declare them as tools.
 //!
-//! A document reaches exactly the names that the operator mapped in `[tools]`, or the embedder added; nothing is found by itself.
+//! A document reaches exactly the names that the operator mapped in `[tools]`, or the embedder added; nothing is found
+//! by itself.
 
 use crate::{
     config::tools::{McpServer, ToolTarget},
@@ -45,7 +46,7 @@ pub(crate) trait OutsideTool: Send + Sync {
         Provider::Host
     }
 
-    /// What stands for it, for people: `host http.fetch`.
+    /// Its implementation, for people: `host http.fetch`.
     fn target(&self) -> String {
         "host".to_owned()
     }
@@ -113,7 +114,7 @@ impl Tools {
         self.outside.insert(tool.description().name, Arc::new(Embedded(tool)));
     }
 
-    /// The operation that a name stands for: itself unless mapped.
+    /// The operation that a name refers to: itself unless mapped.
     pub(crate) fn operation<'a>(&'a self, name: &'a str) -> &'a str {
         self.operations.get(name).map_or(name, String::as_str)
     }

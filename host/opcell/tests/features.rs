@@ -1,4 +1,5 @@
-//! What an embedder of cells alone builds: nothing that draws, measures, parses a command line, reaches a network or keeps a database.
+//! What an embedder of cells alone builds: nothing that draws, measures, parses a command line, reaches a network or
+//! keeps a database.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 

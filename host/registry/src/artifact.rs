@@ -1,7 +1,8 @@
-//! What a plugin looks like in a registry: a manifest with one layer, in the media types of the CNCF Wasm artifact, and two referrers.
+//! What a plugin looks like in a registry: a manifest with one layer, in the media types of the CNCF Wasm artifact, and
+//! two referrers.
 //!
-//! `wkg` and `wash` read what is written here. Signature and bill of materials are artifacts of their own that refer to the manifest, so
-//! that a reader who wants neither sees an ordinary component.
+//! `wkg` and `wash` read what is written here. Signature and bill of materials are artifacts of their own that refer to
+//! the manifest, so that a reader who wants neither sees an ordinary component.
 
 use crate::MAX_COMPONENT;
 use serde::{Deserialize, Serialize};

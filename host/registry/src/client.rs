@@ -1,7 +1,7 @@
 //! Pulls and pushes.
 //!
-//! One [`Client`] speaks to any registry. Every answer is bounded in size and time, every digest is computed here, every hop of a
-//! redirect is checked: a registry can refuse to answer, and that is all that it can do.
+//! One [`Client`] speaks to any registry. Every answer is bounded in size and time, every digest is computed here,
+//! every hop of a redirect is checked: a registry can refuse to answer, and that is all that it can do.
 
 mod auth;
 mod error;
@@ -118,8 +118,8 @@ impl Client {
         tokio::time::timeout(time, work).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Fetches a component with its signature and bill of materials. Where several publishers signed it, the signature by `expected`
-    /// is taken, if there is one.
+    /// Fetches a component with its signature and bill of materials. Where several publishers signed it, the signature
+    /// by `expected` is taken, if there is one.
     ///
     /// # Errors
     /// See [`RegistryError`]. Dropping the future stops the requests.
@@ -147,7 +147,7 @@ impl Client {
         .await
     }
 
-    /// What a tag stands for now: the digest of its manifest.
+    /// What a tag refers to now: the digest of its manifest.
     ///
     /// # Errors
     /// As [`Self::pull`].
@@ -320,7 +320,8 @@ impl Connection<'_> {
         self.expect(stored, &[StatusCode::CREATED, StatusCode::OK, StatusCode::ACCEPTED]).await
     }
 
-    /// Says something about a manifest; where the registry does not list referrers itself, in the tag that stands in for it.
+    /// Says something about a manifest; where the registry does not list referrers itself, in the tag that stands in
+    /// for it.
     async fn refer(&self, subject: &Descriptor, kind: &str, content: &[u8]) -> Result<(), RegistryError> {
         self.upload(b"{}").await?;
         self.upload(content).await?;

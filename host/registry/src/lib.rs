@@ -1,15 +1,18 @@
 //! Plugins from OCI registries.
 //!
-//! **Owns** references ([`reference`]), what plugins look like in a registry ([`artifact`]), requests to registries ([`client`]),
-//! signatures of publishers ([`signature`]), bills of materials ([`sbom`]), and the store of what was fetched ([`store`]).
+//! **Owns** references ([`reference`]), what plugins look like in a registry ([`artifact`]), requests to registries
+//! ([`client`]), signatures of publishers ([`signature`]), bills of materials ([`sbom`]), and the store of what was
+//! fetched ([`store`]).
 //!
-//! **Must not know** projects, locks, grants and WebAssembly: the embedding library decides what may be fetched and what is accepted.
+//! **Must not know** projects, locks, grants and WebAssembly: the embedding library decides what may be fetched and
+//! what is accepted.
 //!
-//! **In**: a reference that a person named. **Out**: bytes whose digest was checked, with the signature that came along; or a closed
-//! error with a remedy. Nothing that a registry says is believed: not a digest, not a size, not a location.
+//! **In**: a reference that a person named. **Out**: bytes whose digest was checked, with the signature that came
+//! along; or a closed error with a remedy. Nothing that a registry says is believed: not a digest, not a size, not a
+//! location.
 //!
-//! The client is ours rather than `oci-client`'s, which follows redirects by itself, reads bodies without a bound and resolves names
-//! without a check. Tests hold it against that client in both directions.
+//! The client is ours rather than `oci-client`'s, which follows redirects by itself, reads bodies without a bound and
+//! resolves names without a check. Tests hold it against that client in both directions.
 
 pub mod artifact;
 #[cfg(feature = "client")]

@@ -46,7 +46,7 @@ pub fn of_cargo_lock(name: &str, version: &str, sha256: &str, lock: &str) -> Res
     Ok(document(name, version, sha256, &components))
 }
 
-/// Of a component of which nobody says what it was built with.
+/// Of a component of which no one says what it was built with.
 #[must_use]
 pub fn without_materials(name: &str, version: &str, sha256: &str) -> String {
     document(name, version, sha256, &[])

@@ -1,7 +1,7 @@
 //! Signatures of publishers: ed25519 over the digests of a component.
 //!
-//! The signed text is two lines after a fixed first one: the SHA-256 by which registries know the component, and the BLAKE3 by which
-//! locks know it. A host that checked either needs no third hash to check the signature.
+//! The signed text is two lines after a fixed first one: the SHA-256 by which registries know the component, and the
+//! BLAKE3 by which locks know it. A host that checked either needs no third hash to check the signature.
 
 use base64::Engine as _;
 use ed25519_dalek::{
@@ -134,7 +134,7 @@ impl SignatureFile {
     /// Who signed the component with this BLAKE3 digest.
     ///
     /// # Errors
-    /// When it is a signature of something else, or of nobody.
+    /// When it is a signature of something else, or of no one.
     pub fn signer(&self, blake3: &str) -> Result<PublicKey, SignatureError> {
         let key: PublicKey = self.key.parse()?;
         if self.blake3 != blake3 {
@@ -200,13 +200,13 @@ impl SecretKey {
     }
 }
 
-/// Secret keys of this user, each a PKCS #8 file that nobody else may read.
+/// Secret keys of this user, each a PKCS #8 file that no one else may read.
 #[derive(Debug, Clone)]
 pub struct Keys {
     folder: PathBuf,
 }
 
-/// What a key is called when nobody says otherwise.
+/// What a key is called when no one says otherwise.
 pub const DEFAULT_KEY: &str = "default";
 
 impl Keys {

@@ -1,10 +1,11 @@
-//! WorkflowSkill's run log and event stream, as a projection of a run's events: nothing here is known that the journal does not
-//! hold.
+//! WorkflowSkill's run log and event stream, as a projection of a run's events: nothing here is known that the journal
+//! does not hold.
 //!
-//! Shapes, key order and texts are those of the reference runtime 0.5.0. An aborted run's log has no step records, as there; the
-//! journal keeps them.
+//! Shapes, key order and texts are those of the reference runtime 0.5.0. An aborted run's log has no step records, as
+//! there; the journal keeps them.
 //!
-//! In and out: events of `opcell-core` in, records and texts out. Must not know: who drives the run, and where it is kept.
+//! In and out: events of `opcell-core` in, records and texts out. Must not know: who drives the run, and where it is
+//! kept.
 
 use opcell_core::{
     event::{Event, FrameId, Recorded, StepResult, Timestamp},
@@ -344,7 +345,7 @@ pub struct Projection {
     parents: HashMap<FrameId, FrameId>,
     /// Failed attempts of an element's turn.
     attempts: HashMap<FrameId, usize>,
-    /// Finished records of every line; the main line is whichever is no group.
+    /// Finished records of every line; the main line is whichever is not a group.
     lines: HashMap<FrameId, Vec<StepRecord>>,
     main: Vec<StepRecord>,
     log: Option<RunLog>,
@@ -358,8 +359,8 @@ struct Run {
 }
 
 impl Projection {
-    /// What every step did. Unlike the log's records, which the reference drops, those of a run that was given up are kept: the
-    /// step that could not go on has failed with the reason.
+    /// What every step did. Unlike the log's records, which the reference drops, those of a run that was given up are
+    /// kept: the step that could not go on has failed with the reason.
     #[must_use]
     pub fn records(&self) -> &[StepRecord] {
         self.log.as_ref().map_or(&self.main, |log| if self.given_up.is_empty() { &log.steps } else { &self.given_up })
@@ -371,7 +372,7 @@ impl Projection {
         self.log
     }
 
-    /// Takes the next event; gives what the reference tells at this moment.
+    /// Takes the next event; gives what the reference logs at this moment.
     ///
     /// # Errors
     /// When the event does not follow from those before.
@@ -587,7 +588,8 @@ impl Projection {
         let summary =
             Summary { steps_executed: steps.len() - steps_skipped, steps_skipped, total_duration_ms: duration_ms };
         let status = if end.status == Status::Completed { LogStatus::Success } else { LogStatus::Failed };
-        // The reference has neither limits nor cancellation; a run that they end says so where it says why a run was given up.
+        // The reference has neither limits nor cancellation; a run that they end says so where it says why a run was
+        // given up.
         let stopped = status == LogStatus::Failed && end.step.is_none();
         events.push(LogEvent::WorkflowComplete { status, duration_ms, summary });
         self.log = Some(RunLog {

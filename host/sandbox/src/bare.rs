@@ -1,9 +1,10 @@
 //! The engine alone: what a cell is measured against, and what it cannot be faster than.
 //!
-//! A measuring instrument; nothing of the sandbox runs through it. It is the same component, compiled to the same native code, in an
-//! engine of the same configuration with a pool of the same shape, called asynchronously in a fresh store, and it has none of what makes
-//! a cell: no limits, no budget, no grants, no deadline of its own, no receipt, no JSON. Every import traps. Ten seconds of running end
-//! it, so that a plugin which never returns does not keep a measurement.
+//! A measuring instrument; nothing of the sandbox runs through it. It is the same component, compiled to the same
+//! native code, in an engine of the same configuration with a pool of the same shape, called asynchronously in a fresh
+//! store, and it has none of what makes a cell: no limits, no budget, no grants, no deadline of its own, no receipt, no
+//! JSON. Every import traps. Ten seconds of running end it, so that a plugin which never returns does not keep a
+//! measurement.
 
 use crate::{
     bindings::exports::opcell::plugin::operations::{Context, Failure, Success},
@@ -71,7 +72,8 @@ impl Bare {
         // It never sleeps: waking it is not what is measured.
         let clock = Clock::start(vec![engine.weak()], || true)
             .map_err(|error| link(SandboxError::Ticker(error).to_string()))?;
-        // SAFETY: the compiled component was made by our own compiler, or its MAC proves that it was when it was cached.
+        // SAFETY: the compiled component was made by our own compiler, or its MAC proves that it was when it was
+        // cached.
         let component = unsafe { Component::deserialize(engine, compiled) }.map_err(|error| LoadError::Shape {
             message: opcell_types::text::printable(&format!("{error:#}"), 1_000),
         })?;

@@ -1,15 +1,17 @@
 //! Compiled components on disk.
 //!
-//! Loading a compiled component runs whatever native code it holds, so an entry is only as trustworthy as whoever could write it. Each
-//! entry carries a keyed MAC over {place, engine, component digest, compiled digest}. The key lies in a directory of its own, among the
-//! user's state: never beside the entries, and neither directory is ever named by a project file or reached by a grant.
+//! Loading a compiled component runs whatever native code it holds, so an entry is only as trustworthy as whoever could
+//! write it. Each entry carries a keyed MAC over {place, engine, component digest, compiled digest}. The key lies in a
+//! directory of its own, among the user's state: never beside the entries, and neither directory is ever named by a
+//! project file or reached by a grant.
 //!
-//! *Place* binds entries to where they were made: the paths and inodes of cache and key, the user and the machine. A cache or a key that
-//! was unpacked, copied or checked out from somewhere else therefore vouches for nothing, whatever its modes say. The cache is no
-//! defence against a process that can read the key: that process already is this user.
+//! *Place* binds entries to where they were made: the paths and inodes of cache and key, the user and the machine. A
+//! cache or a key that was unpacked, copied or checked out from somewhere else therefore vouches for nothing, whatever
+//! its modes say. The cache is no defence against a process that can read the key: that process already is this user.
 //!
-//! Invariants: both directories are ours, 0700 and not symbolic links; the key file is ours and 0600; entries are opened without
-//! following links and their MAC is checked on the very bytes that are loaded; an entry that fails is set aside and made again.
+//! Invariants: both directories are ours, 0700 and not symbolic links; the key file is ours and 0600; entries are
+//! opened without following links and their MAC is checked on the very bytes that are loaded; an entry that fails is
+//! set aside and made again.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::{
@@ -27,7 +29,7 @@ pub enum CacheError {
     Io {
         /// Directory or key file.
         path: PathBuf,
-        /// Why; part of the message, and therefore not a source that would be told once more.
+        /// Why; part of the message, and therefore not a source that would be printed once more.
         error: io::Error,
     },
     /// Another user could have written it.
@@ -220,7 +222,8 @@ fn open_private(path: &Path) -> Result<OwnedFd, CacheError> {
     Ok(directory)
 }
 
-/// What makes entries and key those of this place: their paths and inodes, the user, the machine. An archive cannot choose an inode.
+/// What makes entries and key those of this place: their paths and inodes, the user, the machine. An archive cannot
+/// choose an inode.
 fn place_of(parts: &[(&PathBuf, u64)]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 place of compiled components");
     for (path, inode) in parts {
@@ -228,7 +231,7 @@ fn place_of(parts: &[(&PathBuf, u64)]) -> blake3::Hash {
         hasher.update(&(path.len() as u64).to_le_bytes()).update(path).update(&inode.to_le_bytes());
     }
     hasher.update(&rustix::process::geteuid().as_raw().to_le_bytes());
-    // Where no file names the machine, the inodes still tell a copy from the original.
+    // Where no file names the machine, the inodes still distinguish a copy from the original.
     let machine = ["/etc/machine-id", "/var/lib/dbus/machine-id"].into_iter().find_map(|file| std::fs::read(file).ok());
     hasher.update(&machine.unwrap_or_default());
     hasher.finalize()
@@ -313,7 +316,7 @@ mod tests {
             .unwrap();
         assert!(copied.success());
         let unpacked = Cache::open(&place(there.path())).unwrap();
-        assert_eq!(unpacked.key, cache.key, "the key itself was copied, so only its place can tell");
+        assert_eq!(unpacked.key, cache.key, "the key itself was copied, so only its place differs");
         assert_eq!(unpacked.get(key(&component())), Found::Nothing);
         // Not even under the name that this place gives the entry.
         std::fs::rename(entry(&cache, key(&component())), entry(&unpacked, key(&component()))).unwrap();
@@ -391,7 +394,7 @@ mod tests {
             assert_eq!(check(&status, owner), Ok(()));
             assert_eq!(check(&status, ours), Err(format!("it belongs to user {owner}, and this is user {ours}")));
         }
-        // Not even when everything else about it is right, and before anything else about it is told.
+        // Not even when everything else about it is right, and before anything else about it is reported.
         status.st_mode |= 0o077;
         assert!(check(&status, 1_000).unwrap_err().starts_with("it belongs to user 0"));
     }

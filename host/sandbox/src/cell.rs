@@ -1,5 +1,5 @@
-//! One cell: a fresh instance of a plugin for one call, with its limits, its account and its deadline, dropped afterwards whatever
-//! happened.
+//! One cell: a fresh instance of a plugin for one call, with its limits, its account and its deadline, dropped
+//! afterwards whatever happened.
 
 use crate::{
     budget::{Budget, Exceeded},
@@ -66,9 +66,9 @@ enum End {
     Error(wasmtime::Error),
 }
 
-/// Runs `export` in a fresh cell, with what the host does before and after it with the same data: `before` checks what goes in, `after`
-/// checks what came out, both within the cell's permits and its wall time. `after` is also given the last refusal that the cell met.
-/// The receipt lacks only the error's kind.
+/// Runs `export` in a fresh cell, with what the host does before and after it with the same data: `before` checks what
+/// goes in, `after` checks what came out, both within the cell's permits and its wall time. `after` is also given the
+/// last refusal that the cell met. The receipt lacks only the error's kind.
 pub(crate) async fn run<E, T, F>(
     linked: &Arc<Linked>,
     call: Call,
@@ -262,8 +262,8 @@ fn explain(end: End, state: &CellState) -> CellError {
     if refused {
         return memory();
     }
-    // What the engine says when a guest breaks the rules; it has no types for these either. Anything else is not known to be the guest's
-    // doing: a system call for its memory may have failed.
+    // What the engine says when a guest breaks the rules; it has no types for these either. Anything else is not known
+    // to be the guest's doing: a system call for its memory may have failed.
     if BROKEN_RULES.iter().any(|words| text.contains(words)) {
         return CellError::AbiViolation { message: text };
     }

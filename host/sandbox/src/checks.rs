@@ -1,8 +1,9 @@
 //! What comes from a plugin, checked against the schemas that it brings.
 //!
-//! Small values are checked where they arrive. Everything else is done by a few threads that serve nothing else: one plugin after the
-//! other, so that none makes the others wait for all of its values, and nobody waits for these threads, neither a caller whose time is
-//! up nor the end of the process. Each piece of work ends by itself, because it is weighed before it begins.
+//! Small values are checked where they arrive. Everything else is done by a few threads that serve nothing else: one
+//! plugin after the other, so that none makes the others wait for all of its values, and no one waits for these
+//! threads, neither a caller whose time is up nor the end of the process. Each piece of work ends by itself, because it
+//! is weighed before it begins.
 
 use crate::permits::{Share, yield_to_others};
 use opcell_schema::{MAX_STEPS, Schema, Weight};
@@ -21,8 +22,8 @@ const QUICK_BYTES: usize = 16 << 10;
 /// Threads for checks. They are as many as one host needs: what waits for them holds the permits of its cell meanwhile.
 const THREADS: usize = 2;
 
-/// Parses a text and checks that the value fits; the message names the first violation with its place. As a value it may cost no more than
-/// `most` bytes of memory.
+/// Parses a text and checks that the value fits; the message names the first violation with its place. As a value it
+/// may cost no more than `most` bytes of memory.
 pub(crate) async fn parse(
     share: &Arc<Share>,
     schema: &Arc<Schema>,
@@ -52,8 +53,8 @@ pub(crate) async fn parse(
     apart(share, check).await.unwrap_or_else(|| Err("the schema cannot be checked".to_owned()))
 }
 
-/// Does work on the threads for checks; `None` when it panicked. Whoever stops waiting is not kept, and work that has not begun then is
-/// not done.
+/// Does work on the threads for checks; `None` when it panicked. Whoever stops waiting is not kept, and work that has
+/// not begun then is not done.
 pub(crate) async fn apart<T: Send + 'static>(
     share: &Arc<Share>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,8 +1,9 @@
 //! Compiling an untrusted component: in a process of its own, which an enemy may exhaust or crash without harm.
 //!
-//! Some 50 KB of hostile WebAssembly keep the compiler busy for seconds and hundreds of megabytes, and the engine does not count that
-//! as a defect. So the child process has limits on address space, CPU time, file size and open files, a deadline, and an empty
-//! environment; it gets the bytes through a pipe and answers with native code, both framed by their digests.
+//! Some 50 KB of hostile WebAssembly keep the compiler busy for seconds and hundreds of megabytes, and the engine does
+//! not count that as a defect. So the child process has limits on address space, CPU time, file size and open files, a
+//! deadline, and an empty environment; it gets the bytes through a pipe and answers with native code, both framed by
+//! their digests.
 
 mod child;
 mod confine;
@@ -50,7 +51,8 @@ pub enum CompileMode {
 /// What one compilation may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Bytes of a component; checked before anything is parsed. Default 64 MiB: components of interpreters have some 40 MB.
+    /// Bytes of a component; checked before anything is parsed. Default 64 MiB: components of interpreters have some 40
+    /// MB.
     pub component_bytes: u64,
     /// Bytes of native code that are accepted. Default 512 MiB.
     pub compiled_bytes: u64,
@@ -224,7 +226,8 @@ impl Compiler {
         }
     }
 
-    /// Waits until the child has said that it compiles components, and is of this version. The outer error says that it said nothing.
+    /// Waits until the child has said that it compiles components, and is of this version. The outer error says that it
+    /// said nothing.
     async fn handshake(
         &self,
         stdout: &mut (impl AsyncBufReadExt + Unpin),

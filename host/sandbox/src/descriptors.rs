@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Descriptors that no cell gets: connections, the journal, child processes.
 const KEPT: u64 = 256;
 
-/// The most that a process asks for: every one is a little kernel memory, and some programs walk through all that they might have.
+/// The most that a process asks for: every one is a little kernel memory, and some programs walk through all that they
+/// might have.
 const ENOUGH: u64 = 65_536;
 
 /// Files and directories that all cells of this process have open.

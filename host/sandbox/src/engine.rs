@@ -1,8 +1,8 @@
-//! Engines. [`config`] is the only place where a wasmtime configuration is made: the compiler's process and every pool use it, so that
-//! what one compiles the others can load.
+//! Engines. [`config`] is the only place where a wasmtime configuration is made: the compiler's process and every pool
+//! use it, so that what one compiles the others can load.
 //!
-//! Everything that plugins do not need is off: threads, GC, exceptions, memory64, concurrency. Each pool has an engine of its own, and a
-//! [`CellEngine`] never lends its objects to another.
+//! Everything that plugins do not need is off: threads, GC, exceptions, memory64, concurrency. Each pool has an engine
+//! of its own, and a [`CellEngine`] never lends its objects to another.
 
 use crate::{error::SandboxError, ticker::Clock};
 use std::{num::NonZeroUsize, sync::Arc};
@@ -15,14 +15,15 @@ use wasmtime::{
 /// The largest linear memory that a pool can hold; the `memory` limit may not exceed it.
 pub(crate) const MAX_MEMORY: usize = 1 << 30;
 
-/// Address space that every memory reserves where there is little, and the largest that one may begin with there. A memory that grows
-/// beyond it is moved.
+/// Address space that every memory reserves where there is little, and the largest that one may begin with there. A
+/// memory that grows beyond it is moved.
 const SCARCE_MEMORY: usize = 64 << 20;
 
 /// Address space that a memory has to grow into before it is moved, where there is little.
 const GROWTH: u64 = 4 << 20;
 
-/// Address space for what is not a cell's memory, where there is little: the program, its threads, files that are mapped.
+/// Address space for what is not a cell's memory, where there is little: the program, its threads, files that are
+/// mapped.
 const HOST_SPACE: u64 = 2 << 30;
 
 /// Address space of one cell beside its memory: its stack, and code.
@@ -67,7 +68,8 @@ struct Shape {
     keep_resident: usize,
 }
 
-/// One engine and the pool that belongs to it. Components, linkers and stores of one engine are never used with another.
+/// One engine and the pool that belongs to it. Components, linkers and stores of one engine are never used with
+/// another.
 #[derive(Clone)]
 pub(crate) struct CellEngine {
     engine: Engine,
@@ -78,8 +80,8 @@ pub(crate) struct CellEngine {
 }
 
 impl CellEngine {
-    /// Waits for a slot; the clock ticks while one is held. A pool has exactly as many as there are permits, so that waiting happens
-    /// here, where it is counted.
+    /// Waits for a slot; the clock ticks while one is held. A pool has exactly as many as there are permits, so that
+    /// waiting happens here, where it is counted.
     pub(crate) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
         let slot = self.slots.acquire().await.ok();
         self.clock.wake();
@@ -108,7 +110,8 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
         .wasm_relaxed_simd(false)
         // What copies between the components that one component is made of has both of their memories.
         .wasm_multi_memory(true)
-        // PromptMessage once more where the engine is built without them: another crate's features must not bring them back.
+        // PromptMessage once more where the engine is built without them: another crate's features must not bring them
+        // back.
         .concurrency_support(false)
         .wasm_features(
             WasmFeatures::FUNCTION_REFERENCES
@@ -179,7 +182,8 @@ fn shapes(metering: Metering, room: Room, shape: Shape) -> Result<Engine, Sandbo
     build(&config(metering, room, Some(pool)))
 }
 
-/// The engine that compiles and runs nothing: same code as the others, no pool, so that it fits under an address-space limit.
+/// The engine that compiles and runs nothing: same code as the others, no pool, so that it fits under an address-space
+/// limit.
 pub(crate) fn compiler(metering: Metering, room: Room) -> Result<Engine, SandboxError> {
     build(&config(metering, room, None))
 }
@@ -223,8 +227,9 @@ pub(crate) struct Engines {
 }
 
 impl Engines {
-    /// Builds the pools for `cells` cells at once in the small one and a quarter of it in the script one. Where these do not fit, cells
-    /// with `memory` bytes each are allocated on demand, as many at once as there is address space for.
+    /// Builds the pools for `cells` cells at once in the small one and a quarter of it in the script one. Where these
+    /// do not fit, cells with `memory` bytes each are allocated on demand, as many at once as there is address space
+    /// for.
     pub(crate) fn new(
         metering: Metering,
         allocation: Allocation,

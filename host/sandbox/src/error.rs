@@ -143,8 +143,8 @@ impl CellError {
 }
 
 impl From<CellError> for Failure {
-    /// A plugin's own failure keeps its reason and its source; everything else is the sandbox's, named by its kind. A retry may help
-    /// where the cause may pass.
+    /// A plugin's own failure keeps its reason and its source; everything else is the sandbox's, named by its kind. A
+    /// retry may help where the cause may pass.
     fn from(error: CellError) -> Self {
         let failure = Self::new(Source::Sandbox, error.kind(), error.to_string());
         match error {

@@ -1,7 +1,7 @@
 //! What a plugin exports, and how a cell calls it.
 //!
-//! Operations and judges are two interfaces of one shape: `describe` lists what there is, and one other function takes the id of an
-//! entry, its arguments and a context, and answers or fails.
+//! Operations and judges are two interfaces of one shape: `describe` lists what there is, and one other function takes
+//! the id of an entry, its arguments and a context, and answers or fails.
 
 use crate::{
     bindings::{

@@ -1,7 +1,7 @@
 //! What a plugin may reach: a decision over values, without any effect.
 //!
-//! Effective capability = requested by the plugin's manifest ∩ granted by the operator ∩ narrowed by the step. Nothing is granted
-//! by default, and every refusal says which of the three refused it and what would change that.
+//! Effective capability = requested by the plugin's manifest ∩ granted by the operator ∩ narrowed by the step. Nothing
+//! is granted by default, and every refusal says which of the three refused it and what would change that.
 
 use opcell_types::{Access, Capability, Denial, Remedy, text::one_line};
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,9 @@ pub struct FilesGrant {
     pub access: Access,
     /// Patterns of paths below the root that may be opened (`*` within a segment, `**` across segments); empty for all.
     pub patterns: Vec<String>,
-    /// Bytes that may be written through this grant while the plugin is loaded, all cells together; removing a file gives nothing back.
-    /// As many files and directories may be created as this has KiB, and 64 in any case: an empty one takes room that no byte counts.
+    /// Bytes that may be written through this grant while the plugin is loaded, all cells together; removing a file
+    /// gives nothing back. As many files and directories may be created as this has KiB, and 64 in any case: an empty
+    /// one takes room that no byte counts.
     pub write_quota: u64,
     /// Whether the grant extends to the files that decide what runs and what it may reach, and to secrets; see
     /// [`opcell_types::control`].
@@ -68,8 +69,8 @@ pub struct DangerousPreopen {
     pub guest: String,
     /// How it may be used.
     pub access: Access,
-    /// As [`FilesGrant::control_files`]. WASI is not looked at file by file: without it, a writable directory that holds control files
-    /// is refused when the plugin is loaded.
+    /// As [`FilesGrant::control_files`]. WASI is not looked at file by file: without it, a writable directory that
+    /// holds control files is refused when the plugin is loaded.
     pub control_files: bool,
 }
 
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(
             Policy::new("p".into(), old, Grants::default()).excess_requests(&new),
             [],
-            "asking for less is no upgrade to refuse"
+            "asking for less is not an upgrade to refuse"
         );
     }
 

@@ -57,8 +57,8 @@ pub trait HostServices: Send + Sync {
         Vec::new()
     }
 
-    /// Calls a tool with arguments as JSON text; the result is JSON text. A failure with a denial reaches the guest as a denial.
-    /// What the call touches is noted before it happens: the call may be dropped at any time.
+    /// Calls a tool with arguments as JSON text; the result is JSON text. A failure with a denial reaches the guest as
+    /// a denial. What the call touches is noted before it happens: the call may be dropped at any time.
     async fn call_tool(
         &self,
         name: &str,
@@ -79,7 +79,8 @@ pub trait HostServices: Send + Sync {
         Err(not_here("skill", name))
     }
 
-    /// A file that belongs to a skill, by its relative path as the guest wrote it: the implementation keeps it inside the skill.
+    /// A file that belongs to a skill, by its relative path as the guest wrote it: the implementation keeps it inside
+    /// the skill.
     async fn read_skill_resource(&self, name: &str, _path: &str, _context: &CallContext) -> Result<Vec<u8>, Failure> {
         Err(not_here("skill", name))
     }

@@ -53,8 +53,8 @@ fn failure_to_guest(failure: Failure) -> GuestFailure {
 pub(crate) fn failure_from_guest(failure: GuestFailure, limit: u64) -> Failure {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let details = failure.details.filter(|text| text.len() <= limit);
-    let told = Failure::new(Source::Plugin, printable(&failure.reason, 128), printable(&failure.message, limit));
-    Failure { details: details.map(|text| Value::from_json(&text).unwrap_or_else(|_| Value::from(text))), ..told }
+    let reported = Failure::new(Source::Plugin, printable(&failure.reason, 128), printable(&failure.message, limit));
+    Failure { details: details.map(|text| Value::from_json(&text).unwrap_or_else(|_| Value::from(text))), ..reported }
 }
 
 /// A service that took too long, as the guest gets it.

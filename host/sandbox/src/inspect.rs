@@ -57,7 +57,8 @@ impl Surface {
 /// Reads the surface of a component.
 ///
 /// # Errors
-/// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::World`], [`LoadError::Version`] or [`LoadError::Imports`].
+/// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::World`], [`LoadError::Version`] or
+/// [`LoadError::Imports`].
 pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
     let surface = checked(bytes, |_| false)?;
     if !surface.exports_interface("operations") && !surface.exports_interface("judges") {

@@ -1,19 +1,22 @@
 //! Cells for untrusted WebAssembly: one fresh, metered, capability-scoped component instance per call.
 //!
-//! **Owns** everything between a component's bytes and a call's result: reading a plugin's surface and manifest, compiling it in a child
-//! process, the cache of native code, engines and pools, limits, grants, the host's side of `opcell:plugin`, closed WASI, cells and their
-//! receipts. It is the only crate that knows wasmtime.
+//! **Owns** everything between a component's bytes and a call's result: reading a plugin's surface and manifest,
+//! compiling it in a child process, the cache of native code, engines and pools, limits, grants, the host's side of
+//! `opcell:plugin`, closed WASI, cells and their receipts. It is the only crate that knows wasmtime.
 //!
 //! **Must not know** workflows, runs, models, configuration files or the command line.
 //!
 //! **In**: a component ([`LoadRequest`]) with what the operator grants it, then calls ([`CellRequest`]) with JSON text.
-//! **Out**: a [`Plugin`] that tells what it offers, then for every call a [`CellResult`]: the result or one of a closed set of errors, and
-//! always the receipt. While a cell runs, it asks the embedder's [`HostServices`] for what its grants allow, and for nothing else.
+//! **Out**: a [`Plugin`] that describes what it offers, then for every call a [`CellResult`]: the result or one of a
+//! closed set of errors, and always the receipt. While a cell runs, it asks the embedder's [`HostServices`] for what
+//! its grants allow, and for nothing else.
 //!
-//! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it, [`inspect`] and
-//! [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker` run it, [`describe`] checks what
-//! it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and `budget` while `turns` says who runs next, `checks` holds what comes from it against its schemas, `imports` and `wasi` serve them as [`grants`] allow,
-//! [`receipt`] and [`error`] tell how they ended. Beside the road stands [`bare`], the engine alone, which cells are measured against.
+//! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it,
+//! [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker`
+//! run it, [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within
+//! [`limits`] and `budget` while `turns` says who runs next, `checks` holds what comes from it against its schemas,
+//! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. Beside the road
+//! stands [`bare`], the engine alone, which cells are measured against.
 
 #![allow(clippy::result_large_err, reason = "a refusal carries its remedy, and no hot path returns one")]
 

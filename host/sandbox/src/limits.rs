@@ -1,7 +1,8 @@
 //! Every limit of a cell, declared once: name, unit, default, largest value, reason.
 //!
-//! A limit is what remains of three wishes: the operator's ceiling (the default where the operator says nothing), what the plugin's
-//! manifest asks for, and what the step allows. The smallest wins, and [`EffectiveLimits`] remembers whose it was.
+//! A limit is what remains of three wishes: the operator's ceiling (the default where the operator says nothing), what
+//! the plugin's manifest asks for, and what the step allows. The smallest wins, and [`EffectiveLimits`] remembers whose
+//! it was.
 
 use opcell_types::{ByteSize, Milliseconds, suggest::did_you_mean};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
@@ -37,7 +38,7 @@ pub struct LimitSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// Nobody: the default.
+    /// No one: the default.
     Default,
     /// The operator, for all plugins or for this one.
     Operator,
@@ -168,11 +169,13 @@ macro_rules! limits {
 limits! {
     /// Wall time of a cell, waiting for the host included: the only limit that ends a plugin which waits forever.
     wall_time, "wall-time", Milliseconds, 30_000, 24 * 3_600_000;
-    /// Ticks (10 ms) in which the guest itself was seen running: ends a busy loop long before the wall time when the host is slow.
+    /// Ticks (10 ms) in which the guest itself was seen running: ends a busy loop long before the wall time when the
+    /// host is slow.
     ticks, "ticks", Count, 1_000, 8_640_000;
     /// Instructions, roughly, in the deterministic engine; the other engines do not count them.
     fuel, "fuel", Count, 10_000_000_000, u64::MAX;
-    /// Linear memory of all memories together; small guests need 1 to 4 MiB, and one `memory.fill` of 64 MiB still ends within a tick or two.
+    /// Linear memory of all memories together; small guests need 1 to 4 MiB, and one `memory.fill` of 64 MiB still ends
+    /// within a tick or two.
     memory, "memory", Bytes, 64 * MIB, GIB;
     /// Table elements of all tables together: each is a pointer on the host.
     table_elements, "table-elements", Count, 20_000, 1_000_000;
@@ -182,7 +185,8 @@ limits! {
     host_calls, "host-calls", Count, 10_000, 100_000_000;
     /// Wall time of one call of a host tool or skill; the guest gets a failure `timeout` and may go on.
     host_call_time, "host-call-time", Milliseconds, 20_000, 24 * 3_600_000;
-    /// Bytes over the boundary, both directions, all calls of the cell together: the engine's own limit is per call only.
+    /// Bytes over the boundary, both directions, all calls of the cell together: the engine's own limit is per call
+    /// only.
     boundary_bytes, "boundary-bytes", Bytes, 32 * MIB, 4 * GIB;
     /// The arguments of an operation or judge as JSON text.
     argument_bytes, "argument-bytes", Bytes, 4 * MIB, 64 * MIB;

@@ -1,7 +1,8 @@
 //! The manifest: what a plugin says about itself before anything of it runs.
 //!
-//! It is JSON in the custom section `opcell:manifest`, at the top of the component or in one of its core modules. A component without
-//! one asks for nothing. Unknown keys are errors: a misspelt capability must not look like a smaller request.
+//! It is JSON in the custom section `opcell:manifest`, at the top of the component or in one of its core modules. A
+//! component without one asks for nothing. Unknown keys are errors: a misspelt capability must not look like a smaller
+//! request.
 
 use crate::{grants::Requests, limits::LimitRequest};
 use opcell_types::{Access, names::is_plain_name, suggest::did_you_mean, text::one_line};

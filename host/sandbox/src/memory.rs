@@ -1,4 +1,5 @@
-//! Linear memory and tables of a cell: one aggregate limit each, over all memories and tables of all its core instances.
+//! Linear memory and tables of a cell: one aggregate limit each, over all memories and tables of all its core
+//! instances.
 
 use crate::limits::Limits;
 use wasmtime::{Error, ResourceLimiter, Result};
@@ -14,7 +15,7 @@ pub(crate) struct Memory {
     pending: usize,
     table_pending: usize,
     pub(crate) peak: usize,
-    /// Growths that were refused; a guest may swallow the `-1` and the receipt still tells.
+    /// Growths that were refused; a guest may swallow the `-1` and the receipt still has it.
     pub(crate) refused: u32,
     pub(crate) tables_refused: u32,
 }

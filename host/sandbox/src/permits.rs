@@ -1,9 +1,10 @@
 //! Who runs next.
 //!
-//! A cell begins on the caller's own thread, and a short one ends there: nothing is handed over. One that outlives a slice of the clock
-//! goes on among the *workers*, threads of their own that run one slice after another: always of the plugin that has used least, so that
-//! plugins share the processor and not cells. A plugin that has used more than its allowance lately, while others run as well, begins
-//! there. So the threads of the runtime, its timers and its connections never wait for guests, and a new or short cell waits for nobody.
+//! A cell begins on the caller's own thread, and a short one ends there: nothing is handed over. One that outlives a
+//! slice of the clock goes on among the *workers*, threads of their own that run one slice after another: always of the
+//! plugin that has used least, so that plugins share the processor and not cells. A plugin that has used more than its
+//! allowance lately, while others run as well, begins there. So the threads of the runtime, its timers and its
+//! connections never wait for guests, and a new or short cell waits for no one.
 
 use async_task::{FallibleTask, Runnable};
 use std::{
@@ -31,7 +32,8 @@ const STEADY: u64 = 4;
 /// For so long after two plugins took turns they count as running beside one another, in nanoseconds.
 const BESIDE: u64 = 50_000_000;
 
-/// How much the workers give way to other threads: they are preempted at once by a thread that was waiting for something.
+/// How much the workers give way to other threads: they are preempted at once by a thread that was waiting for
+/// something.
 const NICENESS: i32 = 5;
 
 /// What the cells of one plugin have used.
@@ -193,7 +195,7 @@ struct Workers {
 #[derive(Default)]
 struct Waiting {
     lines: HashMap<u64, Line>,
-    /// Where the share stands that ran last: nobody who comes back begins further ahead.
+    /// Where the share stands that ran last: no one who comes back begins further ahead.
     floor: u64,
     threads: usize,
     idle: usize,

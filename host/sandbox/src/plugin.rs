@@ -410,7 +410,8 @@ impl Checks {
         Ok(OperationSuccess { data, summary, details })
     }
 
-    /// Details are for people and models who look for a mistake: they are cleaned, and too long ones become a text that is cut.
+    /// Details are for people and models who look for a mistake: they are cleaned, and too long ones become a text that
+    /// is cut.
     async fn details(&self, text: String) -> Result<Value, String> {
         let most = usize::try_from(self.limits.log_bytes).unwrap_or(usize::MAX);
         if text.len() > most {
@@ -435,7 +436,8 @@ impl Checks {
         Ok(Verdict { outcome, rationale: verdict.rationale.map(|text| printable(&text, self.text_bytes())) })
     }
 
-    /// A plugin that gives up because of a refusal says so with the reason `denied`; then the refusal itself is the error.
+    /// A plugin that gives up because of a refusal says so with the reason `denied`; then the refusal itself is the
+    /// error.
     fn failure(&self, failure: types::Failure, denial: Option<Denial>) -> CellError {
         match denial {
             Some(denial) if failure.reason == Failure::DENIED => CellError::Denied(denial),
@@ -467,7 +469,8 @@ fn clean(value: &mut Value) {
     }
 }
 
-/// Asks a plugin what one interface offers, and checks the answer where that keeps nobody waiting: its schemas are untrusted.
+/// Asks a plugin what one interface offers, and checks the answer where that keeps no one waiting: its schemas are
+/// untrusted.
 async fn described<I: Interface, T: Default + Send + 'static>(
     linked: &Arc<Linked>,
     call: Call,

@@ -188,8 +188,8 @@ impl Sandbox {
         self.warning.as_deref()
     }
 
-    /// Turns a component into a plugin: reads its surface and manifest, checks its imports, compiles it or finds it compiled, links it,
-    /// and asks it in a cell what it offers.
+    /// Turns a component into a plugin: reads its surface and manifest, checks its imports, compiles it or finds it
+    /// compiled, links it, and asks it in a cell what it offers.
     ///
     /// # Errors
     /// [`LoadError`], whose texts name what is wrong and what to do.
@@ -207,7 +207,7 @@ impl Sandbox {
                 .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
         let name: Arc<str> = name.into();
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
-        // Before anything of a version that nobody agreed to is compiled or run.
+        // Before anything of a version that no one agreed to is compiled or run.
         let excess = agreed.map(|agreed| policy.excess_requests(&agreed)).unwrap_or_default();
         if let Some(pinned) = pinned.filter(|pinned| *pinned != *digest.to_hex()) {
             return Err(LoadError::Changed { pinned, found: digest.to_hex().to_string(), asks_for: excess });
@@ -242,7 +242,8 @@ impl Sandbox {
         Plugin::describe(linked, surface.manifest, limits, described).await.map(Arc::new)
     }
 
-    /// The same component with nothing but the engine around it: for measuring what a cell costs, never for running plugins.
+    /// The same component with nothing but the engine around it: for measuring what a cell costs, never for running
+    /// plugins.
     ///
     /// # Errors
     /// As [`Self::load`]; nothing is asked of the component, so only its operations are measured.
@@ -303,7 +304,8 @@ impl Sandbox {
             })?;
         }
         for pool in &self.pools {
-            // SAFETY: the compiled component was made by our own compiler process, or its MAC proves that it was when it was cached.
+            // SAFETY: the compiled component was made by our own compiler process, or its MAC proves that it was when
+            // it was cached.
             match unsafe { Component::deserialize(pool.engine.wasmtime(), compiled) } {
                 Ok(component) => return Ok((pool, component)),
                 Err(error) => message = opcell_types::text::printable(&format!("{error:#}"), 1_000),

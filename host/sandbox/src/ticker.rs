@@ -1,4 +1,5 @@
-//! The clock that interrupts guests: an operating system thread, because a busy runtime would starve a task. It sleeps while no cell runs.
+//! The clock that interrupts guests: an operating system thread, because a busy runtime would starve a task. It sleeps
+//! while no cell runs.
 
 use std::{
     io,
@@ -17,7 +18,8 @@ pub(crate) const SLICE: Duration = Duration::from_millis(1);
 /// Slices of one tick, the unit in which limits and receipts count.
 pub(crate) const SLICES_PER_TICK: u64 = 10;
 
-/// Slices without a cell before the clock sleeps: waking it costs a cell some microseconds, so that it should happen seldom.
+/// Slices without a cell before the clock sleeps: waking it costs a cell some microseconds, so that it should happen
+/// seldom.
 const LINGER: u32 = 100;
 
 /// Ticks; see [`Clock::wake`].
@@ -54,7 +56,8 @@ impl Clock {
     ///
     /// Costs a fence and a load of a value that hardly ever changes: cells of many cores do not fight over it.
     pub(crate) fn wake(&self) {
-        // With the fence in `run`: either the clock sees that it is busy, or this cell sees that the clock is about to sleep.
+        // With the fence in `run`: either the clock sees that it is busy, or this cell sees that the clock is about to
+        // sleep.
         fence(Ordering::SeqCst);
         if self.state.load(Ordering::Relaxed) == ASLEEP
             && self.state.compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -106,7 +109,8 @@ mod tests {
     };
     use wasmtime::{Config, Engine, Instance, Module, Store, Trap};
 
-    /// A clock without engines, whose `busy` is a switch and counts how often it is asked: at least once in every slice.
+    /// A clock without engines, whose `busy` is a switch and counts how often it is asked: at least once in every
+    /// slice.
     struct Watched {
         clock: Clock,
         busy: Arc<AtomicBool>,

@@ -1,6 +1,8 @@
-//! Components that were not written for `opcell:plugin`: each function that one exports is an operation, described by its types.
+//! Components that were not written for `opcell:plugin`: each function that one exports is an operation, described by
+//! its types.
 //!
-//! Nothing of the component runs to describe it. Calls run in cells like all others: the same limits, grants and receipts.
+//! Nothing of the component runs to describe it. Calls run in cells like all others: the same limits, grants and
+//! receipts.
 
 mod json;
 mod schema;
@@ -33,7 +35,8 @@ pub enum Exports {
     /// It exports `opcell:plugin/operations`, `opcell:plugin/judges` or both.
     #[default]
     Contract,
-    /// Each of its functions is an operation. What repeating a call does is `once` unless it is named here by its operation's id.
+    /// Each of its functions is an operation. What repeating a call does is `once` unless it is named here by its
+    /// operation's id.
     Typed(BTreeMap<String, Effects>),
 }
 
@@ -148,8 +151,8 @@ fn functions(component: &Component, engine: &Engine) -> Vec<Found> {
     found
 }
 
-/// `interface/function`, or `plugin/function` for a function of the world itself. The package comes first where two interfaces have
-/// one name.
+/// `interface/function`, or `plugin/function` for a function of the world itself. The package comes first where two
+/// interfaces have one name.
 fn id(function: &Found, all: &[Found], plugin: &str) -> String {
     let Some(interface) = &function.interface else {
         return format!("{plugin}/{}", function.name.to_ascii_lowercase());

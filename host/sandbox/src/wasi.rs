@@ -1,5 +1,5 @@
-//! A closed WASI 0.2 for components of ordinary toolchains: clock, random numbers, and output that becomes log lines. No arguments,
-//! environment, standard input, network or, unless the operator grants it explicitly, files.
+//! A closed WASI 0.2 for components of ordinary toolchains: clock, random numbers, and output that becomes log lines.
+//! No arguments, environment, standard input, network or, unless the operator grants it explicitly, files.
 
 use crate::{
     budget::Interface,

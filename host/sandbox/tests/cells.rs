@@ -315,7 +315,8 @@ impl HostServices for Host {
     }
 }
 
-/// Calls the tool `test/run` with its own arguments. A denial becomes the failure `denied`, anything else the tool's answer.
+/// Calls the tool `test/run` with its own arguments. A denial becomes the failure `denied`, anything else the tool's
+/// answer.
 fn tool_caller() -> Guest {
     let body = "(call $tool (i32.const 16) (i32.const 8) (local.get $args) (local.get $args_len) (i32.const 512))
         (if (result i32) (i32.eqz (i32.load8_u (i32.const 512)))
@@ -405,7 +406,7 @@ async fn a_slow_host_is_a_failure_for_the_guest_and_wall_time_counts_while_it_wa
     assert_eq!(
         (failure.source, &*failure.reason),
         (Source::Plugin, "timeout"),
-        "the plugin passes on what it was told"
+        "the plugin passes on what it was given"
     );
     assert_eq!(done.receipt.touched.http[0].path, "/x", "what a call that was given up had touched is known");
     let plugin = sandbox().load(LoadRequest { grants: granting("test/run"), ..request(&guest()) }).await.unwrap();

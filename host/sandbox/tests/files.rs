@@ -13,9 +13,9 @@ use opcell_types::Capability;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Its argument is a JSON string such as `"r sub/a.txt"`: `r` opens and reads, `w` creates and writes the path itself, `d` removes,
-/// `m` makes a directory, `l` counts the root's entries, `o` opens the root over and over. Data is what was read, or the number of
-/// the case of `file-error`.
+/// Its argument is a JSON string such as `"r sub/a.txt"`: `r` opens and reads, `w` creates and writes the path itself,
+/// `d` removes, `m` makes a directory, `l` counts the root's entries, `o` opens the root over and over. Data is what
+/// was read, or the number of the case of `file-error`.
 fn guest(access: &str) -> Guest {
     let imports = r#"
     (import "opcell:plugin/files@0.1.0" "open-root" (func $open_root (param i32 i32 i32)))

@@ -165,7 +165,8 @@ async fn a_compiler_that_is_missing_dies_or_lies_is_an_error() {
 #[tokio::test]
 async fn a_proposal_that_is_switched_off_is_refused_by_the_compiler() {
     for (module, expected) in [
-        // Several memories are on, for guests of script languages: as with a plain function, only the exports are missing.
+        // Several memories are on, for guests of script languages: as with a plain function, only the exports are
+        // missing.
         ("(func)", "link-error"),
         ("(memory 1) (memory 1)", "link-error"),
         ("(memory i64 1)", "compile-rejected"),

@@ -1,9 +1,9 @@
-//! What somebody's schema costs the host, known before it is built and before any value is checked.
+//! What someone's schema costs the host, known before it is built and before any value is checked.
 //!
-//! Schemas branch in place (`allOf`, `anyOf`, `$ref`, …) and call themselves on parts of a value. A few hundred bytes can therefore ask
-//! for more steps than there are atoms, or recurse without ever looking at a part. This module finds upper bounds: how many steps are
-//! spent on any one part of a value that is nested so and so deep, how deep such a check recurses, and how many compiled schemas the
-//! validator makes of one.
+//! Schemas branch in place (`allOf`, `anyOf`, `$ref`, …) and call themselves on parts of a value. A few hundred bytes
+//! can therefore ask for more steps than there are atoms, or recurse without ever looking at a part. This module finds
+//! upper bounds: how many steps are spent on any one part of a value that is nested so and so deep, how deep such a
+//! check recurses, and how many compiled schemas the validator makes of one.
 
 use crate::{
     graph::{self, Node},
@@ -103,7 +103,8 @@ pub(crate) fn check_total(compiled: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The bound per part for values of every depth: what `join` makes of what applies to the same place, and the dearer of elements and members.
+/// The bound per part for values of every depth: what `join` makes of what applies to the same place, and the dearer of
+/// elements and members.
 fn by_depth(nodes: &[Node], order: &[usize], join: fn(u64, u64) -> u64) -> Vec<u64> {
     let sums = join(1, 1) == 2;
     let sum = |list: &[usize], costs: &[u64]| list.iter().fold(0, |total, at| join(total, get(costs, *at)));
@@ -151,8 +152,9 @@ fn paths(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     paths
 }
 
-/// What an `unevaluated…` looks at once more: for every schema a second one that does what the validator does to find out what the first
-/// has evaluated, which is to check everything that applies in place, and to look for the same in each of them.
+/// What an `unevaluated…` looks at once more: for every schema a second one that does what the validator does to find
+/// out what the first has evaluated, which is to check everything that applies in place, and to look for the same in
+/// each of them.
 fn add_trackers(nodes: &mut Vec<Node>) {
     let count = nodes.len();
     let trackers: Vec<Node> = nodes
@@ -173,8 +175,8 @@ fn add_trackers(nodes: &mut Vec<Node>) {
 
 /// How many schemas the validator compiles.
 ///
-/// Each is compiled once, except for those below an `unevaluated…`: these are compiled again for every way that leads to them, with all
-/// that is written inside of them.
+/// Each is compiled once, except for those below an `unevaluated…`: these are compiled again for every way that leads
+/// to them, with all that is written inside of them.
 fn compiled(nodes: &[Node]) -> Result<u64, String> {
     let once = nodes.len() as u64;
     if !nodes.iter().any(|node| node.tracks) {

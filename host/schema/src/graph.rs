@@ -1,4 +1,5 @@
-//! A schema as a graph: every schema in it, and which others each of them applies to the same place, to elements and to members.
+//! A schema as a graph: every schema in it, and which others each of them applies to the same place, to elements and to
+//! members.
 
 use crate::{PART_BYTES, patterns::Patterns};
 use serde_json::{Map, Value};
@@ -28,7 +29,8 @@ pub(crate) struct Node {
     pub(crate) inline: Vec<usize>,
     /// What its `$ref` points to.
     pub(crate) target: Option<usize>,
-    /// Whether it has `unevaluatedProperties` or `unevaluatedItems`, which look once more at everything that applies here.
+    /// Whether it has `unevaluatedProperties` or `unevaluatedItems`, which look once more at everything that applies
+    /// here.
     pub(crate) tracks: bool,
     /// Whether the reasons of a failed check may outnumber the parts of the value.
     pub(crate) lists_reasons: bool,

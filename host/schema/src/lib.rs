@@ -1,9 +1,10 @@
-//! JSON Schemas that others bring: plugins for their arguments and results, packs for what their compositions take and give, tools.
+//! JSON Schemas that others bring: plugins for their arguments and results, packs for what their compositions take and
+//! give, tools.
 //!
-//! A schema is a program: its patterns become automata, its references branch and recurse, and a few hundred bytes can ask for more
-//! memory and time than there is. Here it is weighed before it is built and before it is used: its patterns match in linear time and are
-//! counted, its references stay inside of it, the schemas that the validator makes of it are counted, and the steps that a check of a
-//! value may take are known before the check begins.
+//! A schema is a program: its patterns become automata, its references branch and recurse, and a few hundred bytes can
+//! ask for more memory and time than there is. Here it is weighed before it is built and before it is used: its
+//! patterns match in linear time and are counted, its references stay inside of it, the schemas that the validator
+//! makes of it are counted, and the steps that a check of a value may take are known before the check begins.
 //!
 //! It is not a place for schemas of this project's own making; their cost is known.
 
@@ -74,7 +75,8 @@ impl Schema {
     /// Compiles a schema of draft 2020-12. May take some tenths of a second: not for threads on which others wait.
     ///
     /// # Errors
-    /// When it is not a schema, refers to anything outside of itself, or asks for more memory or time than a schema may.
+    /// When it is not a schema, refers to anything outside of itself, or asks for more memory or time than a schema
+    /// may.
     pub fn compile(value: &Value) -> Result<Self, String> {
         let unusable = |error| format!("the schema cannot be used: {error}");
         let (patterns, states) = Patterns::of(value).map_err(unusable)?;
@@ -96,7 +98,8 @@ impl Schema {
         shared::get(value)
     }
 
-    /// Whether these schemas may be kept together: the memory that they take is bounded for all of a plugin or a document.
+    /// Whether these schemas may be kept together: the memory that they take is bounded for all of a plugin or a
+    /// document.
     ///
     /// # Errors
     /// When they may not.
@@ -112,7 +115,8 @@ impl Schema {
     /// Whether a value of this text can be checked where others wait.
     #[must_use]
     pub fn is_quick(&self, text: &str, weight: Weight) -> bool {
-        // Of two bytes, one is a comma, a colon, a bracket or a quote, except in long texts, where a part has more of them.
+        // Of two bytes, one is a comma, a colon, a bracket or a quote, except in long texts, where a part has more of
+        // them.
         self.states <= QUICK_STATES
             && !stack::needs_room_for(self.cost.nesting(weight.depth))
             && self.cost.worst().saturating_mul(text.len() as u64 / 2 + 1) <= QUICK_STEPS
@@ -142,8 +146,8 @@ impl Schema {
 
     /// The first violations of a value, no more than so many; empty when it fits.
     ///
-    /// Whether it fits is found out first, which keeps nothing; only then the reasons, which the validator collects for every branch
-    /// before it shows the first. A value for which they could be too many gets one that says so.
+    /// Whether it fits is found out first, which keeps nothing; only then the reasons, which the validator collects for
+    /// every branch before it shows the first. A value for which they could be too many gets one that says so.
     #[must_use]
     pub fn violations(&self, value: &Value, most: usize) -> Vec<String> {
         let (parts, depth) = measure(value, 0);
@@ -199,7 +203,8 @@ fn show(error: &ValidationError<'_>) -> String {
     printable(&format!("at {place}: {message}"), VIOLATION_BYTES)
 }
 
-/// How many parts a value has, long texts counting as several, and how deep it is nested. The parser allows 128 levels, so this recursion ends.
+/// How many parts a value has, long texts counting as several, and how deep it is nested. The parser allows 128 levels,
+/// so this recursion ends.
 fn measure(value: &Value, depth: usize) -> (u64, usize) {
     let fold = |(parts, deepest): (u64, usize), inner: &Value| {
         let (more, deeper) = measure(inner, depth + 1);
@@ -315,8 +320,8 @@ mod tests {
     fn a_long_value_is_cut_and_what_was_expected_of_it_is_told() {
         let (_, schema) = Schema::parse(r#"{"properties": {"n": {"type": "integer"}}, "required": ["m"]}"#).unwrap();
         let long = json!({"n": "x".repeat(5_000)});
-        let told = schema.violations(&long, 5);
-        let [of_m, of_n] = told.as_slice() else { panic!("{told:?}") };
+        let reported = schema.violations(&long, 5);
+        let [of_m, of_n] = reported.as_slice() else { panic!("{reported:?}") };
         assert!(of_n.starts_with("at `/n`: \"xxx") && of_n.ends_with("… is not of type \"integer\""), "{of_n}");
         assert_eq!(of_m, "at the value itself: \"m\" is a required property");
     }

@@ -1,5 +1,5 @@
-//! The patterns of a schema, weighed: each becomes an automaton that takes memory for as long as it is kept, and that may
-//! have to look at every one of its states for every byte of a text.
+//! The patterns of a schema, weighed: each becomes an automaton that takes memory for as long as it is kept, and that
+//! may have to look at every one of its states for every byte of a text.
 
 use regex_automata::nfa::thompson::{Compiler, Config};
 use serde_json::Value;
@@ -8,14 +8,15 @@ use std::collections::HashMap;
 /// Largest automaton of one pattern, in bytes.
 pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// States of all automata of one schema, or of all schemas of one plugin or document: some hundred bytes each, at worst two thousand.
+/// States of all automata of one schema, or of all schemas of one plugin or document: some hundred bytes each, at worst
+/// two thousand.
 pub(crate) const MAX_STATES: u64 = 100_000;
 
 /// What even the simplest pattern takes, as states: with it, no plugin or document has more than 250 patterns.
 const FEWEST_STATES: u64 = 400;
 
-/// The states that are made while matching, kept by every pattern for every thread that matches it, in bytes. A pattern that needs more
-/// is matched without keeping them.
+/// The states that are made while matching, kept by every pattern for every thread that matches it, in bytes. A pattern
+/// that needs more is matched without keeping them.
 pub(crate) const LAZY_BYTES: usize = 64 << 10;
 
 /// The states of every pattern in a schema, wherever it stands and whether or not anything refers to it.

@@ -1,5 +1,5 @@
-//! What the weights promise, held against what the validator does: for generated schemas and values, the schemas that are really applied,
-//! the memory that is really taken.
+//! What the weights promise, held against what the validator does: for generated schemas and values, the schemas that
+//! are really applied, the memory that is really taken.
 
 use crate::{Schema, measure};
 use jsonschema::{Keyword, ValidationError, paths::Location};
@@ -101,7 +101,8 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Most references lead to a definition from `first` on, so that few schemas are refused because they refer to themselves.
+/// Most references lead to a definition from `first` on, so that few schemas are refused because they refer to
+/// themselves.
 fn refer_onwards(schema: &mut Value, first: usize) {
     match schema {
         Value::Object(map) => {

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-/// Schemas inside one another for which every thread has room: a few hundred bytes of stack each, and some of them several times.
+/// Schemas inside one another for which every thread has room: a few hundred bytes of stack each, and some of them
+/// several times.
 const SHALLOW: u64 = 300;
 
 /// Address space for the deepest recursion that is let through; only what is used of it takes memory.

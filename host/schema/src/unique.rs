@@ -1,7 +1,7 @@
 //! `uniqueItems`, in time that grows with the size of the elements whatever they are.
 //!
-//! The validator's own hashes arrays without their length or a tag, so that all trees of empty arrays collide and each is compared with
-//! every other.
+//! The validator's own hashes arrays without their length or a tag, so that all trees of empty arrays collide and each
+//! is compared with every other.
 
 use jsonschema::{Keyword, ValidationError, paths::Location};
 use serde_json::{Map, Number, Value};
@@ -13,7 +13,7 @@ use std::{
 /// Whether elements must differ.
 struct UniqueItems(bool);
 
-/// Makes the keyword; what is no boolean has been refused by the meta-schema.
+/// Makes the keyword; what is not a boolean has been refused by the meta-schema.
 #[expect(clippy::unnecessary_wraps, reason = "the signature that the validator asks for")]
 pub(crate) fn keyword<'a>(
     _parent: &'a Map<String, Value>,

@@ -21,7 +21,8 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Weighs a text in one pass that keeps nothing; a text that is not JSON has a weight as well, and the parser refuses it.
+    /// Weighs a text in one pass that keeps nothing; a text that is not JSON has a weight as well, and the parser
+    /// refuses it.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let (mut containers, mut commas, mut members) = (0_u64, 0_u64, 0_u64);

@@ -1,7 +1,8 @@
 //! Who sends a request, and what they may do.
 //!
-//! A handler gets its tenant only through one of the extractors [`Reading`], [`Running`], [`Approving`] and [`Administering`], so none
-//! can forget to ask. A tenant that does not exist and one that the caller has no token for look the same.
+//! A handler gets its tenant only through one of the extractors [`Reading`], [`Running`], [`Approving`] and
+//! [`Administering`], so none can forget to ask. A tenant that does not exist and one that the caller has no token for
+//! look the same.
 
 pub mod tokens;
 

@@ -1,4 +1,5 @@
-//! What the server answers: `/health`, `/ready`, `/metrics`, `/openapi.json`, and everything of a tenant below `/v1/{tenant}`.
+//! What the server answers: `/health`, `/ready`, `/metrics`, `/openapi.json`, and everything of a tenant below
+//! `/v1/{tenant}`.
 
 mod body;
 mod events;

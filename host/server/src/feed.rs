@@ -1,7 +1,7 @@
 //! Events of runs as they happen, for any number of readers: a run is read from its journal once, whoever drives it.
 //!
-//! A reader first pages through what has happened, then listens. One that is too slow to listen pages again: it loses nothing, and
-//! what waits for it is bounded.
+//! A reader first pages through what has happened, then listens. One that is too slow to listen pages again: it loses
+//! nothing, and what waits for it is bounded.
 
 use crate::problem::Problem;
 use opcell_engine::{Engine, RunError, event::Recorded};
@@ -143,7 +143,7 @@ impl Reader {
     }
 }
 
-/// Sends what happens in a run until it ends or nobody listens.
+/// Sends what happens in a run until it ends or no one listens.
 async fn follow(
     engine: &Engine,
     all: &Followed,

@@ -1,13 +1,14 @@
 //! The HTTP API of Opcell, its page, and operations as MCP tools.
 //!
-//! **Owns** what a surface over a network needs: addresses, TLS, tokens, tenants, limits per tenant, problems as data, event streams.
-//! What a run is and how it is driven, a plugin's grants, documents: all that is [`opcell`]'s, and this crate only asks for it.
+//! **Owns** what a surface over a network needs: addresses, TLS, tokens, tenants, limits per tenant, problems as data,
+//! event streams. What a run is and how it is driven, a plugin's grants, documents: all that is [`opcell`]'s, and this
+//! crate only asks for it.
 //!
 //! **Must not know** a terminal, a project file, or how a cell is limited.
 //!
-//! **In**: tenants, each with its [`opcell::Host`] ([`tenant`]), an address, perhaps TLS and tokens ([`serve`]). **Out**: responses,
-//! in the order in which a request meets the modules: [`access`], then [`api`], [`mcp`] or the page, the run's [`feed`], and a
-//! [`problem`] where something is wrong.
+//! **In**: tenants, each with its [`opcell::Host`] ([`tenant`]), an address, perhaps TLS and tokens ([`serve`]).
+//! **Out**: responses, in the order in which a request meets the modules: [`access`], then [`api`], [`mcp`] or the
+//! page, the run's [`feed`], and a [`problem`] where something is wrong.
 
 #![allow(clippy::result_large_err, reason = "a problem is made once per refused request, and then written")]
 

@@ -1,7 +1,8 @@
 //! Operations and workflows as tools of the Model Context Protocol, for stdio and for HTTP.
 //!
-//! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that starts a run and
-//! waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and asked for with `opcell_run`.
+//! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that
+//! starts a run and waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and
+//! asked for with `opcell_run`.
 
 mod tools;
 

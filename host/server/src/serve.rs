@@ -131,7 +131,8 @@ impl Serving {
     /// Listens.
     ///
     /// # Errors
-    /// [`ServeError::Unprotected`] beyond loopback without TLS and tokens; when the address or the files cannot be used.
+    /// [`ServeError::Unprotected`] beyond loopback without TLS and tokens; when the address or the files cannot be
+    /// used.
     pub async fn bind(settings: Settings, tenants: Tenants) -> Result<Self, ServeError> {
         let address = settings.address;
         let missing = settings.missing();
@@ -165,8 +166,8 @@ impl Serving {
         Ok(format!("{scheme}://{}", self.listener.local_addr()?))
     }
 
-    /// Answers requests and drives runs until `stop` is cancelled. Then no request and no run begins, what is under way may end within
-    /// the worker's grace, and every run is given back to its journal.
+    /// Answers requests and drives runs until `stop` is cancelled. Then no request and no run begins, what is under way
+    /// may end within the worker's grace, and every run is given back to its journal.
     ///
     /// # Errors
     /// When a journal does not answer at the start, or the system refuses connections.
@@ -235,7 +236,8 @@ fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::T
         .max_buf_size(MAX_HEAD);
 }
 
-/// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes nothing.
+/// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes
+/// nothing.
 async fn reload(files: Tls, config: RustlsConfig) {
     let stamp = |path: &Path| -> Option<SystemTime> { std::fs::metadata(path).ok()?.modified().ok() };
     let stamps = || (stamp(&files.certificate), stamp(&files.key));

@@ -1,4 +1,5 @@
-//! What happened in a run as spans with a beginning and an end, from its events alone: for the page's timeline and for tracing systems.
+//! What happened in a run as spans with a beginning and an end, from its events alone: for the page's timeline and for
+//! tracing systems.
 //!
 //! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
 

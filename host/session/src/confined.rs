@@ -1,5 +1,5 @@
-//! One folder that untrusted paths cannot leave: relative paths, no `..`, links followed only while they stay inside (cap-std),
-//! regular files only.
+//! One folder that untrusted paths cannot leave: relative paths, no `..`, links followed only while they stay inside
+//! (cap-std), regular files only.
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
@@ -175,7 +175,8 @@ impl Folder {
             .map_err(|error| FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })
     }
 
-    /// Replaces or creates a file at once, with the directories above it: a reader sees the old text or the new, never half.
+    /// Replaces or creates a file at once, with the directories above it: a reader sees the old text or the new, never
+    /// half.
     pub(crate) fn write(&self, path: &str, bytes: &[u8]) -> Result<(), FileError> {
         let relative = relative(path)?;
         if relative == Path::new(".") {

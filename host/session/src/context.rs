@@ -15,8 +15,9 @@ const DEPTH: usize = 32;
 
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// Reads the first of the names in each directory from the repository's root, the nearest with a `.git`, down to the project;
-/// outside a repository in the project alone, because a file above may be anybody's. Longer files are cut and say so. Blocks.
+/// Reads the first of the names in each directory from the repository's root, the nearest with a `.git`, down to the
+/// project; outside a repository in the project alone, because a file above may be anybody's. Longer files are cut and
+/// say so. Blocks.
 ///
 /// # Errors
 /// When a file that is there cannot be read.
@@ -45,8 +46,8 @@ pub fn project_context(project: &Path) -> std::io::Result<Vec<ContextFile>> {
     Ok(files)
 }
 
-/// Opens a context file, a regular file that is no link: a checkout may link the name to any file of its user, and every prompt
-/// would show it. `None` when there is none, or something else has the name.
+/// Opens a context file, a regular file that is not a link: a checkout may link the name to any file of its user, and
+/// every prompt would show it. `None` when there is none, or something else has the name.
 fn open_own(path: &Path) -> std::io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path) {

@@ -27,7 +27,8 @@ use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 /// Something that answers one round of a conversation.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers. Retries what is worth retrying, ends soon after the round is cancelled, and never puts a secret into a failure.
+    /// Answers. Retries what is worth retrying, ends soon after the round is cancelled, and never puts a secret into a
+    /// failure.
     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure>;
 
     /// The wire format, where it has no token log probabilities.

@@ -10,8 +10,8 @@ pub use selection::{ComponentSelection, SelectionError};
 use opcell_workflow::ir::PromptMode;
 use serde::Serialize;
 
-/// A part of a system prompt, in the order in which parts are rendered: what stays the same across sessions first, so that
-/// providers can cache it, and the workflow's own text last.
+/// A part of a system prompt, in the order in which parts are rendered: what stays the same across sessions first, so
+/// that providers can cache it, and the workflow's own text last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {

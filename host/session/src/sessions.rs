@@ -49,7 +49,8 @@ impl HostSessions {
         HostSessionsBuilder::default()
     }
 
-    /// The system prompt that a session would get; needs no model and starts no server: the tools of others lack their descriptions.
+    /// The system prompt that a session would get; needs no model and starts no server: the tools of others lack their
+    /// descriptions.
     ///
     /// # Errors
     /// When the session declares what is not there.
@@ -107,8 +108,8 @@ impl Sessions for HostSessions {
     }
 }
 
-/// The most that is sent to a model in one round, in bytes: more than any model takes, and less than what a document's templates could
-/// make.
+/// The most that is sent to a model in one round, in bytes: more than any model takes, and less than what a document's
+/// templates could make.
 const MAX_ROUND_BYTES: usize = 16 << 20;
 
 /// The texts of a round: system prompt and messages.

@@ -1,5 +1,5 @@
-//! What a model may call: tools over file roots, a shell where the operator enables it, and whatever is injected from outside
-//! (web access, plugin operations, delegation).
+//! What a model may call: tools over file roots, a shell where the operator enables it, and whatever is injected from
+//! outside (web access, plugin operations, delegation).
 
 mod bound;
 mod delegate;
@@ -38,7 +38,8 @@ pub struct ToolDescription {
     pub provider: Provider,
     /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
     pub extension: Option<String>,
-    /// Whether only sessions that declare it have it: tools that write, run commands or reach the network, and other names of tools.
+    /// Whether only sessions that declare it have it: tools that write, run commands or reach the network, and other
+    /// names of tools.
     pub by_declaration: bool,
 }
 
@@ -48,11 +49,11 @@ pub trait HostTool: Send + Sync {
     /// What the host says about it; the same at every call.
     fn description(&self) -> &ToolDescription;
 
-    /// Name, description and schema as they are now, where somebody else says them; asked when a session that declares the tool
-    /// opens. Nothing: what [`Self::description`] says.
+    /// Name, description and schema as they are now, where someone else says them; asked when a session that declares
+    /// the tool opens. Nothing: what [`Self::description`] says.
     ///
     /// # Errors
-    /// When the tool is not there, so that the session that declares it is told.
+    /// When the tool is not there, so that the session that declares it gets it.
     async fn current(&self) -> Result<Option<ToolSpec>, Failure> {
         Ok(None)
     }
@@ -61,7 +62,8 @@ pub trait HostTool: Send + Sync {
     async fn call(&self, call: &ToolCall) -> Reply<Value>;
 }
 
-/// The tools over files: `read`, `ls`, `glob` and `grep`, and `write` and `edit` where a root is writable. `read` serves skills too.
+/// The tools over files: `read`, `ls`, `glob` and `grep`, and `write` and `edit` where a root is writable. `read`
+/// serves skills too.
 #[must_use]
 pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn HostTool>> {
     let writable = roots.any_writable();
@@ -73,7 +75,7 @@ pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn Ho
     tools
 }
 
-/// A tool's failure, told to the model.
+/// A tool's failure, as the model sees it.
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure::host(reason, message)
 }

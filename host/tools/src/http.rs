@@ -1,8 +1,9 @@
 //! The host tool `http.fetch`: allow-listed requests on behalf of plugins.
 //!
-//! A plugin hands over a request as data. The host checks method, scheme, host and port against the plugin's grant, resolves the
-//! name itself, checks *every* address, connects to exactly the checked addresses, adds the grant's credential, and repeats all of
-//! it for each redirect. The plugin never sees a credential, and no proxy or cookie setting of the host's environment applies.
+//! A plugin hands over a request as data. The host checks method, scheme, host and port against the plugin's grant,
+//! resolves the name itself, checks *every* address, connects to exactly the checked addresses, adds the grant's
+//! credential, and repeats all of it for each redirect. The plugin never sees a credential, and no proxy or cookie
+//! setting of the host's environment applies.
 
 pub mod address;
 pub mod credential;

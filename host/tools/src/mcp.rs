@@ -1,8 +1,9 @@
 //! Tools of MCP servers over standard input and output.
 //!
-//! A server is a process that the operator named; it runs with this process's rights, an environment of `PATH` and what was listed,
-//! and is started when one of its tools is first called or listed. What it says is untrusted: messages have a size, calls and the
-//! handshake have a time, descriptions are made printable, schemas are weighed before they are used.
+//! A server is a process that the operator named; it runs with this process's rights, an environment of `PATH` and what
+//! was listed, and is started when one of its tools is first called or listed. What it says is untrusted: messages have
+//! a size, calls and the handshake have a time, descriptions are made printable, schemas are weighed before they are
+//! used.
 
 #[cfg(feature = "mcp")]
 mod ask;

@@ -1,6 +1,8 @@
-//! Files that decide what runs and what it may reach, or that hold secrets: a grant of a folder does not extend to them.
+//! Files that decide what runs and what it may reach, or that hold secrets: a grant of a folder does not extend to
+//! them.
 //!
-//! One list for everything that is granted files: plugins' roots and models' file tools. Below every root, at any depth,
+//! One list for everything that is granted files: plugins' roots and models' file tools. Below every root, at any
+//! depth,
 //!
 //! | files | read | write |
 //! | --- | --- | --- |
@@ -8,12 +10,13 @@
 //! | journals: `.opcell/**` but `workflows` and `skills`, `runs.db*`, and the journal of the project | no | no |
 //! | what decides: [`DECIDING_FILES`], [`DECIDING_FOLDERS`], and what [`ControlFiles::fixed`] names | yes | no |
 //!
-//! `control-files = true` on the grant lifts the list. Nothing lifts [`ControlFiles::sealed`]: a root that holds one of these places, or
-//! lies in one, is not opened at all.
+//! `control-files = true` on the grant lifts the list. Nothing lifts [`ControlFiles::sealed`]: a root that holds one of
+//! these places, or lies in one, is not opened at all.
 //!
-//! Names count whatever their case and however they are spelled in Unicode, because some file systems open `.GIT/config`,
-//! `opcell.toml` with a full-width letter or `.g\u{200c}it` for the plain name. The decision is pure; callers ask it about the path as
-//! it was asked for *and* about where the open descriptor really lies, so that neither a link nor a renamed parent gets around it.
+//! Names count whatever their case and however they are spelled in Unicode, because some file systems open
+//! `.GIT/config`, `opcell.toml` with a full-width letter or `.g\u{200c}it` for the plain name. The decision is pure;
+//! callers ask it about the path as it was asked for *and* about where the open descriptor really lies, so that neither
+//! a link nor a renamed parent gets around it.
 
 use icu_normalizer::uts46::Uts46MapperBorrowed;
 use std::path::{Component, Path, PathBuf};
@@ -43,8 +46,8 @@ pub const DECIDING_FILES: [&str; 21] = [
     "lefthook.yml",
 ];
 
-/// Folders that decide, with everything below them: hooks and configuration of version control, pipelines and editors' tasks run, the
-/// others instruct agents.
+/// Folders that decide, with everything below them: hooks and configuration of version control, pipelines and editors'
+/// tasks run, the others instruct agents.
 pub const DECIDING_FOLDERS: [&str; 25] = [
     ".git",
     ".hg",
@@ -166,7 +169,8 @@ impl ControlFiles {
         })
     }
 
-    /// The place that `root` must not hold and must not lie in; `None` when it may be granted. `root` is absolute and without links.
+    /// The place that `root` must not hold and must not lie in; `None` when it may be granted. `root` is absolute and
+    /// without links.
     #[must_use]
     pub fn sealed_by(&self, root: &Path) -> Option<&Path> {
         self.sealed.iter().find(|place| lies_in(root, place) || lies_in(place, root)).map(PathBuf::as_path)
@@ -180,7 +184,8 @@ impl ControlFiles {
         self.secrets.iter().cloned().chain(usual).collect()
     }
 
-    /// Whether a file that may be written below `root` could decide something: for grants that are not looked at file by file.
+    /// Whether a file that may be written below `root` could decide something: for grants that are not looked at file
+    /// by file.
     #[must_use]
     pub fn decides_below(&self, root: &Path) -> bool {
         let project = self.project.iter();
@@ -222,8 +227,8 @@ fn is_secret(name: &str) -> bool {
             .is_some_and(|(stem, extension)| !stem.is_empty() && SECRET_EXTENSIONS.contains(&extension))
 }
 
-/// A name as the most forgiving file system sees it: in one case, without compatibility forms, characters that are ignored, and dots and
-/// blanks at its end.
+/// A name as the most forgiving file system sees it: in one case, without compatibility forms, characters that are
+/// ignored, and dots and blanks at its end.
 fn plain(name: &str) -> String {
     if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte)) {
         return name.trim_end_matches('.').to_owned();

@@ -1,7 +1,7 @@
 //! Refusals: what was asked for, the rule that refused it, and what would change that, as data.
 //!
-//! A [`Remedy`] says who has to do what. It names no command and no file: the command line renders it as a command to copy, a page
-//! as a button, an embedder as it likes. [`Remedy`]'s own text is for logs and for plugins.
+//! A [`Remedy`] says who has to do what. It names no command and no file: the command line renders it as a command to
+//! copy, a page as a button, an embedder as it likes. [`Remedy`]'s own text is for logs and for plugins.
 
 use crate::text::one_line;
 use serde::{Deserialize, Serialize};

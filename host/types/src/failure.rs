@@ -4,8 +4,8 @@ use crate::{denial::Denial, value::Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
-/// Who says that something failed. A reason is only unique within its source: a plugin may fail with the reason `timeout`, and that
-/// is not the sandbox's `timeout`.
+/// Who says that something failed. A reason is only unique within its source: a plugin may fail with the reason
+/// `timeout`, and that is not the sandbox's `timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -7,12 +7,12 @@ use std::{
     path::Path,
 };
 
-/// Reads a regular file of at most `limit` bytes. Waits for no pipe, and reads no further than the limit whatever the file says about
-/// its size: those below `/proc` say nothing. Blocks.
+/// Reads a regular file of at most `limit` bytes. Waits for no pipe, and reads no further than the limit whatever the
+/// file says about its size: those below `/proc` say nothing. Blocks.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a directory, device, pipe or socket, [`io::ErrorKind::FileTooLarge`] for more bytes than
-/// `limit`, and whatever the system says. The message does not name the path.
+/// [`io::ErrorKind::InvalidInput`] for a directory, device, pipe or socket, [`io::ErrorKind::FileTooLarge`] for more
+/// bytes than `limit`, and whatever the system says. The message does not name the path.
 pub fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(no_wait).open(path)?;

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Whether a character can steer a terminal, reorder a line or hide text: everything that a person does not see as written.
+/// Whether a character can steer a terminal, reorder a line or hide text: everything that a person does not see as
+/// written.
 ///
 /// Line breaks and tabs are not among them; [`one_line`] replaces those too.
 #[must_use]
@@ -12,14 +13,15 @@ pub fn is_invisible(c: char) -> bool {
             // Soft hyphen, combining grapheme joiner, fillers and separators that have no glyph.
             '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
             | '\u{3164}' | '\u{ffa0}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            // Zero-width spaces and joiners, direction marks, line and paragraph separators, bidirectional overrides and isolates.
+            // Zero-width spaces and joiners, direction marks, line and paragraph separators, bidirectional overrides
+            // and isolates.
             | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             // Variation selectors and tags: models read text that is encoded in them, people do not see it.
             | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text with invisible characters replaced by U+FFFD, cut at a character boundary to at most `limit` bytes and then marked
-/// with `…`.
+/// The text with invisible characters replaced by U+FFFD, cut at a character boundary to at most `limit` bytes and then
+/// marked with `…`.
 #[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
     let mut out = String::with_capacity(text.len().min(limit));

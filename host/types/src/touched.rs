@@ -1,6 +1,7 @@
 //! What a call touched outside of itself: requests and files, for its receipt.
 //!
-//! Lists are bounded; what does not fit is counted. Query strings, headers and bodies never get here: they may hold secrets.
+//! Lists are bounded; what does not fit is counted. Query strings, headers and bodies never get here: they may hold
+//! secrets.
 
 use crate::text::one_line;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! JSON values, small and built once, and JavaScript's `undefined` beside `null`.
 //!
-//! A [`Value`] has sixteen bytes. Short texts stand in it; long texts, arrays and objects are one allocation each, shared when they
-//! are cloned. Objects that come in rows share their keys ([`Shape`]). An aggregate knows what it would take to write it
-//! ([`Measure`]), so that bounds cost nothing to check. Nothing here recurses on the depth of a value, apart from serde, which
-//! refuses values deeper than [`MAX_DEPTH`].
+//! A [`Value`] has sixteen bytes. Short texts stand in it; long texts, arrays and objects are one allocation each,
+//! shared when they are cloned. Objects that come in rows share their keys ([`Shape`]). An aggregate knows what it
+//! would take to write it ([`Measure`]), so that bounds cost nothing to check. Nothing here recurses on the depth of a
+//! value, apart from serde, which refuses values deeper than [`MAX_DEPTH`].
 
 mod array;
 mod deep;
@@ -35,8 +35,8 @@ pub const MAX_DEPTH: u32 = 100;
 /// How many bytes one value of a run may take, written as JSON: what a step makes, and each text that is put together.
 pub const MAX_BYTES: u64 = 64 << 20;
 
-/// A JSON value. Long texts and aggregates are shared: cloning is constant time, and two clones are the *same* aggregate
-/// ([`Value::is_same`]), which is what WorkflowSkill's `==` compares.
+/// A JSON value. Long texts and aggregates are shared: cloning is constant time, and two clones are the *same*
+/// aggregate ([`Value::is_same`]), which is what WorkflowSkill's `==` compares.
 #[derive(Clone, Default)]
 pub enum Value {
     /// Not there at all. Never equal to `null`; left out of objects and written as `null` in arrays.
@@ -132,7 +132,8 @@ impl Value {
         }
     }
 
-    /// Where an aggregate is in memory: equal for two values exactly if they are the same aggregate, as long as one is held.
+    /// Where an aggregate is in memory: equal for two values exactly if they are the same aggregate, as long as one is
+    /// held.
     #[must_use]
     pub fn address(&self) -> Option<usize> {
         match self {

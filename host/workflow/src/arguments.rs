@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-/// The arguments as the schema's top-level properties want them (the reference's rule): optional nulls and optional empty texts that
-/// cannot be meant are left out, texts become the numbers, booleans, objects and arrays that they spell, an enum's word may differ in
-/// case and surrounding space. What cannot be fitted stays as it is. Absent arguments are an empty object.
+/// The arguments as the schema's top-level properties want them (the reference's rule): optional nulls and optional
+/// empty texts that cannot be meant are left out, texts become the numbers, booleans, objects and arrays that they
+/// spell, an enum's word may differ in case and surrounding space. What cannot be fitted stays as it is. Absent
+/// arguments are an empty object.
 #[must_use]
 pub fn fit(schema: &Json, arguments: &Json) -> Json {
     let mut entries = match arguments {
@@ -24,7 +25,7 @@ pub fn fit(schema: &Json, arguments: &Json) -> Json {
     Json::Object(entries)
 }
 
-/// An optional value that stands for none.
+/// An optional value left out.
 fn is_left_out(property: &Json, value: &Json) -> bool {
     let takes_empty = property["type"] == "string" && property.get("enum").is_none();
     value.is_null() || (value.as_str() == Some("") && !takes_empty)
@@ -81,7 +82,7 @@ fn spelled(wanted: &str, text: &str) -> Option<Json> {
     }
 }
 
-/// A double that is an integer which doubles can tell from its neighbours.
+/// A double that is an integer that differs from its neighbours as a double.
 #[expect(clippy::cast_possible_truncation, reason = "whole and far below 2^63")]
 fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64)

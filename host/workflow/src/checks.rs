@@ -1,4 +1,5 @@
-//! Static checks beyond what any reference runtime makes: the ways through a workflow ([`flow`]), and the names it uses ([`names`]).
+//! Static checks beyond what any reference runtime makes: the ways through a workflow ([`flow`]), and the names it uses
+//! ([`names`]).
 //!
 //! What a reference runtime accepts is a warning here; a strict caller treats warnings as errors.
 
@@ -67,8 +68,9 @@ pub struct SessionProblem {
     pub message: String,
 }
 
-/// Checks the ways through a workflow: duplicate names, transitions to steps that do not exist, steps that nothing reaches,
-/// references to steps that some way there never runs, loops without a bound. Time is about linear in steps and transitions.
+/// Checks the ways through a workflow: duplicate names, transitions to steps that do not exist, steps that nothing
+/// reaches, references to steps that some way there never runs, loops without a bound. Time is about linear in steps
+/// and transitions.
 #[must_use]
 pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
     let mut found = duplicate_names(ir);
@@ -97,7 +99,8 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
     found
 }
 
-/// Conversations that end with what a model said: the model that is given them goes on from its own words, and nobody asks it anything.
+/// Conversations that end with what a model said: the model that is given them goes on from its own words, and no one
+/// asks it anything.
 fn nothing_asked(ir: &WorkflowIr) -> Vec<Diagnostic> {
     let is_transcript = |contribution: &Contribution| {
         let Contribution::Source(SourceSpec { from: SourceRef::Output { step, output, .. }, .. }) = contribution else {
@@ -195,14 +198,14 @@ fn unset_references(ir: &WorkflowIr, graph: &Graph, reached: &HashSet<usize>) ->
     let dominance = graph.dominance();
     let mut found = Vec::new();
     for (i, step) in ir.steps.iter().enumerate().filter(|(i, _)| reached.contains(i)) {
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         for reference in references::of(step) {
             let (SourceRef::Output { step: target, .. } | SourceRef::Yield { step: target, .. }) = reference.source
             else {
                 continue;
             };
             let Some(&target_index) = index.get(target.as_ref()) else { continue };
-            if target_index == i || dominance.is_before(target_index, i) || !told.insert(target_index) {
+            if target_index == i || dominance.is_before(target_index, i) || !reported.insert(target_index) {
                 continue;
             }
             let message = format!(

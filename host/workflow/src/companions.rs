@@ -8,7 +8,8 @@ pub trait Companions {
     /// Why a file that exists cannot be read.
     fn text(&self, path: &str) -> Option<Result<String, String>>;
 
-    /// The files of this name in and under a folder, by their paths relative to the workflow's folder, sorted; none where nobody looks.
+    /// The files of this name in and under a folder, by their paths relative to the workflow's folder, sorted; none
+    /// where no one looks.
     fn files(&self, _folder: &str, _name: &str) -> Vec<String> {
         Vec::new()
     }

@@ -1,7 +1,8 @@
 //! Any document: finds out its language and hands it to that language's compiler.
 //!
-//! The name decides, then the text: `.edn` is psi; `.md` is WorkflowSkill when it holds a `workflow` fence and psi otherwise; `.yaml`
-//! and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version": "workflow-ir/v1"`, and a PromptPack otherwise.
+//! The name decides, then the text: `.edn` is psi; `.md` is WorkflowSkill when it holds a `workflow` fence and psi
+//! otherwise; `.yaml` and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version":
+//! "workflow-ir/v1"`, and a PromptPack otherwise.
 
 use crate::{
     checks,
@@ -34,7 +35,7 @@ pub enum Language {
 const IR_VERSION: &str = "workflow-ir/v1";
 
 impl Language {
-    /// The language of a document; `None` when neither name nor text tells.
+    /// The language of a document; `None` when neither the name nor the text decides.
     #[must_use]
     pub fn of(source: &SourceFile) -> Option<Self> {
         match Path::new(source.name()).extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -126,8 +127,8 @@ fn pointer(path: &str) -> String {
     parts.map(|part| format!("/{}", pointer_part(part))).collect()
 }
 
-/// Keys of steps that mean nothing. The types refuse unknown keys everywhere else; a step's form is flattened into it, which
-/// turns that check off.
+/// Keys of steps that mean nothing. The types refuse unknown keys everywhere else; a step's form is flattened into it,
+/// which turns that check off.
 fn unknown_step_keys(document: &Document) -> Vec<Diagnostic> {
     const KEYS: [&str; 21] = [
         "persistence",

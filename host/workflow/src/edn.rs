@@ -1,11 +1,12 @@
 //! A spanned EDN reader.
 //!
-//! Owns: turning text into [`Node`]s that know their byte range, and saying where and why it cannot. Accepts exactly what
-//! Clojure's `edn/read-string` accepts, with three differences, each on the safe side: surrogate escapes must pair up, nesting is
-//! limited to [`MAX_DEPTH`] and text to [`MAX_BYTES`]. Metadata (`^:a x`) is read and dropped; [`Reading::metadata`] says where.
+//! Owns: turning text into [`Node`]s that know their byte range, and saying where and why it cannot. Accepts exactly
+//! what Clojure's `edn/read-string` accepts, with three differences, each on the safe side: surrogate escapes must pair
+//! up, nesting is limited to [`MAX_DEPTH`] and text to [`MAX_BYTES`]. Metadata (`^:a x`) is read and dropped;
+//! [`Reading::metadata`] says where.
 //!
-//! Must not know: workflows. Unknown tags are kept ([`Kind::Tagged`]) and listed in [`Reading::tags`]; what they mean is the
-//! caller's business.
+//! Must not know: workflows. Unknown tags are kept ([`Kind::Tagged`]) and listed in [`Reading::tags`]; what they mean
+//! is the caller's business.
 
 mod error;
 mod node;

@@ -1,8 +1,8 @@
 //! The expression language: WorkflowSkill's, offered to every document.
 //!
-//! An [`Expression`] is compiled once, when its document is read, into a flat postfix [`program`](parse), and evaluated any number
-//! of times against a borrowed [`Context`]. Both operands of `&&` and `||` are always evaluated, so a program has no jumps.
-//! Neither compiling nor evaluating recurses: depth costs memory, never stack.
+//! An [`Expression`] is compiled once, when its document is read, into a flat postfix [`program`](parse), and evaluated
+//! any number of times against a borrowed [`Context`]. Both operands of `&&` and `||` are always evaluated, so a
+//! program has no jumps. Neither compiling nor evaluating recurses: depth costs memory, never stack.
 
 mod eval;
 mod lex;

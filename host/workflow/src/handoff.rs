@@ -1,11 +1,12 @@
-//! Handoff data: what a workflow's final text tells its caller in a form that programs read.
+//! Handoff data: what a workflow's final text gives its caller in a form that programs read.
 
 use opcell_types::value::{Map, Text, Value};
 
 /// The handoff data of a text: the items of its first `## Handoff Data` section, up to the next second-level heading.
 ///
-/// An item is `- key: value` or `* key: value`; the key may stand in backticks or be bold, with the colon inside or outside.
-/// Values are strings, or null when blank. The last of several items with one key wins. `None` when there is no item.
+/// An item is `- key: value` or `* key: value`; the key may stand in backticks or be bold, with the colon inside or
+/// outside. Values are strings, or null when blank. The last of several items with one key wins. `None` when there is
+/// no item.
 #[must_use]
 pub fn parse(text: &str) -> Option<Map> {
     let mut lines = text.lines().map(str::trim).skip_while(|line| heading(line) != Some("Handoff Data"));

@@ -9,8 +9,8 @@ use opcell_types::{Value, value::MAX_BYTES};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};
 
-/// A text with `${…}` references, compiled once. `$${` is a literal `${`. A text that is one reference keeps its value's type;
-/// in any other, values print as JavaScript prints scalars and as JSON.
+/// A text with `${…}` references, compiled once. `$${` is a literal `${`. A text that is one reference keeps its
+/// value's type; in any other, values print as JavaScript prints scalars and as JSON.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Interpolation {
@@ -129,7 +129,8 @@ fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
-/// How a value prints inside a text: null and undefined as nothing, scalars as JavaScript prints them, aggregates as JSON.
+/// How a value prints inside a text: null and undefined as nothing, scalars as JavaScript prints them, aggregates as
+/// JSON.
 #[must_use]
 pub fn stringify(value: &Value) -> Cow<'_, str> {
     match value {
@@ -140,8 +141,9 @@ pub fn stringify(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// How WorkflowSkill reads an authored value: a text that starts with `$$` loses one `$` and is otherwise taken as it is; a text
-/// with `${…}` is an interpolation; a text that starts with `$` is an expression; everything else, aggregates whole, is itself.
+/// How WorkflowSkill reads an authored value: a text that starts with `$$` loses one `$` and is otherwise taken as it
+/// is; a text with `${…}` is an interpolation; a text that starts with `$` is an expression; everything else,
+/// aggregates whole, is itself.
 #[must_use]
 pub fn value_spec(value: &Value) -> ValueSpec {
     let Value::String(text) = value else { return ValueSpec::Literal { value: value.clone() } };

@@ -1,8 +1,9 @@
 //! `workflow-ir/v1`: the one normalised execution model that every document compiles to.
 //!
-//! Field names are the seed document's, written as JSON. Every reference, output and yielded value is explicit; nothing here is
-//! filled in later. The additive features (`when`, `each`, `retry`, …) exist because one of the three languages needs them, and
-//! [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for a language.
+//! Field names are the seed document's, written as JSON. Every reference, output and yielded value is explicit; nothing
+//! here is filled in later. The additive features (`when`, `each`, `retry`, …) exist because one of the three languages
+//! needs them, and [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for
+//! a language.
 
 mod form;
 pub mod guard;
@@ -92,7 +93,8 @@ pub struct WorkflowIr {
     /// Run-scoped named values.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub artifacts: IndexMap<Arc<str>, Artifact>,
-    /// Workflows that the document brings along for its delegates, each under the name that it has (PromptPack's compositions).
+    /// Workflows that the document brings along for its delegates, each under the name that it has (PromptPack's
+    /// compositions).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<Arc<WorkflowIr>>,
 }
@@ -181,10 +183,12 @@ pub enum Printing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifecycle {
-    /// psi and PromptPack: judges route; the result is the yielded value of the step that reached `:done`; a failed step ends the run.
+    /// psi and PromptPack: judges route; the result is the yielded value of the step that reached `:done`; a failed
+    /// step ends the run.
     #[default]
     Routed,
-    /// WorkflowSkill: declaration order; `on-error`; outputs are built by name; a failure to resolve a guard or an input aborts.
+    /// WorkflowSkill: declaration order; `on-error`; outputs are built by name; a failure to resolve a guard or an
+    /// input aborts.
     Sequential,
 }
 
@@ -237,7 +241,7 @@ pub enum ArtifactMode {
     Append,
 }
 
-/// Ceilings of a whole run; `None` is no ceiling.
+/// Ceilings of a whole run; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct RunLimits {
@@ -269,8 +273,9 @@ impl RunLimits {
     }
 }
 
-/// Ceilings of all that one step does in one run of its workflow: every entry into it, every attempt and element, its judge, and
-/// what it delegates. `None` is no ceiling. (Entries are counted by `max-visits`, the time of one attempt by `timeout-ms`.)
+/// Ceilings of all that one step does in one run of its workflow: every entry into it, every attempt and element, its
+/// judge, and what it delegates. `None` is no limit. (Entries are counted by `max-visits`, the time of one attempt by
+/// `timeout-ms`.)
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct StepLimits {
@@ -443,7 +448,8 @@ impl OnError {
     }
 }
 
-/// What a step may use, narrower than its plugin's grant; `None` leaves a kind as granted, an empty list takes all of it away.
+/// What a step may use, narrower than its plugin's grant; `None` leaves a kind as granted, an empty list takes all of
+/// it away.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CapabilityNarrowing {

@@ -1,5 +1,5 @@
-//! JavaScript's conversions, for the languages whose reference runtimes are JavaScript: numbers as text and back, text of values,
-//! truthiness, JSON as `JSON.stringify` writes it, and the order of strings and of object keys.
+//! JavaScript's conversions, for the languages whose reference runtimes are JavaScript: numbers as text and back, text
+//! of values, truthiness, JSON as `JSON.stringify` writes it, and the order of strings and of object keys.
 
 use opcell_types::value::{Number, NumberKind, Object, Text, Value};
 use std::{cmp::Ordering, fmt::Write as _};
@@ -33,7 +33,8 @@ pub fn string_to_number(text: &str) -> f64 {
     match text.strip_prefix(['+', '-']).unwrap_or(text) {
         "Infinity" if text.starts_with('-') => f64::NEG_INFINITY,
         "Infinity" => f64::INFINITY,
-        // Rust's own grammar is JavaScript's decimal one plus the words for infinity and NaN, which have no digit first.
+        // Rust's own grammar is JavaScript's decimal one plus the words for infinity and NaN, which have no digit
+        // first.
         unsigned if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') => text.parse().unwrap_or(f64::NAN),
         _ => f64::NAN,
     }
@@ -43,8 +44,8 @@ fn digits_to_number(digits: &str, radix: u32) -> f64 {
     if digits.is_empty() {
         return f64::NAN;
     }
-    // Radixes are powers of two: what does not fit is a shift, and one bit remembers whether it was zero, so that the one rounding
-    // at the end is right.
+    // Radixes are powers of two: what does not fit is a shift, and one bit remembers whether it was zero, so that the
+    // one rounding at the end is right.
     let (mut significant, mut shift, mut rest) = (0u128, 0i32, false);
     for digit in digits.chars() {
         let Some(digit) = digit.to_digit(radix) else { return f64::NAN };
@@ -116,7 +117,8 @@ fn write_number(n: Number, out: &mut String) {
     }
 }
 
-/// `Boolean(value)`: empty arrays and objects are true. (Inside expressions another rule holds: [`crate::expr::is_truthy`].)
+/// `Boolean(value)`: empty arrays and objects are true. (Inside expressions another rule holds:
+/// [`crate::expr::is_truthy`].)
 #[must_use]
 pub fn is_truthy(value: &Value) -> bool {
     match value {
@@ -193,7 +195,7 @@ fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// The index that an object key stands for: `0`, `7`, but not `07`, `-1` or `1.0`.
+/// The index that an object key means: `0`, `7`, but not `07`, `-1` or `1.0`.
 #[must_use]
 pub fn integer_key(key: &str) -> Option<u32> {
     let canonical = key == "0" || !key.starts_with(['0', '+']);
@@ -225,8 +227,8 @@ pub fn compare_strings(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// What to compare in the place of a byte of UTF-8, so that texts order by UTF-16 code units: surrogates, which stand for four
-/// bytes from 0xF0, come before U+E000 and up, which begin with 0xEE and 0xEF.
+/// What to compare in the place of a byte of UTF-8, so that texts order by UTF-16 code units: surrogates, which stand
+/// for four bytes from 0xF0, come before U+E000 and up, which begin with 0xEE and 0xEF.
 #[must_use]
 pub const fn byte_rank(byte: u8) -> u8 {
     if matches!(byte, 0xee | 0xef) { byte + 0x10 } else { byte }

@@ -3,8 +3,8 @@
 //! Owns: reading documents (psi EDN and Markdown, WorkflowSkill, PromptPack), the `workflow-ir/v1` model, validation,
 //! expressions and templates, and the diagnostics that point into the author's file.
 //!
-//! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`], [`opcell_types::Value`]s and
-//! [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
+//! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`ir::WorkflowIr`],
+//! [`opcell_types::Value`]s and [`diagnostic::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
 pub mod agent;
 pub mod arguments;

@@ -1,7 +1,8 @@
 //! How a value prints inside a text, where it is not a string itself.
 //!
-//! psi prints EDN, the way Clojure's `str` does: a string as it is, null as nothing, `true` and `false` as words, and everything
-//! else in its printed form, `["i-1" "i-2"]` and `{:ticket 123}`. An object's keys print as keywords where they can be keywords.
+//! psi prints EDN, the way Clojure's `str` does: a string as it is, null as nothing, `true` and `false` as words, and
+//! everything else in its printed form, `["i-1" "i-2"]` and `{:ticket 123}`. An object's keys print as keywords where
+//! they can be keywords.
 
 pub mod go;
 

@@ -1,10 +1,11 @@
 //! PromptPack: packs of prompts whose workflow is an event-driven state machine (RFC 0005, 0007, 0009, 0010).
 //!
-//! A pack is read ([`crate::json`], [`mod@pack`]), checked against the published schema ([`schema`]) and by the reference's own rules
-//! ([`mod@validate`], [`composition`]) and ours ([`mod@checks`]), and compiled to the execution model ([`mod@compile`], [`compose`], with
-//! the schemas of [`contracts`] and the [`agents`] that call one another).
-//! Beside it stands the reference's library in Rust: the state machine ([`machine`], [`context`]) with its two tools ([`tools`]) and
-//! templates ([`template`]). Where the reference is unsafe or loses information, the engine's path does better and the type says so.
+//! A pack is read ([`crate::json`], [`mod@pack`]), checked against the published schema ([`schema`]) and by the
+//! reference's own rules ([`mod@validate`], [`composition`]) and ours ([`mod@checks`]), and compiled to the execution
+//! model ([`mod@compile`], [`compose`], with the schemas of [`contracts`] and the [`agents`] that call one another).
+//! Beside it stands the reference's library in Rust: the state machine ([`machine`], [`context`]) with its two tools
+//! ([`tools`]) and templates ([`template`]). Where the reference is unsafe or loses information, the engine's path does
+//! better and the type says so.
 //!
 //! # The reference's package, operation by operation
 //!

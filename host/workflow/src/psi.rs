@@ -1,14 +1,15 @@
 //! psi's authored workflows: EDN with several steps, Markdown with one.
 //!
-//! Owns: the psi grammar, its checks in the order in which psi makes them (load, compile, structure, meaning) with its messages,
-//! and the defaults that make every output and yielded value explicit. The way through: [`markdown`] turns front matter and body
-//! into the same EDN nodes that the reader gives, [`load`] checks the root and brings in prompt workflows, [`step`] and the modules
-//! beside it compile nodes to IR, and [`crate::validate`] checks what they mean together.
+//! Owns: the psi grammar, its checks in the order in which psi makes them (load, compile, structure, meaning) with its
+//! messages, and the defaults that make every output and yielded value explicit. The way through: [`markdown`] turns
+//! front matter and body into the same EDN nodes that the reader gives, [`load`] checks the root and brings in prompt
+//! workflows, [`step`] and the modules beside it compile nodes to IR, and [`crate::validate`] checks what they mean
+//! together.
 //!
 //! Must not know: files. Texts that a workflow names (`:prompt-workflow`) come through [`Companions`].
 //!
-//! Where psi loses what the author wrote, this does better: unknown keys are warnings, front matter scalars have their types,
-//! tokens without a binding are errors, and step settings that psi drops at run time are compiled.
+//! Where psi loses what the author wrote, this does better: unknown keys are warnings, front matter scalars have their
+//! types, tokens without a binding are errors, and step settings that psi drops at run time are compiled.
 
 mod control;
 mod fields;
@@ -53,10 +54,12 @@ fn finish(ir: Option<WorkflowIr>, report: Report) -> Compiled {
     if let Some(ir) = &ir {
         let found = validate::validate(ir).into_iter().map(|diagnostic| spans.locate(diagnostic));
         // What the compiler said of a place, with better help, is not said again.
-        let told: Vec<_> =
-            diagnostics.iter().map(|told| (told.code, told.path.clone(), told.message.clone())).collect();
+        let reported: Vec<_> = diagnostics
+            .iter()
+            .map(|reported| (reported.code, reported.path.clone(), reported.message.clone()))
+            .collect();
         let is_new = |found: &crate::Diagnostic| {
-            !told
+            !reported
                 .iter()
                 .any(|(code, path, message)| (*code, path, message) == (found.code, &found.path, &found.message))
         };

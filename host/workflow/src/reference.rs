@@ -60,8 +60,8 @@ pub fn resolve_path<'s>(path: &str, scope: Scope<'s>) -> Option<&'s Value> {
     Some(value)
 }
 
-/// A text with its references replaced: one that is exactly a reference keeps the type of what it refers to, others are printed into
-/// the text.
+/// A text with its references replaced: one that is exactly a reference keeps the type of what it refers to, others are
+/// printed into the text.
 ///
 /// # Errors
 /// When references give nothing.

@@ -1,11 +1,12 @@
 //! What references, templates and contributions give when a step starts: pure functions over what the run has so far.
 //!
-//! Owns: path walking, projections, conversations, arguments and dynamic targets. Must not know: how a run stores its results
-//! (that is [`Scope`]), models, or plugins.
+//! Owns: path walking, projections, conversations, arguments and dynamic targets. Must not know: how a run stores its
+//! results (that is [`Scope`]), models, or plugins.
 //!
-//! Two rules make a workflow work alike at the top and as a callee. `:path [:input]` of a workflow input that is not an object is
-//! that input itself, and `:path [:original]` of a workflow original that is not an object is that original itself: an author who
-//! writes `{{input}}` gets what the workflow was asked, whether the caller sent `{:input …}` or plain text.
+//! Two rules make a workflow work alike at the top and as a callee. `:path [:input]` of a workflow input that is not an
+//! object is that input itself, and `:path [:original]` of a workflow original that is not an object is that original
+//! itself: an author who writes `{{input}}` gets what the workflow was asked, whether the caller sent `{:input …}` or
+//! plain text.
 
 use crate::{
     expr::Expression,
@@ -35,7 +36,8 @@ pub trait Scope {
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value>;
     /// A field of a step's yielded value; `None` when the step has not run.
     fn yielded(&self, step: &str, field: &str) -> Option<Value>;
-    /// Which of `data` and `text` the yielded value of a step is, where only the run can tell: a delegate yields what its callee does.
+    /// Which of `data` and `text` the yielded value of a step is, known only to the run: a delegate yields what its
+    /// callee does.
     fn yields(&self, _step: &str) -> Option<&'static str> {
         None
     }
@@ -181,7 +183,8 @@ pub fn source(spec: &SourceSpec, scope: &impl Scope) -> Result<Value, ResolveErr
     lookup(spec, scope).map(Option::unwrap_or_default)
 }
 
-/// The same; `None` when a path leads nowhere in something that exists. What a step that has not run would give is null.
+/// The same; `None` when a path leads nowhere in something that exists. What a step that has not run would give is
+/// null.
 fn lookup(spec: &SourceSpec, scope: &impl Scope) -> Result<Option<Value>, ResolveError> {
     let whole = match &spec.from {
         SourceRef::WorkflowInput => Some(scope.input().clone()),
@@ -289,8 +292,8 @@ fn noun(value: &Value) -> &'static str {
 
 /// The part of a transcript that a projection shows. `full` takes any value as it is, null is an empty transcript.
 ///
-/// A turn starts at a user message and runs up to the next. `tool-output: false` keeps only what was said: tool messages, tool
-/// calls and blocks that are not text go, and so does a message that has nothing left.
+/// A turn starts at a user message and runs up to the next. `tool-output: false` keeps only what was said: tool
+/// messages, tool calls and blocks that are not text go, and so does a message that has nothing left.
 ///
 /// # Errors
 /// [`ResolveError::NotATranscript`] when there is something to choose from that is not an array.
@@ -366,7 +369,8 @@ impl ConversationPart {
         Some(Self { role: role.into(), message: value.clone() })
     }
 
-    /// What the message says: its content, or its text blocks joined by line breaks. `None` when it holds anything else.
+    /// What the message says: its content, or its text blocks joined by line breaks. `None` when it holds anything
+    /// else.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match self.message.get("content")? {
@@ -383,8 +387,8 @@ impl ConversationPart {
     }
 }
 
-/// The conversation that contributions make, in author order. A template is a user message; a source is the messages it gives, or
-/// one user message that prints it; null is nothing.
+/// The conversation that contributions make, in author order. A template is a user message; a source is the messages it
+/// gives, or one user message that prints it; null is nothing.
 ///
 /// # Errors
 /// As [`source`] and [`render`].
@@ -420,8 +424,8 @@ fn messages(value: &Value, scope: &impl Scope, parts: &mut Vec<ConversationPart>
     }
 }
 
-/// Splits a conversation into what the session already knows and what it is asked: the text of the last message when a user says
-/// it, else nothing.
+/// Splits a conversation into what the session already knows and what it is asked: the text of the last message when a
+/// user says it, else nothing.
 #[must_use]
 pub fn split(mut parts: Vec<ConversationPart>) -> (Vec<ConversationPart>, String) {
     let prompt = parts.last().filter(|part| part.role.as_ref() == "user").and_then(ConversationPart::text);

@@ -1,7 +1,8 @@
 //! The one rule that says whether an event may happen and where it leads.
 //!
-//! Both PromptPack's state machine and the engine's event judges ask here, each about its own table of states. The order of the checks is PromptPack's
-//! (RFC 0005 and RFC 0009): run limits, known state, terminal state, known event, visits of the target. Nothing is changed by asking.
+//! Both PromptPack's state machine and the engine's event judges ask here, each about its own table of states. The
+//! order of the checks is PromptPack's (RFC 0005 and RFC 0009): run limits, known state, terminal state, known event,
+//! visits of the target. Nothing is changed by asking.
 
 use crate::ir::RunLimits;
 
@@ -113,7 +114,8 @@ pub enum Refusal<'a> {
     },
 }
 
-/// Short, and with what only the refusal knows; [`TransitionError`](crate::promptpack::TransitionError) has the reference's whole texts.
+/// Short, and with what only the refusal knows; [`TransitionError`](crate::promptpack::TransitionError) has the
+/// reference's whole texts.
 impl std::fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

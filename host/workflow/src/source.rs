@@ -99,7 +99,8 @@ impl SourceFile {
     }
 }
 
-/// Where the parts of a compiled document stand in its source. Keys are paths into the IR's JSON, `steps[0].session.model`.
+/// Where the parts of a compiled document stand in its source. Keys are paths into the IR's JSON,
+/// `steps[0].session.model`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMap {
     spans: IndexMap<String, Span>,

@@ -1,5 +1,5 @@
-//! The tools through which the model of a state that speaks moves the workflow and sets its artifacts. Whoever runs the workflow offers
-//! them and answers their calls.
+//! The tools through which the model of a state that speaks moves the workflow and sets its artifacts. Whoever runs the
+//! workflow offers them and answers their calls.
 
 use opcell_types::Value;
 

@@ -1,7 +1,8 @@
 //! psi's `{{name}}` templates.
 //!
-//! One pass over the text: a value that contains `{{other}}` stays as it is. A token without a binding is an error, at check time
-//! and at run time. What does not look like a name (`{{}}`, `{{1bad}}`, `{{ a b }}`) is text, unless a binding has that very name.
+//! One pass over the text: a value that contains `{{other}}` stays as it is. A token without a binding is an error, at
+//! check time and at run time. What does not look like a name (`{{}}`, `{{1bad}}`, `{{ a b }}`) is text, unless a
+//! binding has that very name.
 
 use std::ops::Range;
 

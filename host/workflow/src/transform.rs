@@ -9,8 +9,8 @@ use opcell_types::value::{self, Array, Object, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering};
 
-/// What a map makes of each element: texts that start with `$` are expressions, objects are made field by field, everything
-/// else (arrays whole) is taken as it is.
+/// What a map makes of each element: texts that start with `$` are expressions, objects are made field by field,
+/// everything else (arrays whole) is taken as it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Value", into = "Value")]
 pub struct Shape {
@@ -102,8 +102,8 @@ impl PartialEq for Shape {
     }
 }
 
-/// Runs a transform on its resolved inputs. The result is an object with the array under `key`, the first output that the step
-/// declares, or under `items`.
+/// Runs a transform on its resolved inputs. The result is an object with the array under `key`, the first output that
+/// the step declares, or under `items`.
 ///
 /// # Errors
 /// The first expression's that has no value.
@@ -188,7 +188,8 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// JavaScript's `<` and `>`: texts by code unit, everything else as numbers; what is neither less nor greater is equal.
+    /// JavaScript's `<` and `>`: texts by code unit, everything else as numbers; what is neither less nor greater is
+    /// equal.
     fn compare(&self, other: &Self, descending: bool) -> Ordering {
         let order = match (self, other) {
             (Self::Missing, Self::Missing) => return Ordering::Equal,
@@ -305,8 +306,8 @@ fn sort_texts(texts: &[Option<&str>], descending: bool) -> Vec<usize> {
     })
 }
 
-/// Mixed keys have no total order (`"b"` equals 1 and 2), for which the standard library's sort may panic. This one is stable
-/// and gives what V8's `Array.prototype.sort` gives for fewer than 64 elements.
+/// Mixed keys have no total order (`"b"` equals 1 and 2), for which the standard library's sort may panic. This one is
+/// stable and gives what V8's `Array.prototype.sort` gives for fewer than 64 elements.
 fn sort_without_total_order<T: Clone>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     const RUN: usize = 63;
     for run in items.chunks_mut(RUN) {

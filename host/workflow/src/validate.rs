@@ -1,9 +1,9 @@
 //! Whether an IR is one that can run: its shape first, then what its parts mean together.
 //!
-//! The rules, their codes and their messages are psi's (`psi.workflow-runtime.ir`). They hold for documents of every language; the
-//! ones about what a step must declare (`:yields`, prompts, the `read` tool for skills) hold where the dialect says so.
-//! Paths in diagnostics are paths into the IR's JSON; a compiler that knows the source turns them into places
-//! ([`crate::source::SourceMap::locate`]).
+//! The rules, their codes and their messages are psi's (`psi.workflow-runtime.ir`). They hold for documents of every
+//! language; the ones about what a step must declare (`:yields`, prompts, the `read` tool for skills) hold where the
+//! dialect says so. Paths in diagnostics are paths into the IR's JSON; a compiler that knows the source turns them into
+//! places ([`crate::source::SourceMap::locate`]).
 
 pub mod references;
 mod structure;

@@ -1,8 +1,9 @@
 //! WorkflowSkill 0.5.0: a Markdown document with a `workflow` fence of YAML, to the IR.
 //!
-//! Data passes through [`extract`] (Markdown to YAML), [`schema`] (a tree to a [`Definition`]), [`validate`] (the reference's
-//! verdict), [`compile`](compile()) and [`check`] (what the reference meets only in the middle of a run). The first three give the
-//! reference's verdicts with its paths and messages, which [`validate_workflow_skill`] returns in its shape.
+//! Data passes through [`extract`] (Markdown to YAML), [`schema`] (a tree to a [`Definition`]), [`validate`] (the
+//! reference's verdict), [`compile`](compile()) and [`check`] (what the reference meets only in the middle of a run).
+//! The first three give the reference's verdicts with its paths and messages, which [`validate_workflow_skill`] returns
+//! in its shape.
 
 mod check;
 mod compile;
@@ -250,8 +251,8 @@ pub fn has_workflow_block(text: &str) -> bool {
     extract::block(text).is_some()
 }
 
-/// Compiles a document, Markdown or bare YAML (which the reference promises and refuses), and checks it statically. Where the
-/// reference runs a document, so does Opcell: what the checks find are warnings.
+/// Compiles a document, Markdown or bare YAML (which the reference promises and refuses), and checks it statically.
+/// Where the reference runs a document, so does Opcell: what the checks find are warnings.
 #[must_use]
 pub fn compile(file: &SourceFile) -> Compiled {
     let fallback = Path::new(file.name()).file_stem().and_then(|stem| stem.to_str()).unwrap_or("inline");
@@ -282,7 +283,7 @@ fn read(text: &str, is_yaml: bool) -> Result<(Skill, Vec<Diagnostic>), ParseErro
         return parse_content(text).map(|skill| (skill, Vec::new()));
     }
     let Some(block) = extract::block(text) else {
-        // A YAML file is a workflow or a broken one; nobody looks for a fence in it.
+        // A YAML file is a workflow or a broken one; no one looks for a fence in it.
         let bare = is_yaml || tree(text, 0..text.len()).is_ok_and(|root| root.get("steps").is_some());
         let skill = if bare { parse_workflow_yaml(text) } else { parse_workflow_from_md(text) };
         return skill.map(|skill| (skill, Vec::new()));

@@ -1,8 +1,8 @@
 //! YAML with a place for every key and value, read as the `yaml` package for JavaScript reads YAML 1.2's core schema.
 //!
-//! `yes`, `0b11`, `1_000` and dates are text; `007` is 7; integers beyond 2^53 lose precision; merge keys are ordinary keys;
-//! unknown tags are ignored, and what they stand on is text. One document per text. Building the tree does not recurse; its depth
-//! is limited, so that what walks it may.
+//! `yes`, `0b11`, `1_000` and dates are text; `007` is 7; integers beyond 2^53 lose precision; merge keys are ordinary
+//! keys; unknown tags are ignored, and what they stand on is text. One document per text. Building the tree does not
+//! recurse; its depth is limited, so that what walks it may.
 
 use crate::{js, source::Span};
 use opcell_types::value::{Map, Value};
@@ -451,7 +451,8 @@ fn count(node: &Node) -> usize {
     }
 }
 
-/// What a scalar is: plain ones by the core schema, quoted and block ones text, tagged ones what their tag says if they fit it.
+/// What a scalar is: plain ones by the core schema, quoted and block ones text, tagged ones what their tag says if they
+/// fit it.
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
     let typed = match tag {
         None if style == ScalarStyle::Plain => core_schema(text),

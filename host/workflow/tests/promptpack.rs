@@ -150,8 +150,8 @@ mod tools {
         }}));
         let machine = StateMachine::new(shared_event, now());
         let arguments = Value::from(json!({"event": "Next", "context": ""}));
-        let told = TransitionExecutor::default().execute(&machine, &arguments).unwrap();
-        assert_eq!(told.target_state.as_deref(), Some("c"));
+        let reported = TransitionExecutor::default().execute(&machine, &arguments).unwrap();
+        assert_eq!(reported.target_state.as_deref(), Some("c"));
     }
 
     #[test]
@@ -354,7 +354,8 @@ mod packs {
         }
     }
 
-    /// A pack with a composition that names these schemas: of its input, its output, and a step within its parallel step.
+    /// A pack with a composition that names these schemas: of its input, its output, and a step within its parallel
+    /// step.
     fn with_schemas(input: &str, output: &str, answer: &str) -> Json {
         let mut pack = pack(json!({"version": 1, "entry": "a", "states": {
             "a": {"orchestration": "composition", "composition": "sorting", "terminal": true},
@@ -473,7 +474,7 @@ mod agents {
     use super::*;
     use opcell_workflow::agent::{input, parameters};
 
-    /// `boss` calls `clerk`, who calls `boss` and `cook`; `maid` is called by nobody.
+    /// `boss` calls `clerk`, who calls `boss` and `cook`; `maid` is called by no one.
     fn house() -> Json {
         let prompt = |id: &str, tools: Json| json!({"id": id, "name": id.to_uppercase(), "version": "1.0.0", "system_template": "Be brief.", "tools": tools});
         json!({
@@ -496,12 +497,12 @@ mod agents {
     fn members_among_a_prompt_s_tools_are_called_and_come_along_with_the_pack() {
         let ir = compile(&house()).ir.unwrap();
         let Form::Session { session } = &ir.steps[0].form else { panic!("a session") };
-        assert_eq!(session.tools.as_deref(), Some(&["bell".to_owned()][..]), "an agent is no tool of the host");
+        assert_eq!(session.tools.as_deref(), Some(&["bell".to_owned()][..]), "an agent is not a tool of the host");
         let clerk = &session.agents["clerk"];
         assert_eq!((clerk.description.as_str(), clerk.workflow.as_ref()), ("Keeps the books.", "house/agents/clerk"));
         let mut along: Vec<&str> = ir.workflows.iter().map(|own| own.name.as_ref()).collect();
         along.sort_unstable();
-        assert_eq!(along, ["house/agents/boss", "house/agents/clerk", "house/agents/cook"], "each once, nobody else");
+        assert_eq!(along, ["house/agents/boss", "house/agents/clerk", "house/agents/cook"], "each once, no one else");
         let clerk = ir.workflows.iter().find(|own| own.name.ends_with("clerk")).unwrap();
         let Form::Session { session } = &clerk.steps[0].form else { panic!("a session") };
         assert_eq!(session.tools.as_deref(), Some(&[][..]), "none of its caller's");
@@ -561,9 +562,9 @@ mod agents {
         pack["tools"]["clerk"] = json!({"name": "clerk", "description": "Another."});
         pack["agents"]["members"]["cook"] = json!({"input_modes": ["image/*"]});
         let expected = ["agent-of-itself", "agent-or-tool", "agent-without-text", "undeclared-tool"];
-        let mut told = codes(&pack, Severity::Warning);
-        told.dedup();
-        assert_eq!(told, expected, "{:?}", compile(&pack).diagnostics);
+        let mut reported = codes(&pack, Severity::Warning);
+        reported.dedup();
+        assert_eq!(reported, expected, "{:?}", compile(&pack).diagnostics);
         let ir = compile(&pack).ir.unwrap();
         let Form::Session { session } = &ir.steps[0].form else { panic!("a session") };
         assert_eq!(session.agents.keys().collect::<Vec<_>>(), ["clerk", "cook"]);
@@ -613,21 +614,21 @@ mod checks {
                 "z": {"prompt_task": "p", "terminal": true},
             })
         };
-        let told = |pack: &Json| {
+        let reported = |pack: &Json| {
             let warnings = codes(pack, Severity::Warning);
             warnings.iter().filter(|code| **code == "unbounded-agent-loop").count()
         };
         let free =
             with_states(talk(json!({"prompt_task": "p", "on_event": {"Go": "a", "End": "z"}, "control": "agent"})));
-        assert_eq!(told(&free), 1, "one loop of two states");
+        assert_eq!(reported(&free), 1, "one loop of two states");
         let waits = with_states(talk(json!({"prompt_task": "p", "on_event": {"Go": "a", "End": "z"}})));
-        assert_eq!(told(&waits), 0, "somebody has to speak in `b`");
+        assert_eq!(reported(&waits), 0, "someone has to speak in `b`");
         let limited =
             talk(json!({"prompt_task": "p", "on_event": {"Go": "a", "End": "z"}, "control": "agent", "max_visits": 3}));
-        assert_eq!(told(&with_states(limited)), 0);
+        assert_eq!(reported(&with_states(limited)), 0);
         let mut budget = free;
         budget["workflow"]["engine"] = json!({"budget": {"max_total_visits": 9}});
-        assert_eq!(told(&budget), 0);
+        assert_eq!(reported(&budget), 0);
     }
 
     #[test]

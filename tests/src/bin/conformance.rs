@@ -1,5 +1,5 @@
-//! `conformance FILE.json…`: runs case files and prints the id of each failing case, what was expected and what was got, then
-//! `N passed, M failed`. Exit code 1 if any failed, 2 if a file cannot be run at all.
+//! `conformance FILE.json…`: runs case files and prints the id of each failing case, what was expected and what was
+//! got, then `N passed, M failed`. Exit code 1 if any failed, 2 if a file cannot be run at all.
 
 use opcell_tests::conformance;
 use std::{path::Path, process::ExitCode};

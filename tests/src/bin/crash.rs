@@ -1,4 +1,5 @@
-//! `crash --kills N`: kills a run N times, each time takes it up again, and compares what it leaves with an undisturbed run.
+//! `crash --kills N`: kills a run N times, each time takes it up again, and compares what it leaves with an undisturbed
+//! run.
 //!
 //! The last line is `N kills, D differences`; the exit code is 1 if D is not 0, and 2 if there could be no campaign.
 

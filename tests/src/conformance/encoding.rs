@@ -1,11 +1,13 @@
-//! Values that JSON does not have, as case files tag them: `{"$undefined": true}`, `{"$number": "NaN"}`, `{"$function": true}`.
+//! Values that JSON does not have, as case files tag them: `{"$undefined": true}`, `{"$number": "NaN"}`, `{"$function":
+//! true}`.
 
 use opcell_types::{
     Value,
     value::{Map, Number},
 };
 
-/// A value without tags. A function, which the reference leaks from JavaScript's prototypes, is undefined here: see `DEVIATIONS.md`.
+/// A value without tags. A function, which the reference leaks from JavaScript's prototypes, is undefined here: see
+/// `DEVIATIONS.md`.
 pub(super) fn decode(value: &Value) -> Value {
     match value {
         Value::Array(items) => Value::array(items.iter().map(decode)),
@@ -30,7 +32,8 @@ pub(super) fn decode(value: &Value) -> Value {
     }
 }
 
-/// Whether two values are the same to JavaScript's `Object.is`, aggregates by what they hold: NaN is itself, and -0 is not 0.
+/// Whether two values are the same to JavaScript's `Object.is`, aggregates by what they hold: NaN is itself, and -0 is
+/// not 0.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {

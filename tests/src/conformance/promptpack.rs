@@ -1,6 +1,7 @@
 //! PromptPack's cases: what the reference implementation was seen to do, kind by kind.
 //!
-//! Each kind drives the part of the library that is the counterpart of the reference's, and compares everything the case states.
+//! Each kind drives the part of the library that is the counterpart of the reference's, and compares everything the
+//! case states.
 
 #![allow(clippy::indexing_slicing, reason = "JSON by key: what is absent reads as null")]
 

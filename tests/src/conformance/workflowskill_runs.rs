@@ -1,5 +1,5 @@
-//! WorkflowSkill's runs: the real engine with scripted tools and a clock that nobody waits for, compared by run log, events, tool
-//! calls and requested sleeps.
+//! WorkflowSkill's runs: the real engine with scripted tools and a clock that no one waits for, compared by run log,
+//! events, tool calls and requested sleeps.
 
 use super::{
     Adapter, Failure, Outcome, cases, check,
@@ -86,7 +86,7 @@ fn json(value: &Value) -> Value {
     Value::from_json(&value.to_json()).unwrap_or_default()
 }
 
-/// A clock that moves only when somebody sleeps.
+/// A clock that moves only when someone sleeps.
 #[derive(Default)]
 struct VirtualTime {
     now: AtomicI64,
@@ -134,9 +134,10 @@ async fn run(case: &Value) -> Result<Result<(), Failure>, String> {
     let (log, events) = perform(case, &script, &time).await?;
 
     let mut result = same_log(expected.get("log").unwrap_or(&Value::Null), &log);
-    let told: Vec<Value> = events.iter().map(|event| without_times(&as_value(event))).collect();
+    let reported: Vec<Value> = events.iter().map(|event| without_times(&as_value(event))).collect();
     let wanted: Vec<Value> = list("events").iter().map(without_times).collect();
-    result = result.and_then(|()| check(wanted == told, show(&Value::array(wanted)), show(&Value::array(told))));
+    result =
+        result.and_then(|()| check(wanted == reported, show(&Value::array(wanted)), show(&Value::array(reported))));
     let slept: Vec<Value> = lock(&time.sleeps).iter().map(|ms| Value::from(*ms)).collect();
     let sleeps = list("sleeps_ms").to_vec();
     result = result.and_then(|()| {

@@ -1,7 +1,7 @@
 //! WorkflowSkill's parser, schema and validator.
 //!
-//! The validator's paths and messages must match exactly and in order. The schema's paths must; its texts, and YAML's, are
-//! another library's, and advisory.
+//! The validator's paths and messages must match exactly and in order. The schema's paths must; its texts, and YAML's,
+//! are another library's, and advisory.
 
 use super::{
     Adapter, Failure, Outcome, cases, check,

@@ -54,14 +54,14 @@ struct Undisturbed {
     lives: Vec<(u64, Duration)>,
 }
 
-/// Kills `kills` runs, says what differs on `tell`, and gives the number of runs with a difference.
+/// Kills `kills` runs, reports what differs, and gives the number of runs with a difference.
 ///
 /// # Errors
 /// When the undisturbed run does not end as it should, or processes cannot be started.
 pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
     let directory = tempfile::tempdir()?;
     let cache = directory.path().join("cache");
-    // Compiled code is only taken from a folder that is nobody else's.
+    // Compiled code is only taken from a folder that is no one else's.
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&cache)?;
     let component =
         opcell_cli::selftest::component_from_wat(include_str!("plugin.wat"), None, "operation-plugin", None)?;
@@ -148,7 +148,7 @@ impl Field<'_> {
         let mut lives = Vec::new();
         loop {
             let started = Instant::now();
-            let Some(report) = self.live(&place, None, None)? else { bail!("nobody killed it, and it died") };
+            let Some(report) = self.live(&place, None, None)? else { bail!("it died, and was not killed") };
             lives.push((report.writes, started.elapsed()));
             if report.ended {
                 return Ok(Undisturbed { remains: block_on(Remains::of(&place))?, lives });
@@ -211,7 +211,8 @@ impl Field<'_> {
     }
 }
 
-/// Does what the operator of a suspended run does: looks at the world before saying whether something was done, and gives the signal.
+/// Does what the operator of a suspended run does: looks at the world before saying whether something was done, and
+/// gives the signal.
 async fn help(place: &Path) -> Result<()> {
     let journal = SqliteJournal::open(place.join("runs.db"))?;
     let engine = Engine::builder().journal(Arc::new(journal)).build();

@@ -60,7 +60,7 @@ impl Remains {
         let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
         for recorded in &history {
             let kind = match &recorded.event {
-                // Who was asked, and said that it happened, stands for the reply that got lost.
+                // Who was asked, and said that it happened, replaces the reply that got lost.
                 Event::Answered { answer: Answer::Skip, .. } => "replied",
                 Event::InDoubt { .. } | Event::Answered { .. } => continue,
                 event => event.kind(),
@@ -87,8 +87,8 @@ impl Remains {
         &self.broken
     }
 
-    /// What differs from an undisturbed run after `kills` of them. Repeating is allowed where the operation allows it, never more
-    /// often than the process was killed.
+    /// What differs from an undisturbed run after `kills` of them. Repeating is allowed where the operation allows it,
+    /// never more often than the process was killed.
     pub fn differences(&self, undisturbed: &Self, kills: usize) -> Vec<String> {
         let mut found = Vec::new();
         if self.outcome != undisturbed.outcome {
@@ -133,9 +133,10 @@ fn digest(record: &opcell_journal::Record) -> u64 {
     }
 }
 
-/// Goes through what happened in its order: what was acknowledged has to be in the journal (`kept`: digests of its records), and what
-/// was done has to be wanted at that moment, by what was durable then: requested, not in doubt, without a reply. Pure operations do
-/// nothing that outlasts them, so the engine does not wait for the disk before it calls them, and may call them again under another key.
+/// Goes through what happened in its order: what was acknowledged has to be in the journal (`kept`: digests of its
+/// records), and what was done has to be wanted at that moment, by what was durable then: requested, not in doubt,
+/// without a reply. Pure operations do nothing that outlasts them, so the engine does not wait for the disk before it
+/// calls them, and may call them again under another key.
 fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     let (mut state, mut to_come) = (State::default(), history.iter().peekable());

@@ -20,7 +20,7 @@ use std::{
 pub enum Side {
     /// Nothing of it is there.
     Before,
-    /// It is durable, and nobody has been told.
+    /// It is durable, and no one has seen it.
     After,
 }
 

@@ -1,5 +1,5 @@
-//! Whoever watches from outside: one file that outlives every process, in which what was done to the world and what the journal
-//! acknowledged stand in the order in which they happened.
+//! Whoever watches from outside: one file that outlives every process, in which what was done to the world and what the
+//! journal acknowledged stand in the order in which they happened.
 
 use anyhow::{Context as _, Result};
 use opcell_journal::Record;

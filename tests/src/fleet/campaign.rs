@@ -39,7 +39,8 @@ const LEASE: u64 = 2;
 /// How long the runs of a round may take before they count as runs that never end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long after the last fault an effect in doubt counts as done or not done: whoever might still have performed it is stopped by then.
+/// How long after the last fault an effect in doubt counts as done or not done: whoever might still have performed it
+/// is stopped by then.
 const CALM: Duration = Duration::from_millis(1_500);
 
 /// How often the campaign looks.
@@ -107,8 +108,8 @@ impl Chance {
     }
 }
 
-/// Fights `rounds` rounds from number `first` on, and gives the number of runs that differ; `None`, after a word on stderr, where no
-/// PostgreSQL is installed.
+/// Fights `rounds` rounds from number `first` on, and gives the number of runs that differ; `None`, after a word on
+/// stderr, where no PostgreSQL is installed.
 ///
 /// # Errors
 /// When there could be no campaign.
@@ -342,7 +343,7 @@ impl Field<'_> {
                 Question::Signal { .. } if told.insert(run.clone()) => {
                     let sent = self.engine().signal(run, &SIGNAL.into(), Value::Null, Some("operator".into())).await;
                     if let Err(error) = sent {
-                        // Nobody knows whether it arrived: who looks first does not say it twice.
+                        // No one knows whether it arrived: who looks first does not say it twice.
                         let arrived = self.engine().journal().inbox(run).await;
                         if arrived.map_or(true, |inbox| inbox.is_empty()) {
                             told.remove(run);

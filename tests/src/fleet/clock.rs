@@ -1,5 +1,5 @@
-//! A worker's clock that can be set while it runs: a library that is loaded before the C library, and adds what a file says to the time
-//! of day. The monotonic clock stays as it is, as when an administrator sets a machine's clock.
+//! A worker's clock that can be set while it runs: a library that is loaded before the C library, and adds what a file
+//! says to the time of day. The monotonic clock stays as it is, as when an administrator sets a machine's clock.
 
 use anyhow::Result;
 use std::{

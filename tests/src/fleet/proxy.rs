@@ -68,7 +68,8 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut network: watc
         if length == 0 {
             return Ok(());
         }
-        // What is under way when the network falls silent arrives when it speaks again, as with packets that are sent again.
+        // What is under way when the network falls silent arrives when it speaks again, as with packets that are sent
+        // again.
         network.wait_for(|network| *network != Network::Silent).await?;
         to.write_all(piece.get(..length).unwrap_or_default()).await?;
     }

@@ -1,7 +1,7 @@
 //! The store, and what lies between it and each process.
 //!
-//! The store itself keeps the contract of [`Journal`]: fences, leases by its own clock, all or nothing. Requests to it and answers from it may
-//! come late, get lost or come twice; a reading without ownership may show an earlier state.
+//! The store itself keeps the contract of [`Journal`]: fences, leases by its own clock, all or nothing. Requests to it
+//! and answers from it may come late, get lost or come twice; a reading without ownership may show an earlier state.
 
 use super::chance::Chance;
 use async_trait::async_trait;
@@ -229,7 +229,7 @@ impl Process {
         self.store.lock().runs.clone()
     }
 
-    /// Gives up what may have been taken although nobody knows.
+    /// Gives up what may have been taken although no one knows.
     fn give_back_later(&self, run: &RunId, fence: Fence) {
         let (process, run) = (self.clone(), run.clone());
         tokio::spawn(async move {

@@ -1,5 +1,5 @@
-//! A pull request whose checks are followed: a loop of PENDING and FAIL over delegated Markdown, an LLM judge, host tools, and the GitHub
-//! plugin in its cells.
+//! A pull request whose checks are followed: a loop of PENDING and FAIL over delegated Markdown, an LLM judge, host
+//! tools, and the GitHub plugin in its cells.
 
 use crate::{forge::Forge, host_in, plugin, root};
 use futures_util::StreamExt as _;
@@ -46,7 +46,7 @@ async fn checks_that_fail_are_mended_and_looked_at_until_they_pass() {
     assert_eq!(outcome.result, Value::from("Edited labels on pr #5 +[ready] -[watch]"));
     assert_eq!(steps, ["find", "look", "step", "look", "step", "mend", "look", "step", "passed"]);
     assert_eq!(forge.labels(5), ["ready"]);
-    assert_eq!(forge.labels(3), ["watch"], "an issue is no pull request");
+    assert_eq!(forge.labels(3), ["watch"], "an issue is not a pull request");
     assert_eq!(fs::read_to_string(folder.path().join("checks.txt")).unwrap(), "build: green\n");
 }
 

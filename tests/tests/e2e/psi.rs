@@ -1,8 +1,8 @@
 //! Every folder of `tests/e2e/psi` is a psi project that runs to its end with a scripted model and the real plugins:
 //!
 //! - `workflows/`: the documents; `script.yaml`: what the model says; `files/`: what it can read;
-//! - `expect.json`: the workflow and its input, and how the run ends: `status`, `result`, or `reason` and `step`; `steps` are those
-//!   that were entered, callees' among them.
+//! - `expect.json`: the workflow and its input, and how the run ends: `status`, `result`, or `reason` and `step`;
+//!   `steps` are those that were entered, callees' among them.
 
 use crate::{host, plugin};
 use futures_util::StreamExt as _;

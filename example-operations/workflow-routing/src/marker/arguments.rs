@@ -1,4 +1,5 @@
-//! The arguments of `workflow/exact-marker-routing`, checked as a whole: every mistake is listed, each with its own reason.
+//! The arguments of `workflow/exact-marker-routing`, checked as a whole: every mistake is listed, each with its own
+//! reason.
 
 use super::exact_field;
 use crate::text;
@@ -282,7 +283,7 @@ impl MarkerArguments {
         }
     }
 
-    /// The marker is no field.
+    /// The marker is not a field.
     fn check_marker_as_field(&self, errors: &mut Vec<Value>) {
         let Some(marker) = self.0.get(LABEL).and_then(Value::as_str) else { return };
         let mut overlap = |key: &str, route: &str| {

@@ -9,7 +9,8 @@ use plotters::prelude::{
 const CELL: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const OTHERS: RGBColor = RGBColor(0xb0, 0xb7, 0xc0);
 
-/// An SVG with one bar per row, from the fastest, on a logarithmic scale: a bar ends at the median, a thin line at the 99th percentile.
+/// An SVG with one bar per row, from the fastest, on a logarithmic scale: a bar ends at the median, a thin line at the
+/// 99th percentile.
 ///
 /// # Errors
 /// When the chart has no rows.

@@ -67,8 +67,8 @@ pub struct Throughput {
     pub cells_per_second_one_core: f64,
     /// With a thread per core.
     pub cells_per_second_all_cores: f64,
-    /// The same of the bare engine: how many times as many instances all cores make as one; absent where the operation cannot run
-    /// without a host.
+    /// The same of the bare engine: how many times as many instances all cores make as one; absent where the operation
+    /// cannot run without a host.
     pub bare_all_cores_to_one: Option<f64>,
     /// The same of the native function, which shares nothing: what the machine gives.
     pub native_all_cores_to_one: f64,
@@ -132,7 +132,7 @@ async fn host_call(sandbox: &Sandbox) -> Result<f64> {
     Ok(((median_us(with) - median_us(without)) * 1e3 / HOST_CALLS).max(0.0).round())
 }
 
-/// A tool that answers when it is told to.
+/// A tool that answers on request.
 struct Gate {
     waiting: AtomicU64,
     open: tokio::sync::Notify,

@@ -48,7 +48,7 @@ impl Guest {
 /// What every echo does, natively: parses an object and writes it out again.
 ///
 /// # Errors
-/// When the text is no JSON object.
+/// When the text is not JSON object.
 pub fn native_echo(arguments: &str) -> serde_json::Result<String> {
     let arguments: serde_json::Map<String, serde_json::Value> = serde_json::from_str(arguments)?;
     serde_json::to_string(&arguments)

@@ -16,7 +16,8 @@ use std::{
     time::Instant,
 };
 
-/// The hidden subcommand that echoes natively: once from end to end of standard input, or with a second argument line by line.
+/// The hidden subcommand that echoes natively: once from end to end of standard input, or with a second argument line
+/// by line.
 pub const NATIVE_ECHO: &str = "native-echo";
 
 /// One way to run the operation.

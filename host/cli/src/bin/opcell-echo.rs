@@ -1,4 +1,5 @@
-//! The operation of `opcell bench`, built natively: what its rows `process` and `pipe` start, small as such a program would be.
+//! The operation of `opcell bench`, built natively: what its rows `process` and `pipe` start, small as such a program
+//! would be.
 
 use std::process::ExitCode;
 

@@ -56,7 +56,7 @@ pub struct ToolDouble {
     pub name: String,
     /// Answers only these arguments.
     pub arguments: Option<Value>,
-    /// Answers only arguments like these: members that are named must fit, and `*` in a text stands for any characters.
+    /// Answers only arguments like these: members that are named must fit, and `*` in a text matches any characters.
     pub like: Option<Value>,
     /// Answers only arguments that this JSON Schema accepts.
     pub matching: Option<Value>,
@@ -104,7 +104,8 @@ pub struct Tree {
     pub after: BTreeMap<String, Option<String>>,
 }
 
-/// What a call must give. What is not named is not looked at, except that a call must not fail unless `failure` says so.
+/// What a call must give. What is not named is not looked at, except that a call must not fail unless `failure` says
+/// so.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Expect {

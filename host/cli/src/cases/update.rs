@@ -1,4 +1,5 @@
-//! `opcell plugin test --update`: a case file that expects what the call gave, with everything else as its author wrote it.
+//! `opcell plugin test --update`: a case file that expects what the call gave, with everything else as its author wrote
+//! it.
 
 use super::{case::Case, run::Got};
 use serde_json::{Map, Value, json};

@@ -10,7 +10,8 @@ use std::{path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Component file, or name of a plugin of the project. Defaults to the project's plugin `echo`, else a built-in echo.
+    /// Component file, or name of a plugin of the project. Defaults to the project's plugin `echo`, else a built-in
+    /// echo.
     #[arg(requires = "op")]
     plugin: Option<String>,
     /// Operation to call.
@@ -31,7 +32,8 @@ pub struct BenchArgs {
     /// Do not write any files.
     #[arg(long, conflicts_with = "out")]
     no_files: bool,
-    /// Measure containment instead: how long after its deadline a guest is stopped, and how much its neighbours are slowed.
+    /// Measure containment instead: how long after its deadline a guest is stopped, and how much its neighbours are
+    /// slowed.
     #[arg(long, conflicts_with_all = ["plugin", "out", "no_files"])]
     contain: bool,
 }

@@ -108,7 +108,8 @@ pub fn require_states(workflow: &Workflow) -> Result<(), Failure> {
     Err(Diagnostic::error("not-conversational", message).help("`opcell run` runs every workflow").into())
 }
 
-/// A workflow whose first state is a composition starts at once, and with what is said first: under `text`, as what is said later is.
+/// A workflow whose first state is a composition starts at once, and with what is said first: under `text`, as what is
+/// said later is.
 pub fn first_said(workflow: &Workflow, given: Value, mut say: Vec<String>) -> (Value, Vec<String>) {
     let entry = workflow.ir().entry.as_ref().and_then(|entry| workflow.ir().step(entry));
     let takes_words = matches!(
@@ -128,7 +129,7 @@ pub fn first_said(workflow: &Workflow, given: Value, mut say: Vec<String>) -> (V
 /// The workflow as an agent of its pack opens it: entered at the agent's state.
 ///
 /// # Errors
-/// When the document is no pack, or the pack has no such agent, or the agent stands for no state.
+/// When the document is not a pack, or the pack has no such agent, or the agent has no state.
 pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Failure> {
     let Some(agent) = agent else { return Ok(workflow) };
     let json = workflow.document().and_then(|document| serde_json::from_str(document.source.text()).ok());
@@ -178,7 +179,7 @@ struct Word {
     data: Value,
 }
 
-/// The next line that tells the run something; lines that only ask are answered.
+/// The next line that is a message to the run; lines that only ask are answered.
 fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Result<Option<Word>, Failure> {
     let step = outcome.step.as_deref().and_then(|step| workflow.ir().step(step));
     while let Some(line) = lines.next()? {
@@ -298,7 +299,7 @@ impl Lines {
         }
     }
 
-    /// Says something that is no part of the conversation.
+    /// Says something that is not part of the conversation.
     fn answer(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{}", printable(text));
     }

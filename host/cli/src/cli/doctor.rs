@@ -184,7 +184,7 @@ fn fetched(places: &Places) -> Check {
     fine("plugins", format!("{stored} fetched, in {}", folder.join("plugins").display()))
 }
 
-/// A folder of this user that nobody else can write, or that can still be made.
+/// A folder of this user that no one else can write, or that can still be made.
 fn private_folder(name: &'static str, folder: &Path, what: &str) -> Check {
     let nearest = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
     let shown = folder.display();

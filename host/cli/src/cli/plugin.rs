@@ -66,7 +66,8 @@ pub enum PluginCommand {
     Revoke(remove::RevokeArgs),
     /// Add a plugin of a registry, or a file, to the project.
     Add(add::AddArgs),
-    /// Accept plugins as they are now: write their digests and requests into `opcell.lock`. Plugins of registries are fetched.
+    /// Accept plugins as they are now: write their digests and requests into `opcell.lock`. Plugins of registries are
+    /// fetched.
     Update(update::UpdateArgs),
     /// Take a plugin out of the project, with its grants.
     Remove(remove::RemoveArgs),

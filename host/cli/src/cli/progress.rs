@@ -195,7 +195,7 @@ impl StepProgress {
                 bar.finish_and_clear();
             }
         }
-        // Nobody reads it, and there may be a hundred thousand receipts.
+        // No one reads it, and there may be a hundred thousand receipts.
         if self.quiet && self.live.is_none() {
             return;
         }

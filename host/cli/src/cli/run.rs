@@ -65,8 +65,8 @@ pub struct RunArgs {
 /// Where a run is kept, and its ID.
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// Keep the run in a journal, so that it survives this process: this file or `postgres://` URL, else the project's, else
-    /// `.opcell/runs.db`.
+    /// Keep the run in a journal, so that it survives this process: this file or `postgres://` URL, else the project's,
+    /// else `.opcell/runs.db`.
     #[arg(long, value_name = "PATH|URL", require_equals = true, value_parser = journal_place)]
     journal: Option<Option<JournalPlace>>,
     /// Keep the run in memory only, even if the project has a journal.
@@ -177,7 +177,7 @@ async fn queue(
     Ok(Exit::Done)
 }
 
-/// A pack that only has prompts is no workflow.
+/// A pack that only has prompts is not a workflow.
 fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
     let document = workflow.document();
     let has_workflow = document.is_some_and(|document| {

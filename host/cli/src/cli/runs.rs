@@ -80,8 +80,8 @@ impl StoreArgs {
         self.with(global.trusted()?)
     }
 
-    /// As [`Self::config`], for looking into a journal and sending messages to its runs. A journal that is named here is the
-    /// user's own word; one that the project names takes consent.
+    /// As [`Self::config`], for looking into a journal and sending messages to its runs. A journal that is named here
+    /// is the user's own word; one that the project names takes consent.
     fn looking(&self, global: &Global) -> Result<Config, Failure> {
         self.with(if self.journal.is_some() { global.config()? } else { global.trusted()? })
     }
@@ -102,7 +102,7 @@ impl StoreArgs {
     }
 }
 
-/// Who tells.
+/// Who sent it.
 #[derive(Debug, Args)]
 struct Sender {
     /// Name to record as the sender. Defaults to the current user.

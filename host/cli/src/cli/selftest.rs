@@ -11,10 +11,12 @@ use std::path::PathBuf;
 pub struct SelftestArgs {
     /// Run only the cases whose name contains this.
     filter: Option<String>,
-    /// Run the cases in this folder instead of those that are built in; each is a folder with a `case.toml` and a guest.
+    /// Run the cases in this folder instead of those that are built in; each is a folder with a `case.toml` and a
+    /// guest.
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
-    /// Run neutral twins of the attacks through another host instead: a command that runs one module, such as those in `benches/adapters`.
+    /// Run neutral twins of the attacks through another host instead: a command that runs one module, such as those in
+    /// `benches/adapters`.
     #[arg(long, value_name = "COMMAND", conflicts_with = "cases")]
     against: Option<String>,
 }
@@ -61,7 +63,7 @@ async fn against(command: String, filter: Option<String>, terminal: &Terminal) -
     // An adapter runs for seconds, and is waited for on a thread of its own.
     let compared = tokio::task::spawn_blocking(move || {
         against::compare(&command, filter.as_deref(), &|name| {
-            // Nobody listens any more only when the command ends.
+            // No one listens any more only when the command ends.
             let _ = notes.send(name.to_owned());
         })
     });

@@ -102,7 +102,7 @@ pub fn missing_inputs(workflow: &Workflow, given: &Value) -> Option<String> {
     })
 }
 
-/// Collects a run's log and records where somebody asks for them.
+/// Collects a run's log and records where someone asks for them.
 #[derive(Default)]
 pub struct LogWriter {
     projection: Option<Projection>,
@@ -217,8 +217,8 @@ mod tests {
             "inputs:\n  a: {type: string}\n  b: {type: int, default: 1}\nsteps:\n  - {id: a, type: exit, status: success}\n",
         )
         .unwrap();
-        let told = missing_inputs(&workflow, &Value::object::<&str>([])).unwrap();
-        assert!(told.ends_with("not given: `a`"), "{told}");
+        let reported = missing_inputs(&workflow, &Value::object::<&str>([])).unwrap();
+        assert!(reported.ends_with("not given: `a`"), "{reported}");
         assert_eq!(missing_inputs(&workflow, &Value::object([("a", Value::Null)])), None);
     }
 }

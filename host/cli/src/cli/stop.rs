@@ -70,17 +70,17 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Waits until somebody asks.
+    /// Waits until someone asks.
     pub async fn asked(&self) {
         self.asked.cancelled().await;
     }
 
-    /// Cancelled when somebody asks.
+    /// Cancelled when someone asks.
     pub fn token(&self) -> CancellationToken {
         self.asked.clone()
     }
 
-    /// Whether somebody has asked.
+    /// Whether someone has asked.
     pub fn is_asked(&self) -> bool {
         self.asked.is_cancelled()
     }
@@ -93,7 +93,7 @@ impl Stop {
         read
     }
 
-    /// Ends a run in order once somebody asks; dropping the handle changes nothing.
+    /// Ends a run in order once someone asks; dropping the handle changes nothing.
     pub fn end_of(&self, host: &Host, run: &Run) -> AbortHandle {
         let (stop, host, run) = (self.clone(), host.clone(), run.clone());
         let ending = tokio::spawn(async move {

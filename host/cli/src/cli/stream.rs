@@ -1,4 +1,5 @@
-//! The text of models, shown as it comes: each answer after the event that requested it and before the one that ends it.
+//! The text of models, shown as it comes: each answer after the event that requested it and before the one that ends
+//! it.
 
 use super::progress::StepProgress;
 use opcell_engine::{
@@ -15,7 +16,7 @@ pub struct TextSender(mpsc::UnboundedSender<Piece>);
 
 impl RunText for TextSender {
     fn text(&self, round: EffectId, piece: &str) {
-        // Nobody listens any more when the command is over.
+        // No one listens any more when the command is over.
         let _ = self.0.send((round, piece.to_owned()));
     }
 }

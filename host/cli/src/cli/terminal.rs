@@ -53,7 +53,7 @@ impl Terminal {
         }
     }
 
-    /// Columns of the terminal that shows results; none where it is no terminal.
+    /// Columns of the terminal that shows results; none where it is not a terminal.
     pub fn width(&self) -> Option<usize> {
         console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
     }
@@ -66,8 +66,8 @@ impl Terminal {
         let _ = lines.without_time().with_target(false).try_init();
     }
 
-    /// One line of a result. A terminal obeys what it is sent, and whoever wrote a name or a result is not its user: there, what could
-    /// steer it or hide text is shown as `?`. A file or a pipe gets every byte.
+    /// One line of a result. A terminal obeys what it is sent, and whoever wrote a name or a result is not its user:
+    /// there, what could steer it or hide text is shown as `?`. A file or a pipe gets every byte.
     pub fn line(&self, text: &str) -> io::Result<()> {
         if io::stdout().is_terminal() { self.rendered(&printable(text)) } else { self.rendered(text) }
     }

@@ -13,7 +13,7 @@ const SHOWN: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// List the tools that documents may call, what stands for each, and why one cannot be called.
+    /// List the tools that documents may call, what implements each, and why one cannot be called.
     ///
     /// Starts the MCP servers that stand for a tool.
     List,

@@ -60,7 +60,7 @@ impl Asked {
         self.given || self.trusted.has(&self.project, &self.requests)
     }
 
-    /// Asks where there is somebody to ask, and remembers a yes.
+    /// Asks where there is someone to ask, and remembers a yes.
     pub(super) fn require(mut self) -> Result<(), Failure> {
         if self.is_allowed() {
             return Ok(());

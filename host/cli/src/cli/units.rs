@@ -19,7 +19,8 @@ pub fn milliseconds(ms: f64) -> String {
     duration((ms.max(0.0) * 1_000.0) as u64)
 }
 
-/// How long ago something happened, in the largest unit that fits: `now`, `12 s ago`, `3 min ago`, `5 h ago`, `2 days ago`.
+/// How long ago something happened, in the largest unit that fits: `now`, `12 s ago`, `3 min ago`, `5 h ago`, `2 days
+/// ago`.
 pub fn ago(us: i64) -> String {
     let seconds = us.max(0) / 1_000_000;
     match seconds {

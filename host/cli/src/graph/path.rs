@@ -15,8 +15,8 @@ pub struct Path {
     taken: HashMap<Taken, u32>,
     /// The step that ended the run with a failure.
     pub(super) failed: Option<usize>,
-    /// Lines of steps that belong to the run's own workflow (the main one, and those of its groups), each with the steps after which
-    /// it goes on without a decision.
+    /// Lines of steps that belong to the run's own workflow (the main one, and those of its groups), each with the
+    /// steps after which it goes on without a decision.
     lines: HashMap<FrameId, Vec<usize>>,
     main: Option<FrameId>,
     /// Which step a frame is an entry into, and on which line.

@@ -58,7 +58,8 @@ impl Drawing {
         if let Some(entry) = handle(Target::Step(self.entry)) {
             graph.add_edge(arrow("", self.is_started()), start, entry);
         }
-        // The library turns around whatever would close a circle: what leads forward comes first, so that it stays forward.
+        // The library turns around whatever would close a circle: what leads forward comes first, so that it stays
+        // forward.
         let mut edges = merged(&self.edges);
         edges.sort_by_key(|(from, to, _)| matches!(to, Target::Step(to) if to <= from));
         for (from, to, several) in edges {

@@ -1,7 +1,9 @@
-//! The attacks that any WebAssembly host can be given, through an adapter: a command that runs one module with the limits it is told.
+//! The attacks that any WebAssembly host can be given, through an adapter: a command that runs one module with the
+//! limits it is given.
 //!
-//! Cases of the hostile suite speak Opcell's own world. These are neutral twins: core modules with one exported function `run`, which import
-//! nothing, or three functions of WASI preview 1. The adapter learns what to do from its environment:
+//! Cases of the hostile suite speak Opcell's own world. These are neutral twins: core modules with one exported
+//! function `run`, which import nothing, or three functions of WASI preview 1. The adapter learns what to do from its
+//! environment:
 //!
 //! | variable | is |
 //! | --- | --- |
@@ -13,8 +15,9 @@
 //! | `SELFTEST_OUTPUT_BYTES` | what of its output may be kept |
 //! | `SELFTEST_DIRECTORY` | the directory to preopen as `/`; empty: none |
 //!
-//! It exits with 0 when the call returned, and with 10 when the guest was stopped; the first line of its standard error then says by what. A
-//! case is contained if the adapter ends in time, by itself, within the memory that it may take, and as the case expects.
+//! It exits with 0 when the call returned, and with 10 when the guest was stopped; the first line of its standard error
+//! then says by what. A case is contained if the adapter ends in time, by itself, within the memory that it may take,
+//! and as the case expects.
 
 use serde::Serialize;
 use std::{
@@ -25,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the adapter is told that a guest may take.
+/// The limits of a guest that the adapter is given.
 const TIME: Duration = Duration::from_millis(1_000);
 const MEMORY_BYTES: u64 = 64 << 20;
 const TABLE_ELEMENTS: u64 = 20_000;
@@ -96,7 +99,8 @@ pub struct Comparison {
 ///
 /// # Errors
 ///
-/// If a guest cannot be written, or if the adapter does not run the harmless module: nothing that it then says of others is worth reading.
+/// If a guest cannot be written, or if the adapter does not run the harmless module: nothing that it then says of
+/// others is worth reading.
 pub fn compare(command: &str, filter: Option<&str>, note: &dyn Fn(&str)) -> anyhow::Result<Comparison> {
     let folder = tempfile::tempdir()?;
     let harmless = run(command, folder.path(), "(module (func (export \"run\")))")?;

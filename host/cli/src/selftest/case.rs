@@ -18,7 +18,8 @@ static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/hostile");
 /// The longest file of a case.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Host memory that a case may take, unless it says otherwise: a cell and what the host makes of its answer, several times over.
+/// Host memory that a case may take, unless it says otherwise: a cell and what the host makes of its answer, several
+/// times over.
 const RSS: u64 = 1 << 30;
 
 /// Where a guest must be stopped.

@@ -20,8 +20,8 @@ const PRELUDE: &[(&str, &str)] = &[
 ];
 const JUDGE_DESCRIBE: &str = include_str!("../../hostile/preludes/describe-judge.wat");
 
-/// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. `wit` adds packages to choose the world from.
-/// A WAT file that already is a component is taken as it is.
+/// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. `wit` adds packages to choose
+/// the world from. A WAT file that already is a component is taken as it is.
 ///
 /// # Errors
 /// When the text is not WAT, a directive is unknown, or the module does not fit the world.

@@ -102,7 +102,8 @@ impl Race {
     }
 }
 
-/// In one step, so that both names exist at any time; elsewhere than on Linux there is no such step, and nothing is swapped.
+/// In one step, so that both names exist at any time; elsewhere than on Linux there is no such step, and nothing is
+/// swapped.
 fn exchange(a: &Path, b: &Path) {
     #[cfg(target_os = "linux")]
     {

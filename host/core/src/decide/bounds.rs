@@ -1,7 +1,8 @@
-//! What values may cost: none may be so large or so deep that writing, keeping or reading it again could end the process.
+//! What values may cost: none may be so large or so deep that writing, keeping or reading it again could end the
+//! process.
 //!
-//! Values share their parts, so a few steps can make a text of 2^40 bytes out of nothing. Every aggregate knows what it would take
-//! to write it, so a look at each value that a decision makes is enough.
+//! Values share their parts, so a few steps can make a text of 2^40 bytes out of nothing. Every aggregate knows what it
+//! would take to write it, so a look at each value that a decision makes is enough.
 
 use super::{At, failure, step};
 use crate::{
@@ -18,7 +19,8 @@ use opcell_types::{
 use opcell_workflow::ir::Step;
 use serde::{Deserialize, Serialize};
 
-/// What a run's values may cost, as bytes of JSON. How deep they nest is not a setting: what is written must be read back.
+/// What a run's values may cost, as bytes of JSON. How deep they nest is not a setting: what is written must be read
+/// back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ValueLimits {

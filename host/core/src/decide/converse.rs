@@ -1,8 +1,9 @@
 //! States that speak (PromptPack): a session step whose judge is an event.
 //!
-//! The conversation belongs to the workflow and goes on from state to state. A state speaks, and then waits for the user, unless the
-//! model raised an event: its transition tool only schedules it, and the end of the round follows it. A state that is entered by an
-//! event speaks at once when it is the agent's turn or the end, and waits for the user otherwise.
+//! The conversation belongs to the workflow and goes on from state to state. A state speaks, and then waits for the
+//! user, unless the model raised an event: its transition tool only schedules it, and the end of the round follows it.
+//! A state that is entered by an event speaks at once when it is the agent's turn or the end, and waits for the user
+//! otherwise.
 
 use super::{At, session, step};
 use crate::{
@@ -55,7 +56,7 @@ pub(super) fn idle(at: &At<'_>, step: &Step, session: &Session, talk: &Conversat
         return speak(Vec::new());
     }
     match session::messages(&session.contributions, &at.view(None)) {
-        // Nobody has said anything yet: what led here is what there is to speak about.
+        // No one has said anything yet: what led here is what there is to speak about.
         Ok(messages) if messages.iter().all(|message| message.content.is_empty()) && was_led_here => {
             speak(vec![Message::user(at.instance.brief.as_ref())])
         }
@@ -108,9 +109,9 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
         Ok((event, result)) => (event, result.to_json(), false),
         Err(failure) => (None, format!("{}: {}", failure.reason, failure.message), true),
     };
-    let told =
+    let reported =
         Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, is_error), retry: false };
-    Some(event.into_iter().chain([told]).collect())
+    Some(event.into_iter().chain([reported]).collect())
 }
 
 fn text_of(arguments: &Value, key: &str) -> Result<Arc<str>, Failure> {
@@ -138,14 +139,14 @@ fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Event>, 
     let (event, context) = (text_of(arguments, "event")?, text_of(arguments, "context")?);
     one_of("event", &event, &program.events(&step.name))?;
     let target = program.target(&step.name, &event).unwrap_or_default();
-    let told = Value::object([
+    let reported = Value::object([
         ("status", Value::from("transition_scheduled")),
         ("event", Value::from(event.clone())),
         ("target_state", Value::from(target)),
     ]);
     let mut extras: Map = arguments.as_object().map(Object::to_map).unwrap_or_default();
     extras.retain(|key, _| !matches!(key.as_ref(), "event" | "context"));
-    Ok((Some(Event::EventRaised { frame: at.id, event, context, extras: Value::from(extras) }), told))
+    Ok((Some(Event::EventRaised { frame: at.id, event, context, extras: Value::from(extras) }), reported))
 }
 
 /// Sets an artifact at once.
@@ -159,8 +160,8 @@ fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Option<
         Some(ArtifactMode::Append) => Value::from(format!("{before}{text}")),
         _ => Value::from(text),
     };
-    let told = Value::object([("status", Value::from("artifact_set")), ("artifact", Value::from(name.clone()))]);
-    Ok((Some(Event::ArtifactSet { frame: at.id, name, value }), told))
+    let reported = Value::object([("status", Value::from("artifact_set")), ("artifact", Value::from(name.clone()))]);
+    Ok((Some(Event::ArtifactSet { frame: at.id, name, value }), reported))
 }
 
 /// What a skill teaches.
@@ -172,6 +173,6 @@ fn read_skill(_at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Ev
     let names: Vec<&str> = session.own_skills.keys().map(String::as_str).collect();
     one_of("name", &name, &names)?;
     let instructions = session.own_skills.get(name.as_ref()).map_or("", |skill| &skill.instructions);
-    let told = [("instructions", Value::from(instructions)), ("added_tools", Value::array([]))];
-    Ok((None, Value::object(told)))
+    let reported = [("instructions", Value::from(instructions)), ("added_tools", Value::array([]))];
+    Ok((None, Value::object(reported)))
 }

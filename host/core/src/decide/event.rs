@@ -1,5 +1,6 @@
-//! Event judges (PromptPack): the outcome is an event of the state, raised by the model's transition tool, by the output of the
-//! state's composition, or by a signal. Whether it may happen, and where it leads, is [`route_event`]'s to say.
+//! Event judges (PromptPack): the outcome is an event of the state, raised by the model's transition tool, by the
+//! output of the state's composition, or by a signal. Whether it may happen, and where it leads, is [`route_event`]'s
+//! to say.
 
 use super::{At, judge, line::fail_line};
 use crate::{
@@ -16,8 +17,8 @@ use opcell_workflow::{
 };
 use std::sync::Arc;
 
-/// Whether, after this event, one state of a pack is on its way out and the next one has not begun to open. What is decided in
-/// between is appended at once, so that no crash leaves half a transition.
+/// Whether, after this event, one state of a pack is on its way out and the next one has not begun to open. What is
+/// decided in between is appended at once, so that no crash leaves half a transition.
 #[must_use]
 pub fn is_mid_transition(state: &State, last: &Event) -> bool {
     let is_state =
@@ -35,8 +36,8 @@ pub fn is_mid_transition(state: &State, last: &Event) -> bool {
     }
 }
 
-/// What was raised in the step's conversation or chosen by its output counts first, then the oldest signal that is an event of the
-/// step; with neither, the step waits.
+/// What was raised in the step's conversation or chosen by its output counts first, then the oldest signal that is an
+/// event of the step; with neither, the step waits.
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
     let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
     let raised = match accepted.map(|accepted| &accepted.raw) {
@@ -58,7 +59,7 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> 
     }
 }
 
-/// The event that an output names: the output itself, or its field `event`. Anything else is no choice.
+/// The event that an output names: the output itself, or its field `event`. Anything else is not a choice.
 fn chosen(step: &Step, output: &Value) -> Option<Arc<str>> {
     let named = output.as_str().or_else(|| output.get("event").and_then(Value::as_str))?;
     let outcome = Outcome::Text(named.into());
@@ -112,12 +113,12 @@ fn usage(at: &At<'_>) -> Usage {
     }
 }
 
-/// Whether a limit, or somebody who has to speak first, keeps the run from going this way forever.
+/// Whether a limit, or someone who has to speak first, keeps the run from going this way forever.
 fn is_bounded(at: &At<'_>, to: &Destination) -> bool {
     let Destination::Step(index) = to else { return true };
     let visits = at.instance.memory.get(*index as usize).map_or(0, |memory| memory.visits);
     let waits = at.instance.program.step(*index).is_some_and(|step| {
-        // A state that runs a composition may choose its own event; nobody has to speak first.
+        // A state that runs a composition may choose its own event; no one has to speak first.
         step.max_visits.is_some() || matches!(dialogue::of(step), Some((_, Control::User)))
     });
     visits == 0 || waits || at.state.limits.total_visits.is_some()

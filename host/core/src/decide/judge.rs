@@ -49,7 +49,7 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judg
     }
 }
 
-/// The outcome that a value stands for: a text, or `{"keyword": "name"}`.
+/// The outcome that a value refers to: a text, or `{"keyword": "name"}`.
 ///
 /// # Errors
 /// When it is neither.
@@ -82,7 +82,8 @@ pub(super) fn conclude(at: &At<'_>, entry: &StepFrame, step: &Step, verdict: Res
     std::iter::once(Event::Judged { frame: at.id, verdict }).chain(then).collect()
 }
 
-/// The route of an outcome. Exact and case-sensitive, white space around a text aside; a text and a keyword never match.
+/// The route of an outcome. Exact and case-sensitive, white space around a text aside; a text and a keyword never
+/// match.
 pub(super) fn matching<'a>(step: &'a Step, outcome: &Outcome) -> Option<&'a Route> {
     let wanted = match outcome {
         Outcome::Text(text) => Outcome::Text(text.trim().into()),

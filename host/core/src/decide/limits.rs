@@ -1,4 +1,5 @@
-//! Budgets: of a run, of a step, of a delegated workflow. Looked at before every effect and entry, and while a run waits.
+//! Budgets: of a run, of a step, of a delegated workflow. Looked at before every effect and entry, and while a run
+//! waits.
 
 use super::{At, current_step, ended, failure, line::fail_line, step};
 use crate::{

@@ -132,8 +132,8 @@ pub(super) fn fail_line(at: &At<'_>, step: u32, failure: Failure) -> Vec<Event> 
     }
 }
 
-/// A guard, an `each` or an input has no value. Routed: the step fails. Sequential: the run is given up, or, inside a group, the
-/// step that chose the group fails and the group's records go (WorkflowSkill 0.5.0).
+/// A guard, an `each` or an input has no value. Routed: the step fails. Sequential: the run is given up, or, inside a
+/// group, the step that chose the group fails and the group's records go (WorkflowSkill 0.5.0).
 pub(super) fn give_up(at: &At<'_>, step: u32, failure: Failure) -> Vec<Event> {
     if !at.is_sequential() {
         return fail_line(at, step, failure);
@@ -317,7 +317,8 @@ fn last_output(at: &At<'_>) -> Option<Value> {
     })
 }
 
-/// WorkflowSkill's outputs (0.5.0): an exit's output by key; else computed values; else the last main step's output by key.
+/// WorkflowSkill's outputs (0.5.0): an exit's output by key; else computed values; else the last main step's output by
+/// key.
 fn sequential_outputs(at: &At<'_>, exit: Option<Value>, gave: Option<Value>) -> Result<Value, String> {
     let declared = &at.instance.program.ir().outputs;
     let Some((first, _)) = declared.first() else { return Ok(Value::Object(Object::default())) };

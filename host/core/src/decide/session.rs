@@ -140,7 +140,8 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
     Turn::Goes(vec![at.request(Request::Round { model: talk.model })])
 }
 
-/// A tool call is made only if the session has the tool: what a prompt shows and what a session can do are the same list.
+/// A tool call is made only if the session has the tool: what a prompt shows and what a session can do are the same
+/// list.
 fn tool(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequest) -> Event {
     let tools = talk.opened.as_ref().map_or(&[][..], |opened| &opened.tools);
     let has_tool = tools.iter().any(|tool| tool.name == call.name);
@@ -273,7 +274,7 @@ pub(super) fn messages(contributions: &[Contribution], view: &View<'_>) -> Resul
     let parts = resolve::conversation(contributions, view).map_err(|error| unresolved(&error))?;
     let (before, prompt) = resolve::split(parts);
     let mut messages: Vec<Message> = before.iter().map(message).collect();
-    // A conversation that ends with somebody else's words still has to ask something.
+    // A conversation that ends with someone else's words still has to ask something.
     if !prompt.is_empty() || messages.is_empty() {
         messages.push(Message::user(prompt));
     }
@@ -357,7 +358,7 @@ fn what_a_judge_sees(
     Ok(seen)
 }
 
-/// Why a judge's answer is no outcome.
+/// Why a judge's answer is not an outcome.
 enum Unread {
     /// Asking again may help.
     Again { feedback: String, failure: Failure },

@@ -264,7 +264,8 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
     Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
-/// Outputs that are computed from `$result`; `undefined` when none is. Sequential: all declared outputs, if one is computed.
+/// Outputs that are computed from `$result`; `undefined` when none is. Sequential: all declared outputs, if one is
+/// computed.
 fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Result<Value, Failure> {
     if step.outputs.values().all(|spec| spec.value.is_none())
         || matches!(step.form, Form::Exit { .. } | Form::Branch { .. })

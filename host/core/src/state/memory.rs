@@ -25,7 +25,8 @@ pub(crate) struct StepMemory {
     pub spent_ms: f64,
     /// A branch did not choose it.
     pub excluded: bool,
-    /// It was passed by when its turn came last, because a branch did not choose it or all that it depends on was passed by.
+    /// It was passed by when its turn came last, because a branch did not choose it or all that it depends on was
+    /// passed by.
     pub passed_by: bool,
 }
 

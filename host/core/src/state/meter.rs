@@ -1,4 +1,5 @@
-//! What is used, by whom, and until when it may be: the run, the steps that have limits, and the delegated workflows that have.
+//! What is used, by whom, and until when it may be: the run, the steps that have limits, and the delegated workflows
+//! that have.
 
 use super::{Body, Frame, Instance, State, StepFrame};
 use crate::{

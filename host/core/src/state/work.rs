@@ -155,7 +155,8 @@ impl Judging {
     }
 }
 
-/// The most calls of one answer that are made at once: enough to hide waiting, few enough for a host that runs many sessions.
+/// The most calls of one answer that are made at once: enough to hide waiting, few enough for a host that runs many
+/// sessions.
 const AT_ONCE: usize = 8;
 
 /// A model conversation, of a session step or of a judge.
@@ -258,8 +259,8 @@ impl Conversation {
         self.stage = if goes_on { ConversationStage::Turn } else { ConversationStage::Busy(effect) };
     }
 
-    /// A call was answered, or is answered without being made; `effect` is the newest one. Answers become part of the conversation in
-    /// the order of the calls.
+    /// A call was answered, or is answered without being made; `effect` is the newest one. Answers become part of the
+    /// conversation in the order of the calls.
     pub(crate) fn call_answered(&mut self, answer: Message, effect: EffectId) {
         self.answers.push(answer);
         while let Some(at) = self.first_answer() {
@@ -291,7 +292,8 @@ impl Conversation {
         results.into_iter().find(|result| result.tool_call_id.as_deref() == Some(&call.id) && !result.is_error)
     }
 
-    /// The model's last words, when it has just spoken and asks for nothing. What it is only given to read is no answer of its own.
+    /// The model's last words, when it has just spoken and asks for nothing. What it is only given to read is not an
+    /// answer of its own.
     pub(crate) fn answer(&self) -> Option<&Message> {
         self.record
             .messages

@@ -42,8 +42,12 @@ async fn an_event_that_the_state_does_not_have_is_refused_when_it_is_raised() {
     let script = Script::new().calls_tool("1", "workflow__transition", &goes("Nonsense")).says(["what now?"]);
     let outcome = script.run(&pack(ASK_THEN_END), r#""hello""#).await;
     assert_eq!((outcome.status, outcome.step.as_deref()), (Status::Suspended, Some("a")));
-    let told = script.world().rounds[1].messages.last().unwrap().clone();
-    assert!(told.is_error && told.content.ends_with("`event` must be one of Done, got `Nonsense`"), "{}", told.content);
+    let reported = script.world().rounds[1].messages.last().unwrap().clone();
+    assert!(
+        reported.is_error && reported.content.ends_with("`event` must be one of Done, got `Nonsense`"),
+        "{}",
+        reported.content
+    );
 }
 
 #[tokio::test]
@@ -124,8 +128,8 @@ async fn the_output_of_a_composition_chooses_its_state_s_event_and_tells_the_nex
         let script = Script::new().says([answer, "bye"]);
         let outcome = script.run(&composed(r#""on_event":{"Good":"z","Bad":"a"}"#, steps, next), GIVEN).await;
         assert_eq!((outcome.status, outcome.step.as_deref()), (Status::Completed, Some("z")), "{outcome:?}");
-        let told = if answer == "Good" { "For Acme. Good" } else { "For Acme. all is well" };
-        assert_eq!(script.world().rounds[1].session.system, told);
+        let reported = if answer == "Good" { "For Acme. Good" } else { "For Acme. all is well" };
+        assert_eq!(script.world().rounds[1].session.system, reported);
     }
 }
 
@@ -264,12 +268,12 @@ async fn the_model_is_told_the_target_of_its_own_state_and_an_event_may_be_spell
         .says(["there"]);
     let outcome = script.run(&pack(states), r#""hello""#).await;
     assert_eq!((outcome.status, outcome.step.as_deref()), (Status::Completed, Some("z")));
-    let told = |round: usize| {
+    let reported = |round: usize| {
         let round = script.world().rounds[round].messages.clone();
         round.iter().rev().find(|message| message.tool_call_id.is_some()).unwrap().content.clone()
     };
-    assert!(told(1).contains(r#""target_state":"b""#), "{}", told(1));
-    assert!(told(2).contains(r#""target_state":"z""#), "{}", told(2));
+    assert!(reported(1).contains(r#""target_state":"b""#), "{}", reported(1));
+    assert!(reported(2).contains(r#""target_state":"z""#), "{}", reported(2));
 }
 
 /// What the library's machine and the engine make of the same events, one after the other.
@@ -324,9 +328,9 @@ async fn a_model_reads_the_pack_s_own_skills_and_no_others() {
         .calls_tool("2", "skill__activate", r#"{"name":"secrets"}"#)
         .says(["hello"]);
     assert_eq!(script.run(&program, r#""hi""#).await.status, Status::Completed);
-    let told = |round: usize| script.world().rounds[round].messages.last().unwrap().clone();
-    assert_eq!(told(1).content, r#"{"instructions":"Say {{hello}}.","added_tools":[]}"#);
-    assert!(told(2).is_error, "{:?}", told(2));
+    let reported = |round: usize| script.world().rounds[round].messages.last().unwrap().clone();
+    assert_eq!(reported(1).content, r#"{"instructions":"Say {{hello}}.","added_tools":[]}"#);
+    assert!(reported(2).is_error, "{:?}", reported(2));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Sequential workflows, `each`, retries, branches, parallel groups, exits (WorkflowSkill, sections 2.6 to 2.12, and Opcell's own).
+//! Sequential workflows, `each`, retries, branches, parallel groups, exits (WorkflowSkill, sections 2.6 to 2.12, and
+//! Opcell's own).
 
 use crate::support::{Script, failure, json, program, retriable, routed, sequential};
 use opcell_engine::{RunOptions, Status};

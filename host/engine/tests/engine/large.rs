@@ -1,4 +1,4 @@
-//! Values that are large: kept once, given back as one, never rendered where nobody reads.
+//! Values that are large: kept once, given back as one, never rendered where no one reads.
 
 use crate::support::{Script, json, routed};
 use opcell_engine::{Event, ResumeOptions, RunOptions, Status};

@@ -1,4 +1,5 @@
-//! Tool calls of one answer: those that change nothing are made at once, all others one after the other; answers keep the calls' order.
+//! Tool calls of one answer: those that change nothing are made at once, all others one after the other; answers keep
+//! the calls' order.
 
 use crate::{lasting::started, support::*};
 use opcell_engine::{
@@ -61,9 +62,9 @@ async fn calls_that_change_nothing_are_made_at_once_and_answered_in_their_order(
     let (happened, history) = happened(&script, "").await;
     assert_eq!(happened[..3], ["c0 asked", "c1 asked", "c2 asked"]);
     assert_eq!(happened.last().map(String::as_str), Some("c0 answered"), "the slow one ends last: {happened:?}");
-    let told = answers(&script);
-    let told: Vec<_> = told.iter().map(|(call, text)| (call.as_str(), text.as_str())).collect();
-    assert_eq!(told, [("c0", "seen late"), ("c1", "seen"), ("c2", "seen")]);
+    let reported = answers(&script);
+    let reported: Vec<_> = reported.iter().map(|(call, text)| (call.as_str(), text.as_str())).collect();
+    assert_eq!(reported, [("c0", "seen late"), ("c1", "seen"), ("c2", "seen")]);
     let trace = Trace::of(&"run".into(), &history).unwrap();
     let shown = &trace.steps[0].conversation.as_ref().unwrap().messages;
     let shown: Vec<_> = shown.iter().filter_map(|message| message.tool_call_id.as_deref()).collect();
@@ -95,9 +96,9 @@ async fn calls_of_one_answer_are_bounded() {
         most = most.max(under_way);
     }
     assert_eq!((most, script.called().len()), (8, 1_000));
-    let told = answers(&script);
-    assert_eq!(told.len(), 1_002);
-    assert!(told[1_001].1.starts_with("denied: this turn has used its 1000 tool calls"), "{:?}", told[1_001]);
+    let reported = answers(&script);
+    assert_eq!(reported.len(), 1_002);
+    assert!(reported[1_001].1.starts_with("denied: this turn has used its 1000 tool calls"), "{:?}", reported[1_001]);
 }
 
 #[tokio::test]
@@ -116,8 +117,8 @@ async fn calls_made_at_once_count_one_by_one() {
     let script = script(READS);
     happened(&script, r#","max-tool-calls":2"#).await;
     assert_eq!(script.called(), [r#"look {"n":2}"#, r#"slow-look {"n":1}"#], "the third is refused");
-    let told = answers(&script);
-    assert!(told[2].1.starts_with("denied: this turn has used its 2 tool calls"), "{told:?}");
+    let reported = answers(&script);
+    assert!(reported[2].1.starts_with("denied: this turn has used its 2 tool calls"), "{reported:?}");
 
     let limited = self::script(READS);
     let limits = RunLimits { tool_calls: Some(2), ..RunLimits::default() };
@@ -137,7 +138,7 @@ async fn a_run_that_is_driven_by_hand_or_performs_everything_twice_comes_to_the_
         let state = drive_by_hand(&script, vec![started(routed(&session("")), "{}")], times).await;
         assert_eq!(state.status(), Status::Completed);
         let last = script.world().rounds.last().unwrap().messages.clone();
-        let told: Vec<&str> = last.iter().filter_map(|said| said.tool_call_id.as_deref()).collect();
-        assert_eq!(told, ["c0", "c1", "c2"]);
+        let reported: Vec<&str> = last.iter().filter_map(|said| said.tool_call_id.as_deref()).collect();
+        assert_eq!(reported, ["c0", "c1", "c2"]);
     }
 }

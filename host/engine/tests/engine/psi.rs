@@ -168,8 +168,8 @@ async fn a_step_that_was_skipped_by_a_route_gives_nothing_to_those_who_refer_to_
     assert_eq!((outcome.status, outcome.result), (Status::Completed, json(r#"{"x":null}"#)));
 }
 
-/// What the judge said, what became of it and its own conversation stay with the step, and the run ends there although a step
-/// follows it.
+/// What the judge said, what became of it and its own conversation stay with the step, and the run ends there although
+/// a step follows it.
 #[tokio::test]
 async fn a_judged_end_keeps_what_the_judge_said_and_no_later_step_runs() {
     let judge = r#","judge":{"type":"llm","session":{"contributions":[{"type":"template","text":"good?","vars":{}}]}},
@@ -211,7 +211,7 @@ async fn a_judge_has_its_own_tools_sources_and_variables() {
     assert_eq!(seen, ["a fact", "Is it good?", "", "a file"]);
 }
 
-/// psi forgets why a run is blocked; here whoever waits for the caller is told what its callee waits for.
+/// psi forgets why a run is blocked; here whoever waits for the caller learns what its callee waits for.
 #[tokio::test]
 async fn a_caller_waits_for_what_its_callee_waits_for_and_says_so() {
     let inner = r#"{"version":"workflow-ir/v1","name":"inner","steps":[

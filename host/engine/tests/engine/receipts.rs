@@ -5,7 +5,7 @@ use opcell_engine::{Event, Recorded, RunOptions, RunOutcome, Status, Trace, conv
 use opcell_types::Value;
 use opcell_workflow::ir::RunLimits;
 
-/// Nobody may read this in a receipt.
+/// No one may read this in a receipt.
 const ARGUMENTS: &str = r#"{"secret":"swordfish"}"#;
 
 fn session(name: &str, rest: &str) -> String {
@@ -25,7 +25,8 @@ fn side_by_side(rest: &str) -> String {
     [parallel, session("slow", GROUPED), session("quick", GROUPED)].join(",")
 }
 
-/// A model that asks for three calls at once, for slow ones in the step `slow` and for one in `quick` and `brief`; it only ends in `brief`.
+/// A model that asks for three calls at once, for slow ones in the step `slow` and for one in `quick` and `brief`; it
+/// only ends in `brief`.
 fn script() -> Script {
     let script = Script::new().tool("look", r#""seen""#).tool("slow-look", r#""seen late""#);
     script.world().parallel_tools = vec!["look".to_owned(), "slow-look".to_owned()];
@@ -56,7 +57,7 @@ fn stopped(history: &[Recorded]) -> Vec<String> {
         Event::Abandoned { reason, receipt, .. } => Some((reason.clone(), receipt.clone().unwrap())),
         _ => None,
     });
-    let told = receipts.map(|(reason, receipt)| {
+    let reported = receipts.map(|(reason, receipt)| {
         assert_eq!(receipt.get("error").and_then(Value::as_str), reason.as_deref());
         let part = |key: &str| match receipt.get(key) {
             Some(Value::String(text)) => text.to_string(),
@@ -66,7 +67,7 @@ fn stopped(history: &[Recorded]) -> Vec<String> {
         let called = if receipt.get("tool").is_some() { part("tool") } else { part("operation") };
         format!("{called} {} {} {}", part("provider"), part("status"), part("error"))
     });
-    told.collect()
+    reported.collect()
 }
 
 #[tokio::test]
@@ -76,8 +77,8 @@ async fn calls_of_a_round_that_the_budget_forbids_say_that_they_never_began() {
     let (outcome, history) = run(&script, &session("s", ""), "{}", limits).await;
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("budget-exhausted")));
     assert_eq!(script.called(), [""; 0]);
-    let told = ["slow-look host not-started budget-exhausted", "look host not-started budget-exhausted"];
-    assert_eq!(stopped(&history), told);
+    let reported = ["slow-look host not-started budget-exhausted", "look host not-started budget-exhausted"];
+    assert_eq!(stopped(&history), reported);
     assert_eq!(kinds(&history)[history.len() - 4..], ["limit-reached", "abandoned", "abandoned", "run-finished"]);
 }
 

@@ -16,7 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `never` does not end by itself, `panic` panics, everything else says its arguments. Counts calls and what was dropped unfinished.
+/// `never` does not end by itself, `panic` panics, everything else says its arguments. Counts calls and what was
+/// dropped unfinished.
 #[derive(Clone, Default)]
 struct Odd {
     calls: Arc<AtomicUsize>,

@@ -112,9 +112,9 @@ async fn a_run_that_is_given_up_keeps_what_its_steps_did() {
     let (log, records) = run(&script.engine(), yaml, "{}").await;
     // The reference's log has nothing but the reason.
     assert_eq!((log.steps.len(), log.error.unwrap().message), (0, "Unknown reference: $env".to_owned()));
-    let told: Vec<_> = records.iter().map(|r| (r.id.as_ref(), r.status, r.error.as_deref(), r.reason)).collect();
+    let reported: Vec<_> = records.iter().map(|r| (r.id.as_ref(), r.status, r.error.as_deref(), r.reason)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("a", LogStatus::Success, None, None),
             ("b", LogStatus::Failed, Some("Unknown reference: $env"), None),

@@ -1,4 +1,5 @@
-//! A world in a script: operations, judges, models and time that do what a test says, and remember what they were asked.
+//! A world in a script: operations, judges, models and time that do what a test says, and remember what they were
+//! asked.
 
 use async_trait::async_trait;
 use opcell_engine::{
@@ -355,8 +356,9 @@ impl Workflows for Script {
     }
 }
 
-/// Drives the core without the shell: after every event the state is compared with one that was folded from events that went
-/// through JSON, and every effect is performed as often as `times` says, as a durable engine that only knows "at least once" does.
+/// Drives the core without the shell: after every event the state is compared with one that was folded from events that
+/// went through JSON, and every effect is performed as often as `times` says, as a durable engine that only knows "at
+/// least once" does.
 pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> State {
     let ports = script.ports();
     let mut state = State::default();

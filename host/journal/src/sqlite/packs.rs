@@ -1,10 +1,11 @@
 //! Packs: many records of one append in one row, compressed.
 //!
-//! A row of its own costs a record more than most records say. Appends of many records (bulk work whose calls are pure, such as
-//! `each` over thousands of elements) are therefore kept as packs; small appends, which something waits for, are rows.
+//! A row of its own costs a record more than most records say. Appends of many records (bulk work whose calls are pure,
+//! such as `each` over thousands of elements) are therefore kept as packs; small appends, which something waits for,
+//! are rows.
 //!
-//! A pack's text is, for each record, a line `KIND VERSION AT BYTES` followed by the payload of so many bytes and a line feed;
-//! it is compressed as one LZ4 block, after its length in 4 bytes, little-endian.
+//! A pack's text is, for each record, a line `KIND VERSION AT BYTES` followed by the payload of so many bytes and a
+//! line feed; it is compressed as one LZ4 block, after its length in 4 bytes, little-endian.
 
 use crate::record::Record;
 use std::fmt::Write as _;

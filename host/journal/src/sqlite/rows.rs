@@ -45,7 +45,7 @@ pub(super) fn find(connection: &Connection, run: &RunId) -> Result<Found, Journa
     found.ok_or_else(|| JournalError::UnknownRun(run.clone()))
 }
 
-/// Numbers that only grow from 0 fit; a negative one was put there by somebody else.
+/// Numbers that only grow from 0 fit; a negative one was put there by someone else.
 pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
@@ -229,8 +229,8 @@ pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), Jour
 
 /// Adds records that [`fit`], in a transaction that this many are likely to share.
 ///
-/// In `records` every run has pages of its own: small appends of many runs would change hundreds in one transaction. They stand in
-/// `arrivals` first, which they share, and go to `records` many at a time.
+/// In `records` every run has pages of its own: small appends of many runs would change hundreds in one transaction.
+/// They stand in `arrivals` first, which they share, and go to `records` many at a time.
 pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Result<(), JournalError> {
     values::put(connection, rows.run, &rows.values)?;
     let arrives = company >= MANY && rows.is_small();

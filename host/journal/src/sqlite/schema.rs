@@ -1,7 +1,7 @@
 //! The tables of a store, and opening one.
 //!
-//! `docs/journal.md` describes them for whoever reads a store without this code. A change that older code cannot read raises
-//! [`SCHEMA`].
+//! `docs/journal.md` describes them for whoever reads a store without this code. A change that older code cannot read
+//! raises [`SCHEMA`].
 
 use super::storage;
 use crate::store::JournalError;
@@ -119,7 +119,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, JournalError> {
     Ok(connection)
 }
 
-/// Runs hold prompts, answers and arguments: a new store is its owner's alone. SQLite gives the files beside it the same mode.
+/// Runs hold prompts, answers and arguments: a new store is its owner's alone. SQLite gives the files beside it the
+/// same mode.
 fn make_private(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

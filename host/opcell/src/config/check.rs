@@ -495,7 +495,7 @@ impl Checker<'_> {
         if let JournalPlace::Server(server) = &place
             && server.holds_password()
         {
-            let message = "the URL holds a password, and a project file is no place for secrets".to_owned();
+            let message = "the URL holds a password, and a project file is not the place for secrets".to_owned();
             let help = "name its source: `[journal]`, `url = \"postgres://USER@HOST/DATABASE\"`, `password = { env = \"NAME\" }`";
             // Without its place: that would print the line with the password.
             self.findings.push(Diagnostic::error("invalid-journal", message).help(help.to_owned()));

@@ -1,9 +1,10 @@
-//! The lock beside the project file: the digest of each plugin, and what it asked for when somebody looked at it.
+//! The lock beside the project file: the digest of each plugin, and what it asked for when someone looked at it.
 //!
-//! The lock is the truth. Other bytes under a name that it knows are not loaded until `opcell plugin update` accepts them, so grants
-//! belong to what was reviewed and not to whatever lies at a path; a version that asks for more than the lock and the grants together
-//! is refused as well. A plugin that the lock does not know is new: it may ask for anything, gets what is granted, and is written
-//! down, unless the command runs `--locked`. `dev = true` exempts a plugin under work. The lock grants nothing.
+//! The lock is the truth. Other bytes under a name that it knows are not loaded until `opcell plugin update` accepts
+//! them, so grants belong to what was reviewed and not to whatever lies at a path; a version that asks for more than
+//! the lock and the grants together is refused as well. A plugin that the lock does not know is new: it may ask for
+//! anything, gets what is granted, and is written down, unless the command runs `--locked`. `dev = true` exempts a
+//! plugin under work. The lock grants nothing.
 
 use super::PluginConfig;
 use crate::{
@@ -140,7 +141,7 @@ impl Lock {
         let broken = |what: String| {
             let finding = Diagnostic::error("lock-unreadable", format!("{}: {what}", file.display()));
             Rejected::plain(
-                finding.help("restore it from version control; without it an upgrade cannot be told from a new plugin"),
+                finding.help("restore it from version control; without it an upgrade looks like a new plugin"),
             )
         };
         let (exists, LockText { plugins: locked, mcp }) = match read_text_bounded(&file, MAX_LOCK_BYTES) {
@@ -193,7 +194,7 @@ impl Lock {
         now.write_all(now.plugins.clone(), places)
     }
 
-    /// Whether there was a lock here that is gone: somebody deleted it, and with it everything that was accepted.
+    /// Whether there was a lock here that is gone: someone deleted it, and with it everything that was accepted.
     #[must_use]
     pub fn was_deleted(&self, places: &Places) -> bool {
         !self.exists && self.mark(places).is_some_and(|mark| mark.exists())
@@ -211,8 +212,8 @@ impl Lock {
         self.agreed.get(plugin)
     }
 
-    /// Writes down plugins that were loaded: those that the lock does not know, and what it does not know of the others. What it says
-    /// already stays, also of plugins that are not there today.
+    /// Writes down plugins that were loaded: those that the lock does not know, and what it does not know of the
+    /// others. What it says already stays, also of plugins that are not there today.
     ///
     /// # Errors
     /// When it cannot be written; then the next upgrade is compared with what was written before.
@@ -344,7 +345,7 @@ mod tests {
         };
         let agreed = Lock::beside(&project, &plugins(granted)).unwrap().agreed("repo").unwrap().clone();
         assert!(agreed.tools.contains("http.fetch") && agreed.files["work"] == Access::ReadWrite);
-        // What is loaded later changes no digest, and takes out nobody.
+        // What is loaded later changes no digest, and takes out no one.
         let other = Locked::new(Some("d2".to_owned()), None, asks.clone());
         again.remember([("other".to_owned(), other)].into(), &places).unwrap();
         let both = Lock::beside(&project, &plugins(Grants::default())).unwrap();

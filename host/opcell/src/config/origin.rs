@@ -1,7 +1,7 @@
 //! Plugins that come from a registry: what the project file says, what the lock says, and what the store has.
 //!
-//! Running a plugin never reaches a registry. The lock names the component by digest, the store has it, and everything that was pinned
-//! is checked again each time: reference, digest, manifest, publisher.
+//! Running a plugin never reaches a registry. The lock names the component by digest, the store has it, and everything
+//! that was pinned is checked again each time: reference, digest, manifest, publisher.
 
 use super::{Config, PluginConfig, lock::Locked};
 use crate::report::Rejected;

@@ -1,6 +1,7 @@
 //! The JSON Schema of `opcell.toml`, for editors.
 //!
-//! It is made of the limits' own table and of what is written here; a test holds the names of all keys against what the reader takes.
+//! It is made of the limits' own table and of what is written here; a test holds the names of all keys against what the
+//! reader takes.
 
 use opcell_sandbox::limits::TABLE;
 use serde_json::{Map, Value, json};
@@ -27,7 +28,7 @@ pub fn schema() -> Value {
             "cache": {"deprecated": true, "description": "Not for a project to say.", "not": {}},
             "plugins": named("plugin", "Plugins by name."),
             "limits": {"$ref": "#/$defs/project-limits"},
-            "tools": named("tool", "What stands for tools that documents name."),
+            "tools": named("tool", "Implementations of the tools that documents name."),
             "mcp": named("server", "MCP servers by name."),
             "models": {"type": "object", "description": "Providers and models."},
             "sessions": {"$ref": "#/$defs/sessions"},

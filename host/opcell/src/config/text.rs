@@ -27,7 +27,7 @@ pub struct ProjectText {
     pub plugins: IndexMap<Spanned<String>, PluginText>,
     /// Ceilings for every plugin.
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
-    /// What stands for tools that documents name.
+    /// Implementations of the tools that documents name.
     pub tools: IndexMap<Spanned<String>, Spanned<ToolText>>,
     /// MCP servers by name.
     pub mcp: IndexMap<Spanned<String>, ServerText>,

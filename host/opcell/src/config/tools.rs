@@ -1,4 +1,5 @@
-//! What stands for a tool that a document names: an operation of a plugin, a tool of the host, or a tool of an MCP server.
+//! Which implementation a tool named by a document has: an operation of a plugin, a tool of the host, or a tool of an
+//! MCP server.
 
 use super::{
     check::{Checker, HOST_TOOLS, span_of},
@@ -12,7 +13,7 @@ use opcell_workflow::{Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::time::Duration;
 
-/// What stands for a tool.
+/// The implementation of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolTarget {
     /// A plugin's operation by its id, run in a cell.
@@ -34,7 +35,7 @@ pub enum ToolTarget {
 }
 
 impl ToolTarget {
-    /// The operation that stands for it, if one does.
+    /// The operation that implements it, if any.
     #[must_use]
     pub fn operation(&self) -> Option<&str> {
         match self {

@@ -4,8 +4,8 @@ use crate::report::Rejected;
 use opcell_workflow::Diagnostic;
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
-/// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there must be this
-/// user's, or the system's. `--config` is how a user names such a file on purpose.
+/// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there
+/// must be this user's, or the system's. `--config` is how a user names such a file on purpose.
 ///
 /// # Errors
 /// Naming what belongs to whom.
@@ -29,8 +29,8 @@ pub fn check_owner(file: &Path) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// Refuses a file that belongs neither to this user, nor to the system, nor to whom the file belongs that it is obeyed with: in a
-/// folder that all may write, others can put a lock beside a project file.
+/// Refuses a file that belongs neither to this user, nor to the system, nor to whom the file belongs that it is obeyed
+/// with: in a folder that all may write, others can put a lock beside a project file.
 ///
 /// # Errors
 /// Naming what belongs to whom.

@@ -26,10 +26,11 @@ struct PolicyText {
 }
 
 impl Policy {
-    /// The machine's policy, [`MACHINE_POLICY`], and the user's, `policy.toml` among the user's configuration. Both hold.
+    /// The machine's policy, [`MACHINE_POLICY`], and the user's, `policy.toml` among the user's configuration. Both
+    /// hold.
     ///
     /// # Errors
-    /// When one exists and cannot be read, is not a policy, or could have been written by somebody else.
+    /// When one exists and cannot be read, is not a policy, or could have been written by someone else.
     pub fn read(places: &Places) -> Result<Self, Rejected> {
         let user = rustix::process::geteuid().as_raw();
         let mut policy = Self::default();

@@ -91,8 +91,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Reads what a checked project file asks for. Starts nothing, and reads no variable and no key; programs that lie in the project
-    /// are read for their digest.
+    /// Reads what a checked project file asks for. Starts nothing, and reads no variable and no key; programs that lie
+    /// in the project are read for their digest.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let mut collector = Collector { root: real(&config.root), list: Vec::new() };
@@ -173,8 +173,8 @@ impl Collector {
         !real(path).starts_with(&self.root)
     }
 
-    /// A path as consent names it: from the project's folder where it lies in there, so that consent to a project does not depend on
-    /// where it is checked out.
+    /// A path as consent names it: from the project's folder where it lies in there, so that consent to a project does
+    /// not depend on where it is checked out.
     fn shown(&self, path: &Path) -> String {
         let real = real(path);
         match real.strip_prefix(&self.root) {

@@ -19,7 +19,7 @@ use std::{
 /// The most that is read: consent to thousands of projects.
 const MAX_BYTES: u64 = 64 << 20;
 
-const HEADER: &str = "# What `opcell trust` was told. `opcell trust --revoke` takes an entry out.\n";
+const HEADER: &str = "# What `opcell trust` accepted. `opcell trust --revoke` takes an entry out.\n";
 
 /// The consent of one user to all projects.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,7 @@ impl Trusted {
     /// Reads the file of this user; there may be none yet.
     ///
     /// # Errors
-    /// When it cannot be read, or somebody else could have written it.
+    /// When it cannot be read, or someone else could have written it.
     pub fn read(places: &Places) -> Result<Self, Rejected> {
         let Some(file) = places.state.as_ref().map(|state| state.join("trusted")) else { return Ok(Self::default()) };
         let wrong = |what: String| {

@@ -33,7 +33,8 @@ use opcell_types::control::ControlFiles;
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, sync::Arc};
 
-/// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may, too.
+/// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may,
+/// too.
 const STEP_RESULT: usize = 4 << 20;
 
 /// What becomes of a plugin that asks for more than its operator has agreed to.
@@ -49,9 +50,9 @@ pub enum NewPermissions {
 
 /// Collects what a host is made of.
 ///
-/// Unless said otherwise there are no plugins, no grants, no workflows, no models; runs are kept in memory; 64 cells run at once, metered
-/// by ticks, in pools where address space allows; compiled components are kept in the user's cache directory; plugins are compiled
-/// where [`CompileMode::find`] says.
+/// Unless said otherwise there are no plugins, no grants, no workflows, no models; runs are kept in memory; 64 cells
+/// run at once, metered by ticks, in pools where address space allows; compiled components are kept in the user's cache
+/// directory; plugins are compiled where [`CompileMode::find`] says.
 #[derive(Default)]
 pub struct HostBuilder {
     config: Option<Config>,
@@ -125,8 +126,8 @@ impl HostBuilder {
         self
     }
 
-    /// Offers a tool of the embedder to documents, which call it by its name as they would an operation. It takes the place of
-    /// what the project says under that name.
+    /// Offers a tool of the embedder to documents, which call it by its name as they would an operation. It takes the
+    /// place of what the project says under that name.
     #[must_use]
     pub fn document_tool(mut self, tool: impl HostTool + 'static) -> Self {
         self.document_tools.push(Arc::new(tool));
@@ -140,9 +141,10 @@ impl HostBuilder {
         self
     }
 
-    /// Where components are compiled. The default is [`CompileMode::find`]: in children of this program if it has called
-    /// [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`; a host with plugins and neither is
-    /// refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits: for plugins that you trust as your own code.
+    /// Where components are compiled. The default is [`CompileMode::find`]: in children of this program if it has
+    /// called [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`; a host with
+    /// plugins and neither is refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits: for plugins
+    /// that you trust as your own code.
     #[must_use]
     pub fn compile(mut self, mode: CompileMode) -> Self {
         self.sandbox.compile = Some(mode);
@@ -191,8 +193,9 @@ impl HostBuilder {
         self
     }
 
-    /// A directory for compiled components; it is created, must belong to this user alone, and is reached by no grant. Default:
-    /// `opcell/components` in the user's cache directory. The key that vouches for it lies among the user's state.
+    /// A directory for compiled components; it is created, must belong to this user alone, and is reached by no grant.
+    /// Default: `opcell/components` in the user's cache directory. The key that vouches for it lies among the user's
+    /// state.
     #[must_use]
     pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
         self.cache = Some(directory.into());
@@ -206,8 +209,8 @@ impl HostBuilder {
         self
     }
 
-    /// Remembers in this file what each plugin asks for, so that a version that asks for more is noticed. A project file has its lock
-    /// beside it; a host without one notices nothing unless it is given this.
+    /// Remembers in this file what each plugin asks for, so that a version that asks for more is noticed. A project
+    /// file has its lock beside it; a host without one notices nothing unless it is given this.
     #[must_use]
     pub fn lock(mut self, file: impl Into<PathBuf>) -> Self {
         self.lock = Some(file.into());
@@ -239,8 +242,8 @@ impl HostBuilder {
         self.config.get_or_insert_with(|| Config::empty(PathBuf::from(".")))
     }
 
-    /// Loads every plugin, checks that no two offer the same id, and reads the workflows. Needs a tokio runtime with time and I/O
-    /// enabled; [`runtime`](super::runtime) makes one. Dropping the future loads nothing more.
+    /// Loads every plugin, checks that no two offer the same id, and reads the workflows. Needs a tokio runtime with
+    /// time and I/O enabled; [`runtime`](super::runtime) makes one. Dropping the future loads nothing more.
     ///
     /// # Errors
     /// With the first plugin that cannot be loaded; a host with half of its plugins would run half a workflow.

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 /// A call that is made when it is awaited: [`Host::invoke`].
 ///
-/// A call that runs out of time or is cancelled ends with its receipt, which says what the cell had used and touched by then. Dropping
-/// the future stops the cell as well, and its receipt is lost: prefer [`Invocation::timeout`] and [`Invocation::cancel`] to
-/// `tokio::time::timeout` and `select!`.
+/// A call that runs out of time or is cancelled ends with its receipt, which says what the cell had used and touched by
+/// then. Dropping the future stops the cell as well, and its receipt is lost: prefer [`Invocation::timeout`] and
+/// [`Invocation::cancel`] to `tokio::time::timeout` and `select!`.
 #[must_use = "nothing is called until this is awaited"]
 pub struct Invocation<'a> {
     host: &'a Host,
@@ -30,8 +30,8 @@ impl<'a> Invocation<'a> {
         Self { host, call, cancel: CancellationToken::new() }
     }
 
-    /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The plugin's own limit
-    /// holds as well.
+    /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The
+    /// plugin's own limit holds as well.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1));
         self

@@ -1,5 +1,5 @@
-//! Workflows that models call: each call is a run of its own, named by the run and the call that started it, so that a call that is
-//! repeated after a crash finds the run that it started then, and a name says how deep its run is nested.
+//! Workflows that models call: each call is a run of its own, named by the run and the call that started it, so that a
+//! call that is repeated after a crash finds the run that it started then, and a name says how deep its run is nested.
 
 use crate::{catalog::Catalog, library::Library, pins};
 use async_trait::async_trait;
@@ -25,7 +25,8 @@ use std::{
 /// How deep runs may start runs through models' calls.
 const MAX_DEPTH: usize = 4;
 
-/// Stands between a run's name and the call that started another one; no more of them than [`MAX_DEPTH`] are in a name made here.
+/// Stands between a run's name and the call that started another one; no more of them than [`MAX_DEPTH`] are in a name
+/// made here.
 const CALLED_BY: char = '~';
 
 /// How often a run of another driver is polled.
@@ -47,8 +48,8 @@ impl ChildRuns {
         Self { unnarrowed, ..Self::default() }
     }
 
-    /// What sessions of the run that a call starts may have at most. An agent has what its own prompt says, within what the run
-    /// that it is called in was given; a workflow has no more than the session that calls it.
+    /// What sessions of the run that a call starts may have at most. An agent has what its own prompt says, within what
+    /// the run that it is called in was given; a workflow has no more than the session that calls it.
     async fn narrowing(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Result<Option<Session>, Failure> {
         if !wanted.is_agent() {
             let narrowing = call.session.narrowing.as_deref().cloned();
@@ -73,7 +74,8 @@ impl ChildRuns {
         self.engine.get().and_then(Weak::upgrade).ok_or_else(gone)
     }
 
-    /// An agent that the document of the caller's run brings along. Its run has the whole document's workflows, as its caller's has.
+    /// An agent that the document of the caller's run brings along. Its run has the whole document's workflows, as its
+    /// caller's has.
     async fn agent<'a>(&self, agent: &'a AgentTool, query: &str, call: &ToolCall) -> Result<Wanted<'a>, Failure> {
         let past =
             self.engine()?.history_up_to(&call.context.run, Some(1)).await.map_err(|error| not_started(&error))?;

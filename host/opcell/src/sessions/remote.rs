@@ -1,4 +1,5 @@
-//! Tools of MCP servers for models: as the server describes them when the session opens, their arguments checked against its schema.
+//! Tools of MCP servers for models: as the server describes them when the session opens, their arguments checked
+//! against its schema.
 
 use crate::tools::with_remedy;
 use async_trait::async_trait;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub struct ToolEntry {
     /// The name that documents use.
     pub name: String,
-    /// What stands for it: `operation repo/find-markers`, `host http.fetch`, `mcp notes/add`.
+    /// Its implementation: `operation repo/find-markers`, `host http.fetch`, `mcp notes/add`.
     pub target: String,
-    /// One sentence, if somebody says what it does.
+    /// One sentence, if someone says what it does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Why it cannot be called; nothing where it can.

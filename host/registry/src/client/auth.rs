@@ -32,7 +32,8 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// Reads `WWW-Authenticate`: `Basic realm="…"` or `Bearer realm="…",service="…",scope="…"`. The scope is ours to choose.
+    /// Reads `WWW-Authenticate`: `Basic realm="…"` or `Bearer realm="…",service="…",scope="…"`. The scope is ours to
+    /// choose.
     pub(super) fn parse(header: &str) -> Option<Self> {
         let (scheme, mut rest) = header.trim().split_once(' ').unwrap_or((header, ""));
         if scheme.eq_ignore_ascii_case("basic") {

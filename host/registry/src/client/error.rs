@@ -14,7 +14,7 @@ pub enum RegistryError {
         /// Which rule.
         why: String,
     },
-    /// Nobody answers.
+    /// No one answers.
     #[error("{host} cannot be reached: {why}")]
     Connect {
         /// The host.
@@ -44,7 +44,7 @@ pub enum RegistryError {
         /// What was asked for.
         what: String,
     },
-    /// An answer that nobody asked for.
+    /// An answer that no one asked for.
     #[error("{host} answered {status}{}", if .message.is_empty() { String::new() } else { format!(": {}", .message) })]
     Status {
         /// The host.
@@ -131,8 +131,8 @@ impl RegistryError {
             }
             Self::Status { .. } => "ask whoever runs the registry, or try again later".to_owned(),
             Self::Digest { .. } => {
-                "the registry, or somebody on the way to it, changed the content: do not use it, and \
-                                    tell whoever runs it"
+                "the registry, or someone on the way to it, changed the content: do not use it, and \
+                                    report it to its operator"
                     .to_owned()
             }
             Self::TooLarge { .. } | Self::Shape { .. } => {

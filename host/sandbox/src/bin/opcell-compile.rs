@@ -1,4 +1,5 @@
-//! Compiles one component from standard input to native code on standard output, for a host that does not bring its own subcommand.
+//! Compiles one component from standard input to native code on standard output, for a host that does not bring its own
+//! subcommand.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! What the compiling process may still do once it has its input: think, and write its answer.
 //!
-//! A component is compiled by a large program from untrusted bytes. Should a mistake in the compiler let these bytes decide what the process
-//! does, then there is nothing that it could reach: no file, no network, no other program. Each layer holds by itself, and a kernel that
-//! lacks one runs with the other.
+//! A component is compiled by a large program from untrusted bytes. Should a mistake in the compiler let these bytes
+//! decide what the process does, then there is nothing that it could reach: no file, no network, no other program. Each
+//! layer holds by itself, and a kernel that lacks one runs with the other.
 
 /// Shuts this thread, and those that it starts, off from files, networks and programs, as far as the kernel can.
 #[cfg(target_os = "linux")]

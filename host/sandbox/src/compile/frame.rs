@@ -45,7 +45,8 @@ impl Request {
     }
 }
 
-/// Child to parent: that it compiles components and waits for one; then that native code follows, or that there is none.
+/// Child to parent: that it compiles components and waits for one; then that native code follows, or that there is
+/// none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Answer {

@@ -1,8 +1,8 @@
 //! Which program compiles components: this one, when its `main` is prepared to be started again, or `opcell-compile`.
 //!
-//! A program that knows nothing of this would, started again, do once more whatever it does, and start itself again. So nothing is
-//! started again that has not called [`prepare`], the child must answer the handshake before it is sent anything, and a marker in its
-//! environment makes every further sandbox in it fail at once.
+//! A program that knows nothing of this would, started again, do once more whatever it does, and start itself again. So
+//! nothing is started again that has not called [`prepare`], the child must answer the handshake before it is sent
+//! anything, and a marker in its environment makes every further sandbox in it fail at once.
 
 use super::{CompileMode, CompileProgram, child};
 use crate::error::SandboxError;
@@ -20,10 +20,11 @@ const PROGRAM: &str = "opcell-compile";
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Lets this program compile components in children of itself. Call it first in `main`: in such a child it compiles one component and
-/// ends the process; otherwise it returns at once, and [`CompileMode::find`] chooses this program.
+/// Lets this program compile components in children of itself. Call it first in `main`: in such a child it compiles one
+/// component and ends the process; otherwise it returns at once, and [`CompileMode::find`] chooses this program.
 ///
-/// Before this call the program must not read standard input nor write to standard output, where the handshake takes place.
+/// Before this call the program must not read standard input nor write to standard output, where the handshake takes
+/// place.
 ///
 /// ```no_run
 /// // The first line of `main`:
@@ -48,7 +49,8 @@ pub(super) fn is_child() -> bool {
 }
 
 impl CompileMode {
-    /// In children of this program when it has called [`prepare`]; else of an `opcell-compile` beside it or on the `PATH`.
+    /// In children of this program when it has called [`prepare`]; else of an `opcell-compile` beside it or on the
+    /// `PATH`.
     ///
     /// # Errors
     /// [`SandboxError::NoCompiler`] when there is neither. This never chooses [`CompileMode::TrustedInProcess`].

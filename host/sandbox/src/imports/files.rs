@@ -1,7 +1,8 @@
 //! `files`: directories and files below granted roots.
 //!
-//! A guest holds handles, never host paths. Every open goes through [`beneath`], which follows no symbolic link and cannot leave its
-//! directory; what is opened is checked again on the open descriptor. System calls run on blocking threads.
+//! A guest holds handles, never host paths. Every open goes through [`beneath`], which follows no symbolic link and
+//! cannot leave its directory; what is opened is checked again on the open descriptor. System calls run on blocking
+//! threads.
 
 mod beneath;
 mod roots;
@@ -354,7 +355,8 @@ impl View<'_> {
         self.0.touched().note(|touched| touched.file(&root.name, path, action))
     }
 
-    /// A system error without any host path. What would have left the directory is a refusal, whatever the guest makes of it.
+    /// A system error without any host path. What would have left the directory is a refusal, whatever the guest makes
+    /// of it.
     fn file_error(&mut self, error: Errno, root: &Root, path: &str) -> FileError {
         let rule = match error {
             Errno::LOOP => "symbolic links are not followed",
@@ -375,7 +377,8 @@ impl View<'_> {
         }
     }
 
-    /// As [`Self::may_touch`], before something is created, changed or removed: where the directory that holds it is now.
+    /// As [`Self::may_touch`], before something is created, changed or removed: where the directory that holds it is
+    /// now.
     async fn may_change(&mut self, located: &Located, path: &str) -> Result<(), FileError> {
         let (descriptor, relative) = (Arc::clone(&located.descriptor), path.to_owned());
         let real = blocking(move || Ok(beneath::real_target(&descriptor, &relative))).await.map_err(system_error)?;

@@ -1,7 +1,9 @@
-//! `wasi:http/outgoing-handler` for components that were not written for `opcell:plugin`: each request is a call of the host's tool
-//! `http.fetch`, under the same grant and the same rules. The engine's own HTTP client is not part of this program.
+//! `wasi:http/outgoing-handler` for components that were not written for `opcell:plugin`: each request is a call of the
+//! host's tool `http.fetch`, under the same grant and the same rules. The engine's own HTTP client is not part of this
+//! program.
 //!
-//! A guest gets the whole interface, because toolchains import all of it; what serves requests, rather than makes them, ends the cell.
+//! A guest gets the whole interface, because toolchains import all of it; what serves requests, rather than makes them,
+//! ends the cell.
 
 use super::View;
 use crate::{budget::Interface, host::HostServices, state::CellState};

@@ -1,4 +1,5 @@
-//! JSON values to values of WIT types and back. How deep both go is bounded by the types, which were checked when the plugin was loaded.
+//! JSON values to values of WIT types and back. How deep both go is bounded by the types, which were checked when the
+//! plugin was loaded.
 
 use super::schema::EXACT;
 use crate::bindings::{exports::opcell::plugin::operations::Success, opcell::plugin::types::Failure};

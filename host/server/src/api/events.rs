@@ -52,8 +52,9 @@ pub struct EventPage {
     next: Option<u64>,
 }
 
-/// Gives a run's events: with `Accept: text/event-stream` as server-sent events while they happen, until the run has ended; otherwise
-/// one page of JSON. The ID of each server-sent event is its number, and `Last-Event-ID` resumes after it.
+/// Gives a run's events: with `Accept: text/event-stream` as server-sent events while they happen, until the run has
+/// ended; otherwise one page of JSON. The ID of each server-sent event is its number, and `Last-Event-ID` resumes after
+/// it.
 #[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/events", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), EventParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`")), responses(

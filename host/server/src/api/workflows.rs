@@ -172,7 +172,7 @@ pub struct Checked {
 }
 
 async fn compiled(body: DocumentBody) -> Result<document::Document, Problem> {
-    // What a document names beside itself is no business of someone who sends a text.
+    // What a document names beside itself does not concern someone who sends a text.
     let plain = Path::new(&body.name).file_name().is_some_and(|name| name == body.name.as_str());
     if !plain {
         let detail = format!("`{}` is not a file name", shown(&body.name));

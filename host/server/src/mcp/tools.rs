@@ -1,4 +1,4 @@
-//! Which tools there are, and what stands for each.
+//! Which tools there are, and what each calls.
 
 use opcell::{
     Host, Workflow,
@@ -19,7 +19,7 @@ pub(super) const RUN: &str = "opcell_run";
 /// Longest name of a tool that all clients accept.
 const NAME: usize = 64;
 
-/// What a tool stands for.
+/// What a tool calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Operation(Arc<str>),

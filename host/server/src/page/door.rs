@@ -1,5 +1,5 @@
-//! Who looks at a page: the operator where no token is required, else whoever logged in with a token. A cookie names a session of this
-//! process; the token itself never goes back to the browser, and is checked again on every request.
+//! Who looks at a page: the operator where no token is required, else whoever logged in with a token. A cookie names a
+//! session of this process; the token itself never goes back to the browser, and is checked again on every request.
 
 use super::page;
 use crate::{

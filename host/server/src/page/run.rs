@@ -155,7 +155,7 @@ impl View<'_> {
         } } }
     }
 
-    /// What models were told, and what they said.
+    /// What models were sent, and what they answered.
     fn conversation(&self) -> Markup {
         let mut parts: Vec<Markup> = Vec::new();
         for recorded in self.history {

@@ -162,7 +162,8 @@ impl Models {
         &self.listed
     }
 
-    /// The ids, as `provider/model`, of the models for a session, best first. Models whose key is missing are left out of queries.
+    /// The ids, as `provider/model`, of the models for a session, best first. Models whose key is missing are left out
+    /// of queries.
     ///
     /// # Errors
     /// When there is none, or the query cannot be read.
@@ -193,8 +194,8 @@ impl Models {
         Err(SelectError::Depth)
     }
 
-    /// Whether a selection names what is here: a model of a known provider, or criteria that a listed model meets. Keys are not
-    /// looked for: a document is right or wrong wherever it is checked.
+    /// Whether a selection names what is here: a model of a known provider, or criteria that a listed model meets. Keys
+    /// are not looked for: a document is right or wrong wherever it is checked.
     ///
     /// # Errors
     /// As [`Models::select`].

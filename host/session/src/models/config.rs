@@ -168,7 +168,8 @@ pub struct RetryConfig {
     pub max_attempts: u32,
     /// Milliseconds before the first repetition; doubled for each further one.
     pub first_wait_ms: u64,
-    /// Milliseconds that are waited at most, also when the provider asks for more: then the round fails at once and says so.
+    /// Milliseconds that are waited at most, also when the provider asks for more: then the round fails at once and
+    /// says so.
     pub max_wait_ms: u64,
 }
 
@@ -196,7 +197,7 @@ impl RetryConfig {
     }
 }
 
-/// Where a secret is. The secret itself is read when it is needed and kept by nobody.
+/// Where a secret is. The secret itself is read when it is needed and kept by no one.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// An environment variable.

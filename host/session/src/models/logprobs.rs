@@ -1,6 +1,7 @@
 //! How likely a model's tokens were: what providers are asked for it, and where their answers say it.
 //!
-//! genai has no option for this and reads nothing of it; it passes on further parameters, and gives back the whole answer.
+//! genai has no option for this and reads nothing of it; it passes on further parameters, and gives back the whole
+//! answer.
 
 use super::config::Api;
 use opcell_types::Value;
@@ -108,7 +109,7 @@ mod tests {
             Some(json!({"generationConfig": {"responseLogprobs": true, "logprobs": 2}}))
         );
         assert_eq!(request(Api::AnthropicMessages, &settings(Some(2))), None);
-        assert_eq!(request(Api::OpenaiCompletions, &Session::default()), None, "nobody asked");
+        assert_eq!(request(Api::OpenaiCompletions, &Session::default()), None, "not asked for");
         assert!(!has(Api::AnthropicMessages) && has(Api::OpenaiResponses));
     }
 

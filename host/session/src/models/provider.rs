@@ -72,7 +72,8 @@ impl Provider {
 
     async fn client(&self) -> Result<&genai::Client, genai::Error> {
         let make = || {
-            // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
+            // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect,
+            // elsewhere.
             let http = genai::WebConfig::default()
                 .with_connect_timeout(CONNECT_TIMEOUT)
                 .apply_to_builder(reqwest::Client::builder())
@@ -271,7 +272,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// An answer that the provider cut short is no answer.
+/// An answer that the provider cut short is not an answer.
 fn finish(
     round: &ModelRound,
     names: &WireNames,

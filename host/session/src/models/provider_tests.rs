@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 const KEY: &str = "sk-very-secret-123";
 
-/// The four wire formats: one answer with text, one with a call, the same as streams, and where each keeps what is asked.
+/// The four wire formats: one answer with text, one with a call, the same as streams, and where each keeps what is
+/// asked.
 struct Wire {
     api: Api,
     text: fn(&str) -> Json,
@@ -400,9 +401,9 @@ async fn a_refused_key_is_not_repeated_and_never_told() {
         let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
         let failed = models.complete(&ask("go"), None).await.unwrap_err();
         assert_eq!((failed.reason.as_ref(), failed.retriable), (reason, false));
-        let told = serde_json::to_string(&failed).unwrap();
-        assert!(!told.contains(KEY) && told.contains("[redacted]"), "{told}");
-        assert_eq!(told.contains("the key is from file:"), status == 401, "{told}");
+        let reported = serde_json::to_string(&failed).unwrap();
+        assert!(!reported.contains(KEY) && reported.contains("[redacted]"), "{reported}");
+        assert_eq!(reported.contains("the key is from file:"), status == 401, "{reported}");
         assert_eq!(server.asked().len(), 1);
     }
 }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// Passes rounds on to a model and writes each with its answer to a file that [`super::ScriptedModel`] reads. Turns are bound to
-/// step, visit, round and last message, so that a replay neither depends on the order of parallel steps nor accepts another
-/// conversation.
+/// Passes rounds on to a model and writes each with its answer to a file that [`super::ScriptedModel`] reads. Turns are
+/// bound to step, visit, round and last message, so that a replay neither depends on the order of parallel steps nor
+/// accepts another conversation.
 pub struct Recorder {
     model: Arc<dyn Model>,
     path: PathBuf,

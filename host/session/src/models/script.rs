@@ -1,5 +1,5 @@
-//! The scripted model: a file of turns, matched in order or by pattern. When a round and the file differ, it says what it was
-//! asked and what the file expected.
+//! The scripted model: a file of turns, matched in order or by pattern. When a round and the file differ, it says what
+//! it was asked and what the file expected.
 
 use super::{Model, failure};
 use async_trait::async_trait;

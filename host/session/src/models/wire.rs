@@ -18,8 +18,9 @@ use std::fmt::Write as _;
 /// Providers accept at most this many characters in a tool's name.
 const TOOL_NAME_LIMIT: usize = 64;
 
-/// Names of tools and schemas as every provider accepts them: letters, digits, `_` and `-`. A plugin's `github/find-issue` is
-/// called `github_find-issue` on the wire, and told apart by a number where two names become the same.
+/// Names of tools and schemas as every provider accepts them: letters, digits, `_` and `-`. A plugin's
+/// `github/find-issue` is called `github_find-issue` on the wire, and told apart by a number where two names become the
+/// same.
 pub(super) struct WireNames {
     wire_to_ours: IndexMap<String, String>,
 }

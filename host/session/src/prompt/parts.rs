@@ -58,14 +58,16 @@ pub struct PromptContribution {
     pub text: String,
 }
 
-/// The structured state that a system prompt is built from. Capabilities are already narrowed to what the session may use.
+/// The structured state that a system prompt is built from. Capabilities are already narrowed to what the session may
+/// use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PromptParts {
     /// Which preamble and which forms.
     pub mode: PromptMode,
     /// What the model may call.
     pub tools: Vec<Entry>,
-    /// Tools that the session declares and the host does not have, by name; said, so that the model does not look for them.
+    /// Tools that the session declares and the host does not have, by name; said, so that the model does not look for
+    /// them.
     pub unavailable_tools: Vec<String>,
     /// What the model may read up on.
     pub skills: Vec<Entry>,

@@ -6,8 +6,8 @@ use opcell_types::suggest::hint;
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// Which parts of a prompt are shown (psi's `:prompt-component-selection`, with `extension-names` and `workflow-names` added).
-/// An absent key shows everything of its kind; a present empty list shows nothing of it.
+/// Which parts of a prompt are shown (psi's `:prompt-component-selection`, with `extension-names` and `workflow-names`
+/// added). An absent key shows everything of its kind; a present empty list shows nothing of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ComponentSelection {
     components: Option<BTreeSet<Component>>,
@@ -66,7 +66,7 @@ const KEYS: [&str; 7] = [
 ];
 
 impl ComponentSelection {
-    /// Reads the authored value; `null` is no selection.
+    /// Reads the authored value; `null` is not a selection.
     ///
     /// # Errors
     /// When it is not an object of the known keys.
@@ -100,8 +100,9 @@ impl ComponentSelection {
         Ok(Some(selection))
     }
 
-    /// Whether a component is shown at all. The instruction layer always is: leaving out the workflow's own text would be
-    /// replacement by another name. Tools stand in psi's preamble and go with it; a list of names selects its component.
+    /// Whether a component is shown at all. The instruction layer always is: leaving out the workflow's own text would
+    /// be replacement by another name. Tools stand in psi's preamble and go with it; a list of names selects its
+    /// component.
     #[must_use]
     pub fn shows(&self, component: Component) -> bool {
         let Some(listed) = &self.components else { return true };

@@ -32,7 +32,8 @@ pub struct Extension {
 pub enum MissingTools {
     /// The session does not open.
     Refuse,
-    /// The session opens without it, and its prompt says so: a workflow written for another host runs with what is here.
+    /// The session opens without it, and its prompt says so: a workflow written for another host runs with what is
+    /// here.
     #[default]
     Withhold,
 }

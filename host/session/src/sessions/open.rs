@@ -191,8 +191,8 @@ impl HostSessions {
             .collect()
     }
 
-    /// The host's tools that the session declares, or all of them, without those of extensions that it leaves out; then the engine's.
-    /// Beside them the declared tools that are not there, where that is allowed.
+    /// The host's tools that the session declares, or all of them, without those of extensions that it leaves out; then
+    /// the engine's. Beside them the declared tools that are not there, where that is allowed.
     fn allowed_tools(
         &self,
         settings: &Session,
@@ -281,8 +281,8 @@ impl HostSessions {
         )
     }
 
-    /// Declaring workflows brings the `delegate` tool; a session without the tool has no workflows, and one without workflows
-    /// not the tool.
+    /// Declaring workflows brings the `delegate` tool; a session without the tool has no workflows, and one without
+    /// workflows not the tool.
     fn allowed_workflows(&self, settings: &Session, tools: &mut Vec<Allowed>) -> Result<Vec<Entry>, Failure> {
         let names = self.workflows.as_ref().map(|workflows| workflows.names()).unwrap_or_default();
         let known: Vec<_> = names.iter().map(String::as_str).collect();

@@ -1,5 +1,5 @@
-//! What a session's settings are, once everything that may say has been asked: the step first, then its profile, then what the
-//! run inherits, then that's profile, then the host.
+//! What a session's settings are, once everything that may say has been asked: the step first, then its profile, then
+//! what the run inherits, then that's profile, then the host.
 
 use super::failure;
 use indexmap::IndexMap;
@@ -35,7 +35,7 @@ pub(super) fn effective(
     for layer in layers {
         fill(&mut settings, layer);
     }
-    // What the document says of its own tools, skills and agents is no setting that a profile could have.
+    // What the document says of its own tools, skills and agents is not a setting that a profile could have.
     settings.tool_shapes.clone_from(&request.session.tool_shapes);
     settings.own_skills.clone_from(&request.session.own_skills);
     settings.agents.clone_from(&request.session.agents);
@@ -80,7 +80,8 @@ fn narrow(settings: &mut Session, outer: &Session) -> Vec<(&'static str, String)
     gone
 }
 
-/// What the workflow says of a session's capabilities, its profile's word included; the host's defaults are no narrowing.
+/// What the workflow says of a session's capabilities, its profile's word included; the host's defaults are no
+/// narrowing.
 fn ceiling(
     request: &OpenSession,
     profiles: &IndexMap<String, Session>,
@@ -114,8 +115,8 @@ pub(super) fn profile<'a>(name: &str, profiles: &'a IndexMap<String, Session>) -
     })
 }
 
-/// Takes from a layer what the layers before it leave open. What is said, and to whom, is the step's alone and stays in the run;
-/// texts go into the prompt.
+/// Takes from a layer what the layers before it leave open. What is said, and to whom, is the step's alone and stays in
+/// the run; texts go into the prompt.
 fn fill(settings: &mut Session, layer: &Session) {
     macro_rules! take {
         ($($field:ident),*) => { $( if settings.$field.is_none() { settings.$field.clone_from(&layer.$field); } )* };

@@ -155,7 +155,8 @@ async fn a_session_that_declares_nothing_has_and_shows_all_that_is_harmless() {
     assert_eq!(opened.models, ["scripted"]);
 }
 
-/// Seed 004's observed case, through the whole road: declared tools and skills, lambda mode, parent framing and instruction text.
+/// Seed 004's observed case, through the whole road: declared tools and skills, lambda mode, parent framing and
+/// instruction text.
 #[tokio::test]
 async fn the_observed_case_opens_with_exactly_what_it_declares() {
     let world = world();

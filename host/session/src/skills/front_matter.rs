@@ -80,7 +80,8 @@ pub(super) fn parse(head: &str) -> (FrontMatter, Vec<String>) {
     (front, warnings)
 }
 
-/// psi's subset: split at the first colon, one pair of double quotes stripped, `- item` lines under a key without a value.
+/// psi's subset: split at the first colon, one pair of double quotes stripped, `- item` lines under a key without a
+/// value.
 fn lines(head: &str) -> IndexMap<String, Value> {
     let mut entries = IndexMap::new();
     let mut list: Option<(String, Vec<Value>)> = None;

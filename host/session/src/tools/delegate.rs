@@ -1,5 +1,5 @@
-//! `delegate`: a model calls a workflow. Only the session's workflows can be called. The agents of a pack are called through it too,
-//! each under its own name.
+//! `delegate`: a model calls a workflow. Only the session's workflows can be called. The agents of a pack are called
+//! through it too, each under its own name.
 
 use super::{HostTool, ToolDescription, describe};
 use async_trait::async_trait;
@@ -15,10 +15,12 @@ pub const DELEGATE_TOOL: &str = "delegate";
 /// Runs a workflow for a model.
 #[async_trait]
 pub trait Delegation: Send + Sync {
-    /// Runs the workflow to its end and gives what it yields. A call with the same idempotency key does not start another run.
+    /// Runs the workflow to its end and gives what it yields. A call with the same idempotency key does not start
+    /// another run.
     async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value>;
 
-    /// Runs an agent of the document that the call's run came from, and gives what it says. As to a repeated call, as [`Self::run`].
+    /// Runs an agent of the document that the call's run came from, and gives what it says. As to a repeated call, as
+    /// [`Self::run`].
     async fn ask(&self, agent: &AgentTool, query: &str, call: &ToolCall) -> Reply<Value>;
 }
 

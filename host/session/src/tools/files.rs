@@ -220,7 +220,8 @@ pub(super) fn write(files: &Arc<Files>) -> Arc<dyn HostTool> {
     })
 }
 
-/// Writes a file whose size is known before its content is made: a few bytes of arguments may stand for gigabytes of text.
+/// Writes a file whose size is known before its content is made: a few bytes of arguments may stand for gigabytes of
+/// text.
 fn replace<'a>(place: &Place<'_>, size: u64, content: impl FnOnce() -> Cow<'a, [u8]>) -> Result<(), Failure> {
     if size > FILE_LIMIT {
         let message = format!("{} would have {size} bytes; at most {FILE_LIMIT} are written", place.path);

@@ -7,7 +7,8 @@ use opcell_engine::ports::{Call, Operations, Reply, ToolCall};
 use opcell_types::Value;
 use std::sync::Arc;
 
-/// The tool over one operation. Its name is the operation's id, its arguments' schema the one that the operation describes.
+/// The tool over one operation. Its name is the operation's id, its arguments' schema the one that the operation
+/// describes.
 pub struct OperationTool {
     operations: Arc<dyn Operations>,
     description: ToolDescription,

@@ -142,7 +142,8 @@ impl FileRoots {
         self.roots.iter().any(|root| root.writable)
     }
 
-    /// Finds the root of `path`, `NAME:path`, or an absolute path below a root, as models that know the machine write it.
+    /// Finds the root of `path`, `NAME:path`, or an absolute path below a root, as models that know the machine write
+    /// it.
     pub(super) fn place(&self, path: &str) -> Result<Place<'_>, String> {
         if path.is_empty() {
             return Err("a path must not be empty; `.` is the working folder".to_owned());

@@ -27,7 +27,7 @@ const LINE_SHOWN: usize = 300;
 /// Bytes of compiled program that a pattern may need.
 const PATTERN_SIZE: usize = 1 << 20;
 
-/// Folders that hold what nobody searches for; naming one in `path` searches it.
+/// Folders that hold what no one searches for; naming one in `path` searches it.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// How a search ended.

@@ -1,4 +1,5 @@
-//! `bash`: outside every cell, with the rights of the host. Not there unless the operator enables it, and the prompt says so.
+//! `bash`: outside every cell, with the rights of the host. Not there unless the operator enables it, and the prompt
+//! says so.
 
 use super::{HostTool, ToolDescription, describe, failure};
 use async_trait::async_trait;
@@ -159,7 +160,8 @@ async fn kept(pipe: Option<impl AsyncRead + Unpin>, over: &CancellationToken) ->
     let mut buffer = vec![0; 16 << 10];
     let mut dropped = 0;
     loop {
-        // What left the process group keeps the pipe open; what the command itself wrote has arrived a moment after its end.
+        // What left the process group keeps the pipe open; what the command itself wrote has arrived a moment after its
+        // end.
         let read = tokio::select! {
             biased;
             read = pipe.read(&mut buffer) => read?,

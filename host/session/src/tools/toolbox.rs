@@ -89,8 +89,8 @@ impl Toolbox {
         self.tools.values().map(|tool| tool.tool.description())
     }
 
-    /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is checked here.
-    /// However it ends, there is a receipt: a [`CallReceipt`].
+    /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is
+    /// checked here. However it ends, there is a receipt: a [`CallReceipt`].
     pub async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let began = Instant::now();
         let call = &fitted(call);
@@ -178,7 +178,7 @@ fn performer(call: &ToolCall) -> &str {
     if is_agent(call) { DELEGATE_TOOL } else { &call.request.name }
 }
 
-/// A schema that somebody else wrote, compiled once.
+/// A schema that someone else wrote, compiled once.
 fn compiled(schema: &Value) -> Result<Arc<Schema>, String> {
     Schema::shared(&serde_json::Value::from(schema))
 }

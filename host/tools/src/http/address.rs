@@ -1,7 +1,7 @@
 //! Which network addresses a plugin's request may reach.
 //!
-//! Pure policy over one address; who resolves names and connects is elsewhere. The tables follow the IANA special-purpose
-//! registries (RFC 6890 and its successors) and the metadata addresses of the large clouds.
+//! Pure policy over one address; who resolves names and connects is elsewhere. The tables follow the IANA
+//! special-purpose registries (RFC 6890 and its successors) and the metadata addresses of the large clouds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,8 @@ pub enum AddressClass {
 }
 
 impl AddressClass {
-    /// Classifies an address; an IPv4 address inside an IPv6 one (mapped, compatible, translated, 6to4) counts as itself.
+    /// Classifies an address; an IPv4 address inside an IPv6 one (mapped, compatible, translated, 6to4) counts as
+    /// itself.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address {
@@ -32,8 +33,8 @@ impl AddressClass {
         }
     }
 
-    /// Whether a request may go there: public addresses always; this machine and private networks only where the grant says so;
-    /// link-local, metadata and reserved addresses never.
+    /// Whether a request may go there: public addresses always; this machine and private networks only where the grant
+    /// says so; link-local, metadata and reserved addresses never.
     #[must_use]
     pub fn permitted(self, private_granted: bool) -> bool {
         match self {
@@ -93,7 +94,8 @@ fn of_v6(address: Ipv6Addr) -> AddressClass {
         return AddressClass::Loopback;
     }
     match address.segments() {
-        // Mapped (RFC 4291), compatible (deprecated), translated (RFC 2765) and NAT64 (RFC 6052): the last four bytes decide.
+        // Mapped (RFC 4291), compatible (deprecated), translated (RFC 2765) and NAT64 (RFC 6052): the last four bytes
+        // decide.
         [0, 0, 0, 0, 0, 0xffff | 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]

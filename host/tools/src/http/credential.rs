@@ -94,8 +94,8 @@ impl Secret {
         forms.fold(bytes, |bytes, form| replace(&bytes, form.as_bytes()))
     }
 
-    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, and in Base64 with what was sent before it.
-    /// Encodings of very short texts would match by chance.
+    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, and in Base64 with what was
+    /// sent before it. Encodings of very short texts would match by chance.
     fn forms(&self) -> Vec<String> {
         let mut forms = vec![self.text.clone()];
         if self.text.len() >= 8 {

@@ -82,10 +82,7 @@ impl FetchError {
             Self::Secret(error) => {
                 // Where the host keeps its keys is not the business of whoever asked.
                 tracing::warn!("a request was not sent: {error}");
-                Failure::host(
-                    "credential-missing",
-                    "the host has no credential for this rule; its operator is told why",
-                )
+                Failure::host("credential-missing", "the host has no credential for this rule; its operator sees why")
             }
             Self::Failed { reason, message } => Failure::host(reason, message).retriable(),
         }

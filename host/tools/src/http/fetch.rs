@@ -85,8 +85,8 @@ impl HttpClient {
 
     /// Performs one `http.fetch` call under some rules. Each hop is noted in `touched` before it is sent.
     ///
-    /// `arguments` is `{method?, url, headers?, body?, timeout_ms?}`; the answer is `{status, url, headers, body}` with the body as
-    /// text, or `{…, body_base64}` when it is not UTF-8.
+    /// `arguments` is `{method?, url, headers?, body?, timeout_ms?}`; the answer is `{status, url, headers, body}` with
+    /// the body as text, or `{…, body_base64}` when it is not UTF-8.
     ///
     /// # Errors
     /// See [`FetchError`]. Dropping the future cancels the request.
@@ -231,8 +231,8 @@ fn check_address(address: IpAddr, private: bool) -> Result<(), DeniedAddress> {
     if class.permitted(private) { Ok(()) } else { Err(DeniedAddress { address, class }) }
 }
 
-/// Resolves a name once and hands over only checked addresses; the connection goes to one of exactly these, so that a second
-/// answer of the name server changes nothing.
+/// Resolves a name once and hands over only checked addresses; the connection goes to one of exactly these, so that a
+/// second answer of the name server changes nothing.
 struct CheckedResolver {
     lookup: Lookup,
     private: bool,

@@ -1,8 +1,8 @@
 //! `confine = true`: what a server that runs as a child process may still reach.
 //!
-//! It reads the system's programs and libraries and its own folder, and what was listed; it writes what was listed; it opens no network
-//! connection unless that was allowed; it does nothing that administrators and debuggers do. Landlock decides about files and TCP, a
-//! filter of system calls about the rest. Everything that it starts is confined as well.
+//! It reads the system's programs and libraries and its own folder, and what was listed; it writes what was listed; it
+//! opens no network connection unless that was allowed; it does nothing that administrators and debuggers do. Landlock
+//! decides about files and TCP, a filter of system calls about the rest. Everything that it starts is confined as well.
 
 use super::McpServer;
 use landlock::{
@@ -53,7 +53,8 @@ const SYSTEM: &[&str] = &[
 /// Devices that hold nothing.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// What a confined process starts under. Made before the process is, for nothing may be allocated between fork and exec.
+/// What a confined process starts under. Made before the process is, for nothing may be allocated between fork and
+/// exec.
 pub(super) struct Confinement {
     files: Option<RulesetCreated>,
     calls: BpfProgram,
@@ -112,7 +113,8 @@ fn files(server: &McpServer) -> Result<RulesetCreated, landlock::RulesetError> {
     Ok(created)
 }
 
-/// Where the program itself is installed, when that is not among the system's folders: `…/bin/node` is read with `…/lib`.
+/// Where the program itself is installed, when that is not among the system's folders: `…/bin/node` is read with
+/// `…/lib`.
 fn installed(server: &McpServer) -> Option<PathBuf> {
     let program = Path::new(&server.program);
     let found = if program.components().count() > 1 {

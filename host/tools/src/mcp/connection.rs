@@ -24,7 +24,7 @@ use tokio::{
 /// Bytes of a server's standard error that are kept: its end, where the reason of a failure is.
 const STDERR_BYTES: usize = 4 << 10;
 
-/// How long a server that broke off may take to end, before nobody asks for its exit status any more.
+/// How long a server that broke off may take to end, before no one asks for its exit status any more.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A server that runs. Dropping it ends its process.
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     listing: Mutex<Option<Arc<Listing>>>,
 }
 
-/// What the server tells this client on its own account.
+/// What the server sends this client unasked.
 struct Handler {
     changed: Arc<AtomicBool>,
 }
@@ -150,7 +150,8 @@ fn tie(command: &mut Command) {
 #[allow(unsafe_code, reason = "what happens between fork and exec")]
 fn confine(command: &mut Command, config: &McpServer) -> Result<(), String> {
     let mut confinement = super::confine::Confinement::of(config)?;
-    // SAFETY: everything was made before; entering is a handful of system calls, which allocate nothing unless they fail.
+    // SAFETY: everything was made before; entering is a handful of system calls, which allocate nothing unless they
+    // fail.
     unsafe { command.pre_exec(move || confinement.enter()) };
     Ok(())
 }
@@ -180,7 +181,8 @@ impl Process {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         let stderr = Arc::new(Mutex::default());
         if let Some(pipe) = child.stderr.take() {
-            // Read to its end, so that a server that writes much never waits for a reader. The pipe ends with the process group.
+            // Read to its end, so that a server that writes much never waits for a reader. The pipe ends with the
+            // process group.
             drop(tokio::spawn(keep_end::<ChildStderr>(pipe, stderr.clone())));
         }
         Self { child: tokio::sync::Mutex::new(child), group, stderr }

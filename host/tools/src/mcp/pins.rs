@@ -1,4 +1,4 @@
-//! Tools as they were accepted: a server that describes a tool otherwise tomorrow is not called before somebody looked.
+//! Tools as they were accepted: a server that describes a tool otherwise tomorrow is not called before someone looked.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! A server that is started when it is first needed, and calls of its tools.
 //!
-//! Whoever calls while a server starts waits for the same start; whoever gives up waiting takes nothing from the others.
+//! Whoever calls while a server starts waits for the same start; whoever gives up waiting takes nothing from the
+//! others.
 
 use super::{Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, connection::Connection, failed, result};
 use futures_util::{
@@ -63,7 +64,8 @@ impl Server {
     /// Its tools, as it lists them now. The list is asked for again only after the server said that it changed.
     ///
     /// # Errors
-    /// `mcp-not-started` with the end of what the server wrote to its standard error, `mcp-error`, `mcp-disconnected` or `timeout`.
+    /// `mcp-not-started` with the end of what the server wrote to its standard error, `mcp-error`, `mcp-disconnected`
+    /// or `timeout`.
     pub async fn tools(&self) -> Result<Arc<Listing>, Failure> {
         let open = self.connection().await?;
         match timeout(self.config.call_time, open.tools()).await {
@@ -83,7 +85,8 @@ impl Server {
     /// One of its tools.
     ///
     /// # Errors
-    /// As [`Self::tools`]; `mcp-tool-not-accepted` where it is not as it was accepted, `mcp-unknown-tool` where the server does not have it, `mcp-unusable-tool` where its schema is refused.
+    /// As [`Self::tools`]; `mcp-tool-not-accepted` where it is not as it was accepted, `mcp-unknown-tool` where the
+    /// server does not have it, `mcp-unusable-tool` where its schema is refused.
     pub async fn tool(&self, name: &str) -> Result<ListedTool, Failure> {
         let listing = self.tools().await?;
         if let Some(tool) = listing.tools.get(name) {

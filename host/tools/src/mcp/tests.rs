@@ -98,9 +98,9 @@ async fn a_step_gets_an_image_whole_and_a_model_is_told_what_it_was() {
     let (server, _folder) = server(&[&image, &image], |config| config);
     let kept = server.call("t", &nothing(), Binary::Keep).await.unwrap();
     assert_eq!(kept.as_array().unwrap()[1].get("data"), Some(&Value::from("AAAAAAAA")));
-    let told = server.call("t", &nothing(), Binary::Omit).await.unwrap().to_json();
-    assert!(told.contains(r#""mimeType":"image/png""#) && told.contains(r#""bytes":6"#), "{told}");
-    assert!(!told.contains("AAAA") && told.contains("here"), "{told}");
+    let reported = server.call("t", &nothing(), Binary::Omit).await.unwrap().to_json();
+    assert!(reported.contains(r#""mimeType":"image/png""#) && reported.contains(r#""bytes":6"#), "{reported}");
+    assert!(!reported.contains("AAAA") && reported.contains("here"), "{reported}");
 }
 
 #[tokio::test]

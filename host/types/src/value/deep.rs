@@ -6,7 +6,7 @@ use std::mem;
 /// The depth up to which recursion is harmless.
 pub(super) const SHALLOW: u32 = 64;
 
-/// Moves the parts that nest deeply out of an aggregate that nobody else holds.
+/// Moves the parts that nest deeply out of an aggregate that no one else holds.
 pub(super) fn take(parts: &mut [Value], into: &mut Vec<Value>) {
     for part in parts {
         if part.measure().depth() >= SHALLOW {

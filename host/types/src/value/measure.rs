@@ -2,8 +2,8 @@
 
 use super::{Shape, Value};
 
-/// How many bytes a value takes as JSON without spaces, and how deep it nests. Parts that are shared count wherever they appear,
-/// because that is what writing them costs. Both numbers saturate.
+/// How many bytes a value takes as JSON without spaces, and how deep it nests. Parts that are shared count wherever
+/// they appear, because that is what writing them costs. Both numbers saturate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measure(u64);
 

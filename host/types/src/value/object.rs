@@ -10,7 +10,8 @@ use triomphe::{Arc, ThinArc};
 /// The entries of an object in order.
 pub type Entries<'a> = std::iter::Zip<Keys<'a>, std::slice::Iter<'a, Value>>;
 
-/// The entries of a JSON object, in the order in which they were written. Cloning is constant time; a clone is the *same* object.
+/// The entries of a JSON object, in the order in which they were written. Cloning is constant time; a clone is the
+/// *same* object.
 #[derive(Clone)]
 pub struct Object(ThinArc<Head, Value>);
 
@@ -20,7 +21,8 @@ struct Head {
 }
 
 impl Object {
-    /// The object of a shape: the values of its keys, in their order. Missing values are undefined, further ones are dropped.
+    /// The object of a shape: the values of its keys, in their order. Missing values are undefined, further ones are
+    /// dropped.
     #[must_use]
     pub fn of_shape(shape: Shape, mut values: Vec<Value>) -> Self {
         values.resize(shape.len(), Value::Undefined);
@@ -139,7 +141,7 @@ impl Object {
         self.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Sets the value of a key: in place where the key is known and nobody else holds the object.
+    /// Sets the value of a key: in place where the key is known and no one else holds the object.
     pub fn insert(&mut self, key: &str, value: Value) {
         let Some(place) = self.shape().place(key) else {
             let keys = self.keys().cloned().chain([key.into()]).collect();
@@ -150,7 +152,7 @@ impl Object {
         self.set_at(place, value);
     }
 
-    /// Sets the value at a place of the shape: in place where nobody else holds the object.
+    /// Sets the value at a place of the shape: in place where no one else holds the object.
     pub fn set_at(&mut self, place: usize, value: Value) {
         let before = self.slots().get(place).map(|before| self.shape().written_entry(place, before));
         let Some(before) = before else { return };

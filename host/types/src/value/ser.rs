@@ -4,7 +4,7 @@ use super::{Map, Number, Object, Shape, Text, Value};
 use serde::ser::{self, Serialize, Serializer};
 use std::{cell::RefCell, fmt};
 
-/// What a value cannot hold: a key that is no text.
+/// What a value cannot hold: a key that is not a string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unrepresentable(String);
@@ -21,7 +21,7 @@ impl Value {
     /// What `of` writes as JSON, as a value. Numbers that JSON cannot hold stay what they are.
     ///
     /// # Errors
-    /// When a key is no text, or `of` itself refuses.
+    /// When a key is not a string, or `of` itself refuses.
     pub fn of<T: Serialize + ?Sized>(of: &T) -> Result<Self, Unrepresentable> {
         of.serialize(ToValue)
     }
@@ -41,8 +41,8 @@ struct Entries {
     key: Option<Text>,
 }
 
-/// Fields of a struct, perhaps the content of a variant. Their names are the program's own: structs that are written often share
-/// their shape.
+/// Fields of a struct, perhaps the content of a variant. Their names are the program's own: structs that are written
+/// often share their shape.
 struct Fields {
     variant: Option<&'static str>,
     keys: Vec<&'static str>,

@@ -151,8 +151,8 @@ impl Shape {
         self.key(place).map_or(0, written_key)
     }
 
-    /// How many levels an object of this shape adds. An object whose only key starts with `$` counts as two: events write it
-    /// inside of another one, so that it cannot be taken for one of their own tags.
+    /// How many levels an object of this shape adds. An object whose only key starts with `$` counts as two: events
+    /// write it inside of another one, so that it cannot be taken for one of their own tags.
     pub(super) fn levels(&self) -> u32 {
         self.0.levels
     }

@@ -32,7 +32,8 @@ impl Text {
     #[must_use]
     #[inline]
     pub fn as_str(&self) -> &str {
-        // SAFETY: both forms are made in `From<&str>` alone, from the whole of a `str`, and are never changed afterwards.
+        // SAFETY: both forms are made in `From<&str>` alone, from the whole of a `str`, and are never changed
+        // afterwards.
         unsafe { std::str::from_utf8_unchecked(self.as_bytes()) }
     }
 

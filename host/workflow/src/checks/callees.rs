@@ -1,4 +1,5 @@
-//! What a delegate's callee yields, as far as its definition says it, and whether references to the delegate ask for that.
+//! What a delegate's callee yields, as far as its definition says it, and whether references to the delegate ask for
+//! that.
 
 use super::Catalog;
 use crate::{
@@ -90,7 +91,7 @@ fn unread_contract(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<A
     })
 }
 
-/// The callee of a delegate that yields what its callee does, and what that can be; `None` where nobody knows.
+/// The callee of a delegate that yields what its callee does, and what that can be; `None` where no one knows.
 fn yielded(step: &Step, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Option<(Arc<str>, Kinds)> {
     let Form::Delegate { delegate: Delegate { target: DelegateTarget::Name(name), .. } } = &step.form else {
         return None;

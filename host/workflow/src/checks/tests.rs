@@ -32,8 +32,8 @@ fn a_straight_workflow_has_nothing_remarkable() {
 #[test]
 fn duplicate_names_and_unknown_targets_are_told() {
     let steps = [step("a", ""), step("a", "\"X\" {:goto \"revew\"}"), step("review", "")];
-    let told = flow(&workflow(&steps.join(" ")));
-    let codes: Vec<_> = told.iter().map(|d| (d.code, d.path.as_deref().unwrap())).collect();
+    let reported = flow(&workflow(&steps.join(" ")));
+    let codes: Vec<_> = reported.iter().map(|d| (d.code, d.path.as_deref().unwrap())).collect();
     assert_eq!(
         codes,
         [
@@ -42,7 +42,7 @@ fn duplicate_names_and_unknown_targets_are_told() {
             ("unreachable-step", "steps[2]")
         ]
     );
-    assert_eq!(told[1].help.as_deref(), Some("did you mean 'review'?"));
+    assert_eq!(reported[1].help.as_deref(), Some("did you mean 'review'?"));
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn names_are_checked_against_what_the_host_has() {
          {:name \"b\" :type :session :tools [\"read\" \"bash\"] :skills [\"s\"] :contributions [{:type :template :text \"t\"}]}
          {:name \"c\" :type :delegate :target \"nobody-knows\" :prompt-string \"p\"}",
     );
-    let told: Vec<_> = names(&ir, &Host).into_iter().map(|d| (d.code, d.path.unwrap())).collect();
+    let reported: Vec<_> = names(&ir, &Host).into_iter().map(|d| (d.code, d.path.unwrap())).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("unknown-operation", "steps[0].invoke.operation".to_owned()),
             ("unknown-tool", "steps[1].session.tools[1]".to_owned())
@@ -155,9 +155,9 @@ fn names_are_checked_against_what_the_host_has() {
 #[test]
 fn outcomes_that_cannot_come_and_outcomes_without_a_route_are_told() {
     let ir = workflow(&step("a", "\"DONE\" {:goto :done} :AGAIN {:goto :done}"));
-    let told: Vec<_> = names(&ir, &Host).into_iter().map(|d| (d.code, d.message)).collect();
+    let reported: Vec<_> = names(&ir, &Host).into_iter().map(|d| (d.code, d.message)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("impossible-outcome", "Step 'a': the judge never returns :AGAIN".to_owned()),
             (

@@ -5,7 +5,8 @@ use crate::print::{double, quoted};
 use std::fmt;
 
 impl fmt::Display for Node {
-    /// As Clojure's `pr-str` prints it. Recursion is bounded by [`super::MAX_DEPTH`], the depth of every node that was read.
+    /// As Clojure's `pr-str` prints it. Recursion is bounded by [`super::MAX_DEPTH`], the depth of every node that was
+    /// read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Nil => f.write_str("nil"),

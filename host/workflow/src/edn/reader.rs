@@ -8,8 +8,8 @@ use super::{
 use crate::source::Span;
 use std::collections::HashMap;
 
-/// The deepest nesting that is read: brackets, tags, metadata and discards alike. Authored workflows stay below 20; the rest of
-/// the crate may recurse over what was read because of this number.
+/// The deepest nesting that is read: brackets, tags, metadata and discards alike. Authored workflows stay below 20; the
+/// rest of the crate may recurse over what was read because of this number.
 pub const MAX_DEPTH: usize = 128;
 
 /// The longest text that is read, in bytes. The largest authored workflows have some 60 KiB.
@@ -389,7 +389,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The character that an escape in a string stands for; moves past it.
+    /// The character of an escape in a string; moves past it.
     fn escape(&mut self) -> Result<char, ReadError> {
         let start = self.at;
         self.at += 1;

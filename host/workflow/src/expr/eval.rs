@@ -8,8 +8,8 @@ use crate::js;
 use opcell_types::value::{Number, Object, Shape, Value};
 use std::borrow::Cow;
 
-/// One program that is evaluated again and again: its stack is kept, and so is where each property was found, which for rows of one
-/// shape is where it is found again.
+/// One program that is evaluated again and again: its stack is kept, and so is where each property was found, which for
+/// rows of one shape is where it is found again.
 pub(super) struct Machine<'a> {
     program: &'a [Op],
     stack: Vec<Operand<'a>>,
@@ -153,7 +153,8 @@ fn element<'a>(base: Operand<'a>, index: Operand<'a>) -> Operand<'a> {
         Operand::Count(n) => n as f64,
         _ => return UNDEFINED_PART,
     };
-    // A double equals its truncation exactly when it is an index; the conversion saturates below 0 and above the maximum.
+    // A double equals its truncation exactly when it is an index; the conversion saturates below 0 and above the
+    // maximum.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -168,8 +169,8 @@ fn element<'a>(base: Operand<'a>, index: Operand<'a>) -> Operand<'a> {
     }
 }
 
-/// The language's truthiness, of `!`, `&&` and `||`: null, undefined, false, 0, `""` and `[]` are false; NaN and `{}` are true.
-/// Guards and filters follow [`js::is_truthy`] instead.
+/// The language's truthiness, of `!`, `&&` and `||`: null, undefined, false, 0, `""` and `[]` are false; NaN and `{}`
+/// are true. Guards and filters follow [`js::is_truthy`] instead.
 #[must_use]
 pub fn is_truthy(value: &Value) -> bool {
     match value {

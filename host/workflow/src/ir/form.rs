@@ -76,8 +76,9 @@ pub struct Delegate {
     /// What the callee sees as its workflow original, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<Contribution>,
-    /// Session settings that the callee's sessions inherit: `tools`, `skills`, `extensions` and `workflows` narrow theirs,
-    /// `system-prompt` is a layer of instructions before theirs, and everything else counts where they say nothing.
+    /// Session settings that the callee's sessions inherit: `tools`, `skills`, `extensions` and `workflows` narrow
+    /// theirs, `system-prompt` is a layer of instructions before theirs, and everything else counts where they say
+    /// nothing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: Box<Session>,
 }
@@ -160,8 +161,8 @@ pub struct Branch {
     /// Runs when it does not.
     #[serde(default, rename = "else", skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<StepName>,
-    /// The steps stay where they are, in the sequence that the branch is in: it runs the chosen ones when it comes to them, and skips
-    /// the others (PromptPack RFC 0010).
+    /// The steps stay where they are, in the sequence that the branch is in: it runs the chosen ones when it comes to
+    /// them, and skips the others (PromptPack RFC 0010).
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_place: bool,
 }
@@ -199,7 +200,8 @@ pub enum Predicate {
     Compare {
         /// The reference, `${step.field}` without its braces.
         path: String,
-        /// `equals`, `not_equals`, `in`, `not_in`, `less_than`, `less_than_or_equals`, `greater_than`, `greater_than_or_equals`.
+        /// `equals`, `not_equals`, `in`, `not_in`, `less_than`, `less_than_or_equals`, `greater_than`,
+        /// `greater_than_or_equals`.
         op: String,
         /// With what.
         #[serde(deserialize_with = "Value::deserialize")]

@@ -67,10 +67,11 @@ pub struct Session {
     /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_tool: Option<String>,
-    /// What the document says about tools that the host binds, by name: models receive this instead of the host's description.
+    /// What the document says about tools that the host binds, by name: models receive this instead of the host's
+    /// description.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub tool_shapes: IndexMap<String, ToolShape>,
-    /// Agents of the document that the model may call, by the name of the tool that stands for each (PromptPack RFC 0007).
+    /// Agents of the document that the model may call, by the name of the tool for each (PromptPack RFC 0007).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub agents: IndexMap<String, AgentTool>,
     /// Skills that the document brings along, by name (PromptPack).
@@ -94,8 +95,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// These settings inside of others, as a callee inherits them: capabilities are narrowed by both, instructions follow one
-    /// another, and everything else counts where these say nothing.
+    /// These settings inside of others, as a callee inherits them: capabilities are narrowed by both, instructions
+    /// follow one another, and everything else counts where these say nothing.
     #[must_use]
     pub fn within(&self, outer: &Self) -> Self {
         let mut session = self.clone();

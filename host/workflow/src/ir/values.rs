@@ -76,8 +76,8 @@ pub enum SourceRef {
     WorkflowInput,
     /// The request that started it all, as this invocation sees it.
     WorkflowOriginal,
-    /// What a conversation hands to a workflow that takes its turn: the fields of this workflow's input, over them what the user said
-    /// last, under `text` or as the fields of the object that it spells (PromptPack RFC 0010).
+    /// What a conversation hands to a workflow that takes its turn: the fields of this workflow's input, over them what
+    /// the user said last, under `text` or as the fields of the object that it spells (PromptPack RFC 0010).
     Handover,
     /// An output of an earlier step.
     #[serde(untagged)]
@@ -132,7 +132,7 @@ pub enum Projection {
 pub struct Template {
     /// The text.
     pub text: Arc<str>,
-    /// What each token stands for.
+    /// What each token refers to.
     #[serde(default)]
     pub vars: IndexMap<Arc<str>, SourceSpec>,
 }
@@ -156,8 +156,8 @@ pub enum Contribution {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct OutputSpec {
-    /// What the executor produced: `invoke/data`, `session/final-llm-reply`, `delegate/handoff`, `session/structured-output`,
-    /// `session/json-or-text` (the last reply as JSON where it is JSON), ….
+    /// What the executor produced: `invoke/data`, `session/final-llm-reply`, `delegate/handoff`,
+    /// `session/structured-output`, `session/json-or-text` (the last reply as JSON where it is JSON), ….
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
     /// Computed from the raw result, `$result`.

@@ -1,4 +1,5 @@
-//! How the reference implementation's language prints and names values; its texts are part of PromptPack's compatible surface.
+//! How the reference implementation's language prints and names values; its texts are part of PromptPack's compatible
+//! surface.
 
 use opcell_types::Value;
 use std::fmt::Write as _;

@@ -1,8 +1,9 @@
 //! Agents of a pack as tools of one another (RFC 0007, 0011).
 //!
-//! A prompt that lists the key of another member among its tools may call it: "the topology is implicit in tool references". A member
-//! is its prompt, asked once, or the pack's workflow from the member's state on. Each becomes a workflow that the pack brings along,
-//! and a call of it a run of its own: it has the tools of its own prompt and none of its caller's.
+//! A prompt that lists the key of another member among its tools may call it: "the topology is implicit in tool
+//! references". A member is its prompt, asked once, or the pack's workflow from the member's state on. Each becomes a
+//! workflow that the pack brings along, and a call of it a run of its own: it has the tools of its own prompt and none
+//! of its caller's.
 
 use super::compile::{artifact_slots, state_step};
 use super::pack::{Agent, Pack, Prompt};
@@ -58,7 +59,7 @@ pub(super) fn workflow(pack: &Pack, key: &str, whole: &WorkflowIr, skills: &Skil
     let mut ir = WorkflowIr { name: name(pack, key), advertise: false, workflows: Vec::new(), ..whole.clone() };
     if let Some(state) = state {
         ir.entry = Some(state.into());
-        // Nobody is there who could speak between two states: an agent is asked once.
+        // No one is there who could speak between two states: an agent is asked once.
         for step in &mut ir.steps {
             if let Some(Judge::Event { control, .. }) = &mut step.judge {
                 *control = Control::Agent;

@@ -1,5 +1,5 @@
-//! What the reference overlooks in a workflow: errors where it would panic, drop a rule or run into a dead end at run time,
-//! warnings where it runs all the same.
+//! What the reference overlooks in a workflow: errors where it would panic, drop a rule or run into a dead end at run
+//! time, warnings where it runs all the same.
 
 use super::composition::RESERVED_NAMES;
 use super::governed;
@@ -139,20 +139,20 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
 /// What is remarkable about the agents that a prompt calls (RFC 0007).
 fn check_agent_tools(pack: &Pack, key: &str, prompt: &Prompt, pointer: &str, found: &mut Findings) {
     for (index, tool) in prompt.tools.iter().enumerate() {
-        let mut told = |code, what: &str, help: &str| {
+        let mut reported = |code, what: &str, help: &str| {
             let message = format!("prompts[{}].tools names {}, {what}", quote(key), quote(tool));
             found.warning(code, format!("{pointer}/tools/{index}"), message, help);
         };
         if pack.is_itself(key, tool) {
-            told("agent-of-itself", "the agent itself, which cannot be its own tool", "leave it out");
+            reported("agent-of-itself", "the agent itself, which cannot be its own tool", "leave it out");
         }
         let Some(agent) = pack.agent_tool(key, tool) else { continue };
         if pack.tools.contains_key(tool) {
-            told("agent-or-tool", "an agent and a tool; the agent is called", "give one of them a different key");
+            reported("agent-or-tool", "an agent and a tool; the agent is called", "give one of them a different key");
         }
         let takes_text = |mode: &String| mode.starts_with("text/") || mode == "*/*";
         if !agent.input_modes.is_empty() && !agent.input_modes.iter().any(takes_text) {
-            told("agent-without-text", "an agent that takes no text, the only input that an agent tool has", "");
+            reported("agent-without-text", "an agent that takes no text, the only input that an agent tool has", "");
         }
     }
 }
@@ -198,7 +198,7 @@ fn check_requires(pack: &Pack, found: &mut Findings) {
             .collect();
         if !more.is_empty() {
             let message = format!(
-                "requires.providers[{index}]: {} is not checked against the session profile that stands for the provider",
+                "requires.providers[{index}]: {} is not checked against the session profile mapped to the provider",
                 more.join(", ")
             );
             let help = "the operator binds the provider under [sessions.profiles] and sees to it";
@@ -295,7 +295,7 @@ fn check_state(pack: &Pack, name: &str, state: &State, found: &mut Findings) {
     }
 }
 
-/// Ways back to a state on which nobody but models decides and no limit stands (RFC 0014).
+/// Ways back to a state on which no one but models decides and no limit stands (RFC 0014).
 fn check_agent_loops(spec: &Spec, found: &mut Findings) {
     if spec.budget().is_some() {
         return;

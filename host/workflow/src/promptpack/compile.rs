@@ -34,7 +34,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     declarations: Declarations::Implied,
 };
 
-/// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry agent's.
+/// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry
+/// agent's.
 #[must_use]
 pub fn compile(source: &SourceFile) -> Compiled {
     compile_with(source, &NoCompanions)
@@ -73,12 +74,12 @@ impl Compiler<'_> {
 
     fn pack(&mut self) -> Option<WorkflowIr> {
         let errors = check_pack(&self.document.json, Edition::Published);
-        // That a condition of the schema does not hold helps nobody where the rule behind it is told too.
+        // That a condition of the schema does not hold helps no one where the rule behind it is reported too.
         let says_nothing =
             |text: &str| text.starts_with("Must validate \"then\"") || text.starts_with("Must validate \"else\"");
-        let told =
+        let printed =
             |pointer: &str| errors.iter().any(|error| error.pointer == pointer && !says_nothing(&error.description));
-        for error in errors.iter().filter(|error| !(says_nothing(&error.description) && told(&error.pointer))) {
+        for error in errors.iter().filter(|error| !(says_nothing(&error.description) && printed(&error.pointer))) {
             let pointer = error.pointer.clone();
             self.report(error.clone().diagnostic(), &pointer);
         }

@@ -148,8 +148,8 @@ fn reduce(reducer: Option<&Reducer>) -> Reduce {
     }
 }
 
-/// A prompt is asked once and calls no tools; an agent may call those it lists, round after round. The fields of an input that is an
-/// object fill the prompt's variables, before what the host gave.
+/// A prompt is asked once and calls no tools; an agent may call those it lists, round after round. The fields of an
+/// input that is an object fill the prompt's variables, before what the host gave.
 fn session(node: &Node, pack: &Pack) -> Session {
     let until = node.termination.as_ref();
     let rounds = until.and_then(|until| u32::try_from(until.max_steps).ok()).filter(|max| *max > 0);
@@ -188,7 +188,7 @@ fn nothing() -> IrPredicate {
     IrPredicate::Any { any_of: Vec::new() }
 }
 
-/// A predicate with its references bare. A path that is no reference gives nothing, as in the reference.
+/// A predicate with its references bare. A path that is not a reference gives nothing, as in the reference.
 pub(super) fn predicate(authored: &Predicate) -> IrPredicate {
     let path = crate::reference::strip(&authored.path).unwrap_or("").to_owned();
     if let Some(all) = &authored.all_of {

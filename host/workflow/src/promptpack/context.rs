@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Transitions kept in [`Context::history`], and snapshots in [`Context::artifact_history`]; older ones are dropped, oldest first.
+/// Transitions kept in [`Context::history`], and snapshots in [`Context::artifact_history`]; older ones are dropped,
+/// oldest first.
 pub const MAX_HISTORY_LENGTH: usize = 1000;
 
 /// Artifact values by name. Snapshots share one map until a value changes.
@@ -68,8 +69,8 @@ pub struct Context {
         deserialize_with = "share::deserialize"
     )]
     pub artifacts: ArtifactValues,
-    /// The artifacts at each of the newest [`MAX_HISTORY_LENGTH`] transitions that found any set, oldest first. (The reference keeps
-    /// all of them; here a host that wants the older ones journals each as it comes.)
+    /// The artifacts at each of the newest [`MAX_HISTORY_LENGTH`] transitions that found any set, oldest first. (The
+    /// reference keeps all of them; here a host that wants the older ones journals each as it comes.)
     #[serde(default, skip_serializing_if = "VecDeque::is_empty", deserialize_with = "null_as_default")]
     pub artifact_history: VecDeque<ArtifactSnapshot>,
     /// When the run started.

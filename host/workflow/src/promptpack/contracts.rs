@@ -1,8 +1,9 @@
-//! The schemas that a pack's compositions name (RFC 0010: "path or fragment reference"): what they take, what they return, and what
-//! their prompts and agents answer.
+//! The schemas that a pack's compositions name (RFC 0010: "path or fragment reference"): what they take, what they
+//! return, and what their prompts and agents answer.
 //!
-//! `schemas/letter.json` is a file in the pack's own folder, `schemas/all.json#/$defs/letter` a part of one, `#/tools/send/parameters` a
-//! part of the pack itself. They become part of the execution model, so that a run keeps what it started with.
+//! `schemas/letter.json` is a file in the pack's own folder, `schemas/all.json#/$defs/letter` a part of one,
+//! `#/tools/send/parameters` a part of the pack itself. They become part of the execution model, so that a run keeps
+//! what it started with.
 
 use super::checks::Finding;
 use super::composition::{Composition, Step};
@@ -24,7 +25,8 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 pub struct Contracts(BTreeMap<String, Value>);
 
 impl Contracts {
-    /// Reads every schema that a composition names, and weighs it; what cannot be checked is an error where it is first named.
+    /// Reads every schema that a composition names, and weighs it; what cannot be checked is an error where it is first
+    /// named.
     pub(super) fn read(pack: &Pack, document: &Json, beside: &dyn Companions) -> (Self, Vec<Finding>) {
         let (mut contracts, mut found) = (Self::default(), Vec::new());
         let (mut schemas, mut unread): (Vec<Schema>, Vec<&str>) = (Vec::new(), Vec::new());
@@ -109,7 +111,8 @@ fn read(reference: &str, document: &Json, beside: &dyn Companions) -> Result<Jso
     part(&json, fragment)
 }
 
-/// A part of a document as a schema of its own: `#` in it is the part itself, which has what the document defines beside it.
+/// A part of a document as a schema of its own: `#` in it is the part itself, which has what the document defines
+/// beside it.
 fn part(document: &Json, fragment: &str) -> Result<Json, String> {
     let mut schema = document.pointer(fragment).ok_or_else(|| format!("`#{fragment}` does not resolve"))?.clone();
     if let (false, Some(fields)) = (fragment.is_empty(), schema.as_object_mut()) {

@@ -1,5 +1,5 @@
-//! Reading JSON values into typed ones by the reference's rules: keys match without regard to case, unknown keys and `null`s are
-//! passed over, and the first value of a wrong type is reported in the reference's words.
+//! Reading JSON values into typed ones by the reference's rules: keys match without regard to case, unknown keys and
+//! `null`s are passed over, and the first value of a wrong type is reported in the reference's words.
 
 use crate::print::go;
 use opcell_types::value::{Map, NumberKind, Value};

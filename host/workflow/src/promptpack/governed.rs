@@ -1,5 +1,5 @@
-//! What a prompt says of its answers and of certain models: `validators`, `model_overrides`, `pipeline` and `media`. What acts here
-//! becomes part of the session; what does not is refused with a sentence.
+//! What a prompt says of its answers and of certain models: `validators`, `model_overrides`, `pipeline` and `media`.
+//! What acts here becomes part of the session; what does not is refused with a sentence.
 
 use super::pack::{Parameters, Prompt};
 use crate::diagnostic::{Diagnostic, did_you_mean};

@@ -11,7 +11,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A run of a workflow, driven by its host. Every method that needs the time is given it, so that the machine itself has no clock.
+/// A run of a workflow, driven by its host. Every method that needs the time is given it, so that the machine itself
+/// has no clock.
 #[derive(Debug, Clone)]
 pub struct StateMachine {
     spec: Arc<Spec>,
@@ -171,8 +172,8 @@ impl StateMachine {
         self.context.increment_tool_calls(n);
     }
 
-    /// Sets an artifact. Whether it appends is what the current state declares, else the first state by name that declares it,
-    /// else no.
+    /// Sets an artifact. Whether it appends is what the current state declares, else the first state by name that
+    /// declares it, else no.
     pub fn set_artifact(&mut self, name: &str, value: &str) {
         let declared = |state: &super::spec::State| state.artifacts.get(name).map(super::spec::ArtifactDef::appends);
         let append = self

@@ -15,8 +15,8 @@ pub enum Edition {
     /// The published schema, 1.4 to 1.9.
     #[default]
     Published,
-    /// The copy inside the reference implementation, which calls itself 1.5.0: it refuses what later versions added, wants `on_event`
-    /// in every state that is not terminal, and does not look into the budget.
+    /// The copy inside the reference implementation, which calls itself 1.5.0: it refuses what later versions added,
+    /// wants `on_event` in every state that is not terminal, and does not look into the budget.
     Reference,
 }
 
@@ -124,9 +124,9 @@ fn compile(schema: &Json) -> Validator {
 fn errors(validator: &Validator, document: &Json) -> Vec<SchemaError> {
     let found: Vec<ValidationError<'_>> = validator.iter_errors(document).collect();
     let wrong_types = wrong_types(&found);
-    let mut told = BTreeSet::new();
-    found.iter().for_each(|error| tell(error, &wrong_types, &mut told));
-    told.into_iter().collect()
+    let mut reported = BTreeSet::new();
+    found.iter().for_each(|error| tell(error, &wrong_types, &mut reported));
+    reported.into_iter().collect()
 }
 
 /// Places whose value has the wrong type: nothing else about them is worth telling.
@@ -138,9 +138,9 @@ fn wrong_types(errors: &[ValidationError<'_>]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Recursion is bounded by the depth of our own schema along one document place: alternatives nest, but each level descends into the
-/// document, whose depth JSON parsing bounds.
-fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, told: &mut BTreeSet<SchemaError>) {
+/// Recursion is bounded by the depth of our own schema along one document place: alternatives nest, but each level
+/// descends into the document, whose depth JSON parsing bounds.
+fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, reported: &mut BTreeSet<SchemaError>) {
     let pointer = error.instance_path().to_string();
     if wrong_types.contains(&pointer) && !matches!(error.kind(), ValidationErrorKind::Type { .. }) {
         return;
@@ -148,7 +148,7 @@ fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, told: &mut 
     let field =
         if pointer.is_empty() { "(root)".to_owned() } else { pointer.trim_start_matches('/').replace('/', ".") };
     let mut say = |description: String| {
-        told.insert(SchemaError { pointer: pointer.clone(), field: field.clone(), description });
+        reported.insert(SchemaError { pointer: pointer.clone(), field: field.clone(), description });
     };
     let rule = error.evaluation_path().to_string();
     if let Some(outcome) = rule.split('/').find_map(|part| match part {
@@ -164,11 +164,11 @@ fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, told: &mut 
         }
         ValidationErrorKind::OneOfNotValid { context } => {
             say("Must validate one and only one schema (oneOf)".to_owned());
-            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), told));
+            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), reported));
         }
         ValidationErrorKind::AnyOf { context } => {
             say("Must validate at least one schema (anyOf)".to_owned());
-            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), told));
+            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), reported));
         }
         kind => say(description(kind, &field, error.instance()).unwrap_or_else(|| error.to_string())),
     }

@@ -1,6 +1,7 @@
 //! The skills that a pack brings along: written into it, or in files beside it.
 //!
-//! They become part of the execution model, so that a run keeps what it started with. What a state shows of them is its own filter.
+//! They become part of the execution model, so that a run keeps what it started with. What a state shows of them is its
+//! own filter.
 
 use super::pack::{Pack, SkillSource};
 use crate::companions::Companions;
@@ -88,8 +89,8 @@ impl Skills {
         Ok(())
     }
 
-    /// What a state's filter leaves: all without one, none of them for `none`, else those in or under the folder that it names
-    /// (a trailing `/*` or `/**` says the same), or the one of that name.
+    /// What a state's filter leaves: all without one, none of them for `none`, else those in or under the folder that
+    /// it names (a trailing `/*` or `/**` says the same), or the one of that name.
     pub(super) fn filtered(&self, filter: &str) -> IndexMap<String, OwnSkill> {
         let folder = normal(filter.trim_end_matches('*'));
         let shows = |name: &str, at: &str| {
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(names("skills/billing"), ["pci"]);
         assert_eq!(names("./skills/*"), ["pci", "orders"]);
         assert_eq!(names("greet"), ["greet"]);
-        assert!(names("skills/bill").is_empty(), "a path is no prefix of a word");
+        assert!(names("skills/bill").is_empty(), "a path is not a prefix of a word");
     }
 
     #[test]

@@ -19,8 +19,8 @@ const MAX_FRAGMENT_DEPTH: usize = 16;
 /// How long a template may become by its fragments, in bytes.
 const MAX_TEMPLATE: usize = 1 << 20;
 
-/// A session that speaks with a prompt and these tools of the pack, by key: without what the prompt's policy blocks, and none at all
-/// where it says `none`.
+/// A session that speaks with a prompt and these tools of the pack, by key: without what the prompt's policy blocks,
+/// and none at all where it says `none`.
 pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item = &'k String>) -> Session {
     let nothing = Prompt::default();
     let prompt = pack.prompts.get(key).unwrap_or(&nothing);
@@ -35,7 +35,7 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
         variables: variables(prompt, &template),
         system_prompt: Some(template),
         prompt_mode: Some(PromptMode::Prose),
-        // The template is the whole of what a pack's author tells the model.
+        // The template is the whole of what a pack's author sends the model.
         prompt_component_selection: Some(Value::object([("components", Value::array([]))])),
         tools: Some(tools.iter().map(|key| tool_name(pack, key).to_owned()).collect()),
         session_profile: prompt.provider.clone(),
@@ -57,7 +57,8 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
     }
 }
 
-/// Gives a session the pack's skills: those that are read at the start stand in its text, the others are there when the model asks.
+/// Gives a session the pack's skills: those that are read at the start stand in its text, the others are there when the
+/// model asks.
 pub(super) fn teach(session: &mut Session, skills: IndexMap<String, OwnSkill>) {
     for (name, skill) in skills.iter().filter(|(_, skill)| skill.preload) {
         let token = format!("skills.{name}");
@@ -80,7 +81,8 @@ fn shape(tool: &Tool) -> (String, ToolShape) {
     (tool.name.clone(), ToolShape { description: tool.description.clone(), parameters })
 }
 
-/// What a template's tokens stand for: what the host gave or its default, artifacts, and what a transition carried over.
+/// What a template's tokens stand for: what the host gave or its default, artifacts, and what a transition carried
+/// over.
 fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
     let declared = prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name)));
     let mut variables: IndexMap<Arc<str>, ValueSpec> = declared.collect();
@@ -120,7 +122,7 @@ fn input(name: &str) -> ValueSpec {
     ValueSpec::Expression { expression: Expression::new(format!("$inputs.{name}")) }
 }
 
-/// A variable that nobody declared: whatever the host gave under its name.
+/// A variable that no one declared: whatever the host gave under its name.
 fn given(name: &str) -> ValueSpec {
     ValueSpec::Source(SourceSpec {
         from: SourceRef::WorkflowInput,

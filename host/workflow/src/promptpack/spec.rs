@@ -59,7 +59,7 @@ pub struct State {
     /// Artifacts that this state declares; the names are shared by all states.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub artifacts: BTreeMap<String, ArtifactDef>,
-    /// Keys that the reference does not read: `control` (RFC 0014), `extensions` (RFC 0016), and keys nobody knows.
+    /// Keys that the reference does not read: `control` (RFC 0014), `extensions` (RFC 0016), and keys no one knows.
     #[serde(flatten)]
     pub unknown: Map,
 }
@@ -105,7 +105,8 @@ pub enum SpecError {
 }
 
 impl Spec {
-    /// Reads an untyped workflow, as the reference does: keys match without regard to case, and `null` is no workflow.
+    /// Reads an untyped workflow, as the reference does: keys match without regard to case, and `null` is not a
+    /// workflow.
     ///
     /// # Errors
     /// When a value has the wrong type, or a state is `null`.
@@ -133,7 +134,8 @@ impl Spec {
         null_state.map_or(Ok(Some(spec)), |name| Err(SpecError::NullState(name)))
     }
 
-    /// The budget; one that does not decode is no budget, as in the reference ([`checks`](mod@super::checks) reports it).
+    /// The budget; one that does not decode is not a budget, as in the reference ([`checks`](mod@super::checks) reports
+    /// it).
     #[must_use]
     pub fn budget(&self) -> Option<Budget> {
         let raw = self.engine.get("budget").filter(|raw| !raw.is_nullish())?;

@@ -1,8 +1,8 @@
 //! `{{name}}` templates.
 //!
-//! [`render`] is the rule of the engine: the template is read once from left to right, a value is text and never a template, so a
-//! hostile artifact can neither pull in another variable nor blow the prompt up. [`render_nested`] is the reference's older rule, in
-//! which values are templates too, kept for hosts that depend on it and bounded.
+//! [`render`] is the rule of the engine: the template is read once from left to right, a value is text and never a
+//! template, so a hostile artifact can neither pull in another variable nor blow the prompt up. [`render_nested`] is
+//! the reference's older rule, in which values are templates too, kept for hosts that depend on it and bounded.
 
 use crate::print::go::list;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,8 @@ pub fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// What may stand in a template without a value: artifacts that are not set yet, and the summary that a transition may carry.
+/// What may stand in a template without a value: artifacts that are not set yet, and the summary that a transition may
+/// carry.
 fn may_be_unset(name: &str) -> bool {
     name.starts_with("artifacts.") || name == "workflow_context"
 }
@@ -98,7 +99,8 @@ pub struct Rendered {
     pub unused: Vec<String>,
 }
 
-/// Renders a template by the reference's rule: every variable's token is replaced everywhere, ten times over, values included.
+/// Renders a template by the reference's rule: every variable's token is replaced everywhere, ten times over, values
+/// included.
 ///
 /// # Errors
 /// When a token is left at the end, or the text outgrows [`MAX_NESTED_OUTPUT`].

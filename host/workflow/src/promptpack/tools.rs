@@ -189,7 +189,8 @@ const ARTIFACT_ARGUMENTS: Struct = Struct {
     fields: &["name", "value"],
 };
 
-/// Executes the transition tool. A call only *schedules* an event; [`Self::commit_pending`] applies it once the model's round is over.
+/// Executes the transition tool. A call only *schedules* an event; [`Self::commit_pending`] applies it once the model's
+/// round is over.
 #[derive(Debug, Clone, Default)]
 pub struct TransitionExecutor {
     pending: Option<PendingTransition>,
@@ -237,7 +238,7 @@ impl TransitionExecutor {
         self.pending = None;
     }
 
-    /// Applies what is scheduled, and forgets it either way. Nothing scheduled is no transition.
+    /// Applies what is scheduled, and forgets it either way. Nothing scheduled is not a transition.
     ///
     /// # Errors
     /// When the event may not happen.

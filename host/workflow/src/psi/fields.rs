@@ -26,7 +26,7 @@ impl<'a> Fields<'a> {
         self.entries.iter().find(|(k, _)| k.as_keyword() == Some(key)).map(|(_, value)| value)
     }
 
-    /// The value of a key; `nil` is no value.
+    /// The value of a key; `nil` is not a value.
     pub(super) fn get(&mut self, key: &'static str) -> Option<&'a Node> {
         self.raw(key).filter(|value| !value.is_nil())
     }

@@ -8,7 +8,8 @@ use crate::{
     source::Span,
 };
 
-/// Reads a workflow file: one map with name, description and steps; every `:prompt-workflow` is replaced by what it names.
+/// Reads a workflow file: one map with name, description and steps; every `:prompt-workflow` is replaced by what it
+/// names.
 pub(super) fn edn(text: &str, companions: &dyn Companions, report: &mut Report) -> Option<Node> {
     let reading = match edn::read(text) {
         Ok(reading) => reading,
@@ -152,7 +153,8 @@ fn resolve_group(group: &Node, companions: &dyn Companions, report: &mut Report)
     group.clone()
 }
 
-/// Puts a prompt workflow's body, and where asked its settings under the step's own, in the place of `:prompt-workflow`.
+/// Puts a prompt workflow's body, and where asked its settings under the step's own, in the place of
+/// `:prompt-workflow`.
 fn merge(map: &Node, workflow: &markdown::Workflow, settings: bool) -> Node {
     let entries = map.as_map().unwrap_or_default();
     let is_set = |key: &Node| entries.iter().any(|(k, _)| k.as_keyword() == key.as_keyword());

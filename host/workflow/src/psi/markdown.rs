@@ -1,8 +1,8 @@
 //! psi's one-step Markdown workflows: front matter, then the prompt.
 //!
-//! The front matter is psi's own subset of YAML, read by its rules: `key: value` split at the first colon, double quotes around a
-//! value dropped, block lists of `- item`, a blank line ends a list. Where psi keeps every value as a string, here a value has the
-//! type that its key asks for, so that `thinking-level: low` and `temperature: 0.3` run.
+//! The front matter is psi's own subset of YAML, read by its rules: `key: value` split at the first colon, double
+//! quotes around a value dropped, block lists of `- item`, a blank line ends a list. Where psi keeps every value as a
+//! string, here a value has the type that its key asks for, so that `thinking-level: low` and `temperature: 0.3` run.
 
 use super::{load::INVALID_EDN, report::Report};
 use crate::{
@@ -29,7 +29,7 @@ const SETTINGS: [&str; 12] = [
     "prompt-component-selection",
 ];
 
-/// A Markdown workflow as the EDN that it stands for.
+/// A Markdown workflow as the EDN that it means.
 pub(super) struct Workflow {
     name: Node,
     description: Node,
@@ -43,7 +43,7 @@ pub(super) struct Workflow {
     warnings: Vec<Diagnostic>,
 }
 
-/// Why a text is no Markdown workflow.
+/// Why a text is not a Markdown workflow.
 pub(super) struct Refusal {
     pub(super) message: String,
     span: Span,

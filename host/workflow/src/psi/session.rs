@@ -137,8 +137,8 @@ fn top_logprobs(node: &Node, place: &Place, report: &mut Report) -> Option<u32> 
     found
 }
 
-/// A model's id, or `{:type :model-query :require […] :prefer […] :fallback model}`. Recursion through `:fallback` is bounded by
-/// the reader's depth limit.
+/// A model's id, or `{:type :model-query :require […] :prefer […] :fallback model}`. Recursion through `:fallback` is
+/// bounded by the reader's depth limit.
 fn model(node: &Node, place: &Place, report: &mut Report) -> Option<ModelSelection> {
     report.stands(place, node.span);
     if let Some(id) = node.as_str() {

@@ -171,7 +171,7 @@ pub(super) fn value_spec(node: &Node, place: &Place, report: &mut Report) -> Opt
         }
         if let Some(literal) = fields.raw("value") {
             if node.as_map().is_some_and(|entries| entries.len() > 1) {
-                let message = format!("{node} is passed as {literal}: a map with :value stands for that value alone");
+                let message = format!("{node} is passed as {literal}: a map with :value passes that value alone");
                 let warning = Diagnostic::warning("literal-map-value", message).at(node.span).path(place.ir());
                 report.push(warning.help(format!("to pass the map itself, write {{:value {node}}}")));
             }

@@ -90,9 +90,9 @@ mod loading {
     #[test]
     fn what_psi_ignores_is_a_warning() {
         let text = steps("{:name \"a\" :type :invoke :operaton \"x\" :operation \"x/y\" :arg {}}") + " {:more true}";
-        let told = warnings(&text);
+        let reported = warnings(&text);
         assert_eq!(
-            told,
+            reported,
             [
                 ("text behind the first form is ignored".to_owned(), Some("a workflow file holds one map".to_owned())),
                 (
@@ -381,9 +381,9 @@ mod steps {
         let talk = super::steps(
             "{:name \"a\" :type :session :contributions [{:type :template :text \"{{ b }} {{b}}\" :vars {\"b\" {:from :workflow-input}}}]}",
         );
-        let told = warnings(&talk);
+        let reported = warnings(&talk);
         assert_eq!(
-            told,
+            reported,
             [(
                 "`{{ b }}` stays in the text as it is written: a token has no blanks".to_owned(),
                 Some("write `{{b}}`".to_owned())
@@ -392,11 +392,11 @@ mod steps {
         let invoke =
             |args: &str| super::steps(&format!("{{:name \"a\" :type :invoke :operation \"x/y\" :args {{{args}}}}}"));
         for args in [":n {:x {:from :workflow-input}}", ":n [{:from {:step \"z\" :output :data}}]"] {
-            let told = warnings(&invoke(args));
-            assert!(told.len() == 1 && told[0].0.contains("stays data"), "{told:?}");
+            let reported = warnings(&invoke(args));
+            assert!(reported.len() == 1 && reported[0].0.contains("stays data"), "{reported:?}");
         }
-        let told = warnings(&invoke(":n {:value 3 :unit \"kg\"}"));
-        assert!(told[0].1.as_deref().unwrap().contains("{:value {:value 3"), "{told:?}");
+        let reported = warnings(&invoke(":n {:value 3 :unit \"kg\"}"));
+        assert!(reported[0].1.as_deref().unwrap().contains("{:value {:value 3"), "{reported:?}");
         let quoted = ir(&invoke(":n {:value {:value 3 :unit \"kg\"}} :m {:value {:from \"ada\"}}"));
         let json = serde_json::to_value(&quoted.steps[0]).unwrap();
         assert_eq!(json["invoke"]["args"]["n"], serde_json::json!({"value": {"value": 3, "unit": "kg"}}));
@@ -409,8 +409,8 @@ mod steps {
     fn an_output_that_nothing_produces_is_a_warning() {
         let text =
             super::steps("{:name \"a\" :type :invoke :operation \"x/y\" :outputs {:data {:source :invoke/dtaa}}}");
-        let told = warnings(&text);
-        assert_eq!(told[0].1.as_deref(), Some("did you mean :invoke/data?"), "{told:?}");
+        let reported = warnings(&text);
+        assert_eq!(reported[0].1.as_deref(), Some("did you mean :invoke/data?"), "{reported:?}");
     }
 
     #[test]

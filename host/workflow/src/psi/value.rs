@@ -5,9 +5,9 @@ use crate::edn::{Kind, Node};
 use opcell_types::value::{Map, Number, Value};
 use std::sync::Arc;
 
-/// A node as a JSON value: keywords and symbols become their names, characters strings, sets and lists arrays, ratios and decimals
-/// doubles, `#inst` and `#uuid` their text. What JSON cannot hold is an error: integers beyond 64 bits, numbers that are not
-/// finite, keys that become equal. Recursion is bounded by the reader's depth limit.
+/// A node as a JSON value: keywords and symbols become their names, characters strings, sets and lists arrays, ratios
+/// and decimals doubles, `#inst` and `#uuid` their text. What JSON cannot hold is an error: integers beyond 64 bits,
+/// numbers that are not finite, keys that become equal. Recursion is bounded by the reader's depth limit.
 pub(super) fn value(node: &Node, place: &Place, report: &mut Report) -> Option<Value> {
     Some(match &node.kind {
         Kind::Nil => Value::Null,

@@ -1,5 +1,5 @@
-//! What the reference meets only in the middle of a run, found before it: wrong expressions, references that give nothing, values
-//! of another type than declared, and texts that look like something that they are not.
+//! What the reference meets only in the middle of a run, found before it: wrong expressions, references that give
+//! nothing, values of another type than declared, and texts that look like something that they are not.
 
 use super::{
     Issue,
@@ -542,7 +542,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A step that a branch runs is declared after its conditional, as the author's guide says; one before it runs late.
+    /// A step that a branch runs is declared after its conditional, as the author's guide says; one before it runs
+    /// late.
     fn early_branches(&mut self, step: &'a StepDefinition, path: &str) {
         let Some(own) = self.order.get(step.id.text.as_ref()).copied() else { return };
         for name in step.branch_steps() {

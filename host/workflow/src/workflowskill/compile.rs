@@ -1,5 +1,5 @@
-//! A [`Definition`] to the IR. What the reference decides while it runs (which values are expressions, which durations count) is
-//! decided here.
+//! A [`Definition`] to the IR. What the reference decides while it runs (which values are expressions, which durations
+//! count) is decided here.
 
 use super::{
     SkillInfo,
@@ -190,7 +190,8 @@ fn form(step: &StepDefinition) -> ir::Form {
     }
 }
 
-/// A string is always an expression, an empty one nothing; an object's own values are read like any other, deeper ones are not.
+/// A string is always an expression, an empty one nothing; an object's own values are read like any other, deeper ones
+/// are not.
 fn exit_output(output: &Value) -> Option<ir::ValueSpec> {
     match output {
         Value::String(text) if text.is_empty() => None,

@@ -1,4 +1,5 @@
-//! A WorkflowSkill document after its schema was checked: everything the language knows, with its place, and nothing else.
+//! A WorkflowSkill document after its schema was checked: everything the language knows, with its place, and nothing
+//! else.
 
 use crate::{js, source::Span};
 use opcell_types::value::{Map, Value};
@@ -165,7 +166,8 @@ impl StepDefinition {
 }
 
 impl Definition {
-    /// The document's data without places and without what the language does not know, as the reference's parser returns it.
+    /// The document's data without places and without what the language does not know, as the reference's parser
+    /// returns it.
     #[must_use]
     pub fn to_value(&self) -> Value {
         Value::object([

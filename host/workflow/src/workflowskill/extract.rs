@@ -1,11 +1,12 @@
-//! Finding the workflow in a Markdown document: front matter at the very start, and the first `workflow` fence anywhere.
+//! Finding the workflow in a Markdown document: front matter at the very start, and the first `workflow` fence
+//! anywhere.
 
 use crate::js;
 use regex::Regex;
 use std::{ops::Range, sync::LazyLock};
 
-/// The closing `---` ends the front matter even if more follows on its line; a blank line or a byte order mark before the opening
-/// one defeats it.
+/// The closing `---` ends the front matter even if more follows on its line; a blank line or a byte order mark before
+/// the opening one defeats it.
 static FRONT_MATTER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\A---\r?\n((?s:.)*?)\r?\n---").ok());
 
 /// Lower case, and nothing but white space between `workflow` and the end of the line; the closing fence starts a line.

@@ -1,7 +1,7 @@
 //! The language's schema: a tree to a [`Definition`], with the verdicts, paths and messages of the reference.
 //!
-//! The reference describes a step as a union, so that it reports almost every mistake inside one as `steps.N: Invalid input`.
-//! Both are kept: the reference's list of issues, and the precise findings.
+//! The reference describes a step as a union, so that it reports almost every mistake inside one as `steps.N: Invalid
+//! input`. Both are kept: the reference's list of issues, and the precise findings.
 
 use super::{
     Issue,
@@ -50,7 +50,7 @@ pub(super) fn read(root: &Node) -> (Option<Definition>, Findings) {
 fn collapse_steps(issues: &mut Vec<Issue>, read: &WorkflowRead) {
     let mut seen = Vec::new();
     // What a step input says of its `default` is said whatever else is wrong with the step.
-    let told: Vec<String> = read
+    let printed: Vec<String> = read
         .broken_steps
         .iter()
         .filter(|step| issues.iter().any(|issue| is_default(issue) && issue.path.starts_with(&format!("{step}."))))
@@ -62,7 +62,7 @@ fn collapse_steps(issues: &mut Vec<Issue>, read: &WorkflowRead) {
         }) else {
             return true;
         };
-        if told.contains(step) {
+        if printed.contains(step) {
             return is_default(issue);
         }
         *issue = Issue { path: step.clone(), message: "Invalid input".to_owned() };

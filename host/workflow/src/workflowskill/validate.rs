@@ -1,5 +1,5 @@
-//! The reference's validator: every error it finds, in its order, with its paths and texts. References are found by pattern, not
-//! by parsing; what that misses is for the static checks.
+//! The reference's validator: every error it finds, in its order, with its paths and texts. References are found by
+//! pattern, not by parsing; what that misses is for the static checks.
 
 use super::{
     Issue,

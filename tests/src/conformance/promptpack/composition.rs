@@ -19,7 +19,8 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Answers for steps: what the case says, else an echo; some fail a number of times first. Keeps what each step was asked.
+/// Answers for steps: what the case says, else an echo; some fail a number of times first. Keeps what each step was
+/// asked.
 struct Script {
     kinds: BTreeMap<String, String>,
     outputs: Json,
@@ -128,7 +129,7 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
     }
     let message = outcome.message.unwrap_or_default();
     let error = match &outcome.step {
-        // A step that fails says so under its own name; an output that is missing is nobody's failure.
+        // A step that fails says so under its own name; an output that is missing is no one's failure.
         Some(step) if outcome.reason.as_deref() != Some("no-output") => format!("step {}: {message}", go::quote(step)),
         _ => message,
     };

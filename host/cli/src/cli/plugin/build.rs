@@ -59,7 +59,7 @@ pub(super) async fn built(folder: &Path, profile: Profile) -> Result<(Project, B
     Ok((project, built.map_err(|error| wrong(&error))?))
 }
 
-/// Builds, and tells what is being done; the tools' own messages follow on stderr.
+/// Builds and prints progress; the tools' own messages follow on stderr.
 pub(super) async fn noted(folder: &Path, profile: Profile, terminal: &Terminal) -> Result<(Project, Built), Failure> {
     let started = Instant::now();
     terminal.note(&format!("building {}", shown(&std::path::absolute(folder).unwrap_or_default())));

@@ -10,7 +10,8 @@ use std::fmt;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Version in use: name of a plugin of the project, or a `.wasm` file. Alone, it is compared with what the lock holds.
+    /// Version in use: name of a plugin of the project, or a `.wasm` file. Alone, it is compared with what the lock
+    /// holds.
     old: String,
     /// Other version: a `.wasm` file.
     new: Option<String>,

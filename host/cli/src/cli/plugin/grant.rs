@@ -106,7 +106,8 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
         let file = file.canonicalize()?;
         lock::write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
     }
-    // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or not.
+    // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or
+    // not.
     let component = Component::of(plugin).ok();
     if let (Some(lock), Some(component)) = (&config.lock, &component) {
         lock.remember_new(&plugin.name, component.locked(plugin), &Places::of_user())?;

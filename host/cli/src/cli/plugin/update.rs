@@ -89,7 +89,7 @@ impl Change {
         let publisher = |locked: Option<&Locked>| locked.and_then(|locked| locked.publisher.clone());
         let (old, new) = (publisher(self.before.as_ref()), publisher(Some(&self.now)));
         if old != new {
-            let shown = |key: Option<String>| key.unwrap_or_else(|| "nobody".to_owned());
+            let shown = |key: Option<String>| key.unwrap_or_else(|| "unsigned".to_owned());
             lines.push(format!("  signed by {} -> {}", shown(old), shown(new)));
         }
         lines.extend(self.newly_requested().into_iter().map(|request| format!("  + requests {request}")));

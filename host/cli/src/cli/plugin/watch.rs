@@ -46,7 +46,7 @@ impl Watch {
     }
 }
 
-/// Reading is no change, and neither is what builds leave in the plugin's folder.
+/// Reading is not a change, and neither is what builds leave in the plugin's folder.
 fn matters(event: &notify::Event) -> bool {
     let changes = !matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)) | EventKind::Access(_));
     let built = ["target", "dist", "opcell.lock", "Cargo.lock", "__pycache__", "node_modules"];

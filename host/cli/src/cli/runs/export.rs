@@ -9,7 +9,8 @@ pub struct ExportArgs {
     /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Print a trace as OTLP in JSON, for the path `/v1/traces` of an OpenTelemetry collector. Without prompts, inputs and results.
+    /// Print a trace as OTLP in JSON, for the path `/v1/traces` of an OpenTelemetry collector. Without prompts, inputs
+    /// and results.
     #[arg(long, required = true)]
     otlp: bool,
     /// W3C trace context to make the run a part of.

@@ -25,7 +25,8 @@ pub struct ListArgs {
     /// Show only runs of this workflow.
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
-    /// Show only runs that could continue and that no worker has taken for SECONDS (60 by default), with what they need.
+    /// Show only runs that could continue and that no worker has taken for SECONDS (60 by default), with what they
+    /// need.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60", require_equals = true)]
     stuck: Option<u32>,
     /// Show at most N runs.
@@ -87,7 +88,7 @@ fn now(open: &Open) -> i64 {
     open.engine.journal().now().unwrap_or_else(|| i64::try_from(machine).unwrap_or(i64::MAX))
 }
 
-/// Whether a run could have continued for this long, and nobody drives it.
+/// Whether a run could have continued for this long, and no one drives it.
 fn is_stuck(run: &RunEntry, now: i64, seconds: u32) -> bool {
     let since = run.state.due.map(|due| due.max(run.updated_at));
     let long = since.is_some_and(|since| since.saturating_add(i64::from(seconds) * 1_000_000) <= now);
@@ -150,7 +151,7 @@ mod tests {
         assert!(stuck(&run(Some(0), false, false)), "its worker is gone");
         assert!(stuck(&run(Some(2 * minute), false, false)), "its timer ended a minute ago");
         assert!(!stuck(&run(Some(2 * minute + 1), false, false)), "not long enough");
-        assert!(!stuck(&run(Some(0), true, false)), "somebody drives it");
+        assert!(!stuck(&run(Some(0), true, false)), "someone drives it");
         assert!(!stuck(&run(None, false, false)), "it waits for a signal");
         assert!(!stuck(&run(Some(0), false, true)), "it has ended");
     }

@@ -36,7 +36,7 @@ pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Resu
     let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
     let state = open.engine.state_at(&run, None).await?;
     if let Some(why) = refused(&state, &args.name) {
-        return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` tells where the run is").into());
+        return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` shows where the run is").into());
     }
     let delivery = open.engine.signal(&run, &args.name.as_str().into(), data, args.sender.name()).await?;
     sent(open, &run, &delivery, terminal).await

@@ -193,7 +193,7 @@ impl State {
                 receipt: None,
             }),
             (Request::Tool { .. }, Answer::Skip) => EffectReply::Tool(Reply { result: Ok(Value::Null), receipt: None }),
-            // A judge that decided nothing cannot be skipped: nobody would know where to go.
+            // A judge that decided nothing cannot be skipped: no one would know where to go.
             (request, _) => EffectReply::failed(request, failure),
         };
         self.reply(&pending, &reply)

@@ -1,9 +1,9 @@
 //! System calls on paths below an open directory.
 //!
-//! `openat2` with RESOLVE_BENEATH, NO_SYMLINKS and NO_MAGICLINKS resolves a path in one step that a racing process cannot redirect: a
-//! symbolic link anywhere in it is an error, even one that stays inside. Whatever was opened is checked on its descriptor: only
-//! regular files and directories are served, and a file with a second hard link is not written, because the other name may lie
-//! outside of the grant.
+//! `openat2` with RESOLVE_BENEATH, NO_SYMLINKS and NO_MAGICLINKS resolves a path in one step that a racing process
+//! cannot redirect: a symbolic link anywhere in it is an error, even one that stays inside. Whatever was opened is
+//! checked on its descriptor: only regular files and directories are served, and a file with a second hard link is not
+//! written, because the other name may lie outside of the grant.
 
 use super::wit::{Entry, EntryKind};
 use rustix::{
@@ -28,7 +28,8 @@ pub(super) enum PathError {
     Malformed(&'static str),
 }
 
-/// Whether a guest's path is relative, plain and stays below: segments separated by one `/`, none of them empty, `.` or `..`.
+/// Whether a guest's path is relative, plain and stays below: segments separated by one `/`, none of them empty, `.` or
+/// `..`.
 pub(super) fn check(path: &str) -> std::result::Result<(), PathError> {
     if path.starts_with('/') {
         return Err(PathError::Escapes("the path is absolute"));

@@ -77,8 +77,8 @@ impl Root {
         self.patterns.as_ref().is_none_or(|patterns| patterns.is_match(path))
     }
 
-    /// Why the grant does not extend to a file, by its path from the root and by where an open descriptor says that it is: a directory
-    /// may have been renamed since it was opened.
+    /// Why the grant does not extend to a file, by its path from the root and by where an open descriptor says that it
+    /// is: a directory may have been renamed since it was opened.
     pub(crate) fn refuses(&self, touch: Touch, path: &str, real: Option<&Path>) -> Option<String> {
         let control = self.control.as_ref()?;
         control.refuses(touch, &self.path.join(path)).or_else(|| control.refuses(touch, real?))

@@ -263,7 +263,8 @@ fn check_targets(place: &str, step: &Step, ids: &BTreeSet<&str>, found: &mut Val
     step.depends_on.iter().for_each(|target| check("depends_on", target));
 }
 
-/// Which steps come before which: `depends_on`, or else the step before in the list; branches come before their targets.
+/// Which steps come before which: `depends_on`, or else the step before in the list; branches come before their
+/// targets.
 fn predecessors(composition: &Composition) -> BTreeMap<&str, Vec<&str>> {
     let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut previous = None;
