@@ -10,6 +10,7 @@ mod converse;
 mod event;
 mod group;
 mod judge;
+mod lifecycle;
 mod limits;
 mod line;
 mod session;
@@ -121,8 +122,8 @@ struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    fn is_sequential(&self) -> bool {
-        self.instance.program.is_sequential()
+    fn lifecycle(&self) -> &'static dyn lifecycle::Lifecycle {
+        lifecycle::of(&self.instance.program)
     }
 
     fn view(&self, item: Option<(&'a Value, usize)>) -> View<'a> {

@@ -190,10 +190,10 @@ impl Program {
         self.entry
     }
 
-    /// Whether the steps run in declaration order rather than as judges route.
+    /// What a run does with values and failures around a step.
     #[must_use]
-    pub fn is_sequential(&self) -> bool {
-        self.ir.dialect.lifecycle == Lifecycle::Sequential
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.ir.dialect.lifecycle
     }
 }
 

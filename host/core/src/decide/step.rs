@@ -1,6 +1,6 @@
 //! One entry into a step, one element of it, one attempt.
 
-use super::{At, failure, group, input_problem, judge, line, problem, session, unresolved};
+use super::{At, failure, group, judge, problem, session, unresolved};
 use crate::{
     event::{Event, InstanceId, Request, Settled, StepResult},
     failure::Failure,
@@ -14,7 +14,7 @@ use opcell_types::{
 };
 use opcell_workflow::{
     diagnostic::did_you_mean,
-    ir::{Delegate, DelegateTarget, Form, Lifecycle, OnError, Step, ValueSpec, Wait},
+    ir::{Delegate, DelegateTarget, Form, OnError, Step, ValueSpec, Wait},
     js, resolve, transform,
 };
 use std::sync::Arc;
@@ -42,19 +42,17 @@ fn begin_each(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
     let Some(each) = &step.each else { return Vec::new() };
     let over = match each.over.evaluate(&at.view(None).context()) {
         Ok(over) => over,
-        Err(error) => return line::give_up(at, entry.step, failure("expression-failed", error.message)),
+        Err(error) => return at.lifecycle().give_up(at, entry.step, failure("expression-failed", error.message)),
     };
     if !matches!(over, Value::Array(_)) {
         let message = format!("each expression must resolve to an array, got {}", javascript_type(&over));
         return vec![failed(at, step, failure("each-not-an-array", message))];
     }
     let mut events = vec![Event::EachStarted { frame: at.id, items: over }];
-    if let (true, Some(inputs)) = (at.is_sequential(), inputs_of(step)) {
+    if let (true, Some(inputs)) = (at.lifecycle().resolves_each_up_front(), inputs_of(step)) {
         match arguments(&at.view(None), inputs) {
             Ok(inputs) => events.push(Event::StepPrepared { frame: at.id, inputs }),
-            Err((name, error)) => {
-                return line::give_up(at, entry.step, failure(error.reason(), input_problem(step, &name, &error)));
-            }
+            Err((name, error)) => return at.lifecycle().unresolved(at, entry.step, step, &name, &error),
         }
     }
     events
@@ -128,11 +126,7 @@ pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) ->
     let Some(specs) = inputs_of(step) else { return Ok(Value::Object(Object::default())) };
     arguments(&at.view_of(item), specs).map_err(|(name, error)| {
         let index = at.state.entry_of(at.id).map_or(0, |entry| entry.step);
-        if at.is_sequential() {
-            // The line is the step's, so an element's trouble is its step's.
-            return line::give_up(at, index, failure(error.reason(), input_problem(step, &name, &error)));
-        }
-        vec![failed(at, step, unresolved(&error))]
+        at.lifecycle().unresolved(at, index, step, &name, &error)
     })
 }
 
@@ -257,15 +251,14 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
             mapped: (!matches!(mapped, Value::Undefined)).then_some(mapped),
             receipt: None,
         };
-        let output = if at.is_sequential() { accepted.expression_output(step, true) } else { accepted.value(step).0 };
+        let output = at.lifecycle().element_output(&accepted, step);
         return Event::ElementFinished { frame: at.id, result: Settled::Ok(output) };
     }
     let result = StepResult { value, mapped, ..StepResult::default() };
     Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
-/// Outputs that are computed from `$result`; `undefined` when none is. Sequential: all declared outputs, if one is
-/// computed.
+/// Outputs that are computed from `$result`; `undefined` when none is.
 fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Result<Value, Failure> {
     if step.outputs.values().all(|spec| spec.value.is_none())
         || matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
@@ -274,18 +267,16 @@ fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) ->
     }
     let result = raw.plain();
     let view = at.view_of(item);
-    let sequential = at.instance.program.ir().dialect.lifecycle == Lifecycle::Sequential;
     let mut outputs = Map::with_capacity(step.outputs.len());
     for (key, spec) in &step.outputs {
         let value = match &spec.value {
             Some(value) => View::with_result(view, &result)
                 .value(value)
                 .map_err(|error| failure(error.reason(), problem(&error)))?,
-            None if sequential => match result.get(key) {
-                None | Some(Value::Undefined) => Value::Null,
-                Some(value) => value.clone(),
+            None => match at.lifecycle().unmapped_output(&result, key) {
+                Some(value) => value,
+                None => continue,
             },
-            None => continue,
         };
         outputs.insert(key.into(), value);
     }

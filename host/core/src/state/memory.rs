@@ -8,7 +8,7 @@ use crate::{
     wire,
 };
 use opcell_types::{Value, value::Map};
-use opcell_workflow::ir::{Step, Yields};
+use opcell_workflow::ir::{Lifecycle, Step, Yields};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -252,10 +252,17 @@ impl Accepted {
         }
     }
 
-    /// What `$steps.NAME.output` gives. Sequential: the mapped outputs, or the raw result; routed: the yielded value.
-    pub(crate) fn expression_output(&self, step: &Step, sequential: bool) -> Value {
+    /// What `$steps.NAME.output` gives.
+    pub(crate) fn expression_output(&self, step: &Step, lifecycle: Lifecycle) -> Value {
+        match lifecycle {
+            Lifecycle::Routed => self.value(step).0,
+            Lifecycle::Sequential => self.mapped_or_raw(),
+        }
+    }
+
+    /// The mapped outputs, or the raw result; null when the step produced nothing.
+    pub(crate) fn mapped_or_raw(&self) -> Value {
         match &self.raw {
-            _ if !sequential => self.value(step).0,
             Raw::Nothing => Value::Null,
             raw => self.mapped.clone().unwrap_or_else(|| raw.plain()),
         }

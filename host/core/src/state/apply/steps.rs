@@ -105,7 +105,7 @@ impl State {
     pub(super) fn remember(&mut self, instance: InstanceId, step: u32, accepted: Accepted) -> Change {
         let instance = self.instance_mut(instance)?;
         let Some(definition) = instance.program.step(step) else { return missing(format!("step {step}")) };
-        let output = accepted.expression_output(definition, instance.program.is_sequential());
+        let output = accepted.expression_output(definition, instance.program.lifecycle());
         let entry = Value::Object(Object::of_shape(OUTPUT.clone(), vec![output]));
         if let Value::Object(outputs) = &mut instance.outputs {
             outputs.insert(&definition.name, entry);
