@@ -1,7 +1,8 @@
 //! Builds guests: every library of a guest workspace becomes `dist/<package>.wasm`, a component.
 
-use crate::process::{clean, output, root, run};
-use crate::toolchain::{TARGET, Toolchain};
+use crate::process::{output, root, run};
+use crate::toolchain;
+use opcell_author::toolchain::{TARGET, clean};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fs;
@@ -33,10 +34,10 @@ pub fn build() -> Result<()> {
         }
         let toolchain = match &toolchain {
             Some(found) => found,
-            None => toolchain.insert(Toolchain::find()?),
+            None => toolchain.insert(toolchain::find()?),
         };
         let target = workspace.join("target");
-        run(toolchain.build().arg("--release").arg("--target-dir").arg(&target).current_dir(&workspace))?;
+        run(toolchain.build(root()).arg("--release").arg("--target-dir").arg(&target).current_dir(&workspace))?;
         fs::create_dir_all(&dist)?;
         for guest in &guests {
             let module = target.join(TARGET).join("release").join(format!("{}.wasm", guest.library));
@@ -57,7 +58,7 @@ pub fn echo_with_default_stack() -> Result<PathBuf> {
     let path = target.join("echo.wasm");
     // The flags of the guests' own configuration come first, and the linker takes the last.
     let stack = format!("target.{TARGET}.rustflags=[\"-C\", \"link-arg=-zstack-size={DEFAULT_STACK}\"]");
-    let mut build = Toolchain::find()?.build();
+    let mut build = toolchain::find()?.build(root());
     build.args(["--release", "--package", "echo", "--config", &stack, "--target-dir"]).arg(&target);
     run(build.current_dir(&workspace))?;
     let component = componentize(&target.join(TARGET).join("release/echo.wasm"))?;
@@ -69,7 +70,7 @@ pub fn echo_with_default_stack() -> Result<PathBuf> {
 pub fn extism_echo() -> Result<PathBuf> {
     let package = root().join("benches/extism/guest");
     let target = package.join("target");
-    let mut build = Toolchain::find()?.build();
+    let mut build = toolchain::find()?.build(root());
     run(build.args(["--release", "--target-dir"]).arg(&target).current_dir(&package))?;
     Ok(target.join(TARGET).join("release/extism_echo.wasm"))
 }

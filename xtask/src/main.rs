@@ -7,6 +7,7 @@ mod authors;
 mod bench;
 mod dist;
 mod guests;
+mod package;
 mod process;
 mod toolchain;
 
@@ -23,7 +24,8 @@ usage: cargo xtask <task>
   bench    guests, then the benchmarks; `cargo xtask bench --help` says what else is measured
   book     docs/ as HTML in target/book; needs mdbook
   authors  install the tools of plugins in Python, JavaScript and C, or say what to type
-  dist     what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary";
+  dist     what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary
+  package  every published crate as crates.io would get it, and a crate elsewhere that builds against them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "demo" => demo(rest),
         "bench" => bench::bench(rest),
         "dist" => dist::dist(rest),
+        "package" => package::package(),
         "book" => book(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

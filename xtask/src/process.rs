@@ -1,6 +1,7 @@
 //! Child processes.
 
 use anyhow::{Context, Result, bail};
+use opcell_author::toolchain::clean;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -15,23 +16,6 @@ pub fn root() -> &'static Path {
 /// A cargo that is not influenced by the cargo that runs this program.
 pub fn cargo() -> Command {
     clean("cargo")
-}
-
-/// A program without what cargo and rustup set for the programs that they run: a child cargo would take it for its own.
-pub fn clean(program: &str) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        let Some(name) = name.to_str() else { continue };
-        let package = name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_BIN_");
-        let tool = ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUST_RECURSION_COUNT"].contains(&name);
-        if package
-            || tool
-            || ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&name)
-        {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 /// Runs to the end, showing everything; an error if it does not succeed.
