@@ -12,10 +12,11 @@ use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
 };
 use opcell_engine::{Engine, Program, RunOptions, Status};
+use opcell_promptpack_reference::StateMachine;
 use opcell_types::Value;
 use opcell_workflow::SourceFile;
 use opcell_workflow::promptpack::template::{Variables, render};
-use opcell_workflow::promptpack::{self, Spec, StateMachine};
+use opcell_workflow::promptpack::{self, Spec};
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

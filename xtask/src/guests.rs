@@ -2,8 +2,8 @@
 
 use crate::process::{output, root, run};
 use crate::toolchain;
-use opcell_author::toolchain::{TARGET, clean};
 use anyhow::{Context, Result, bail};
+use opcell_author::toolchain::{TARGET, clean};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -135,6 +135,9 @@ pub struct StepTrace {
     /// Its inputs as they were resolved: an operation's arguments, a transform's inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
+    /// What a delegate passes on as the callee's original input, where that is not the input itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Value>,
     /// Its conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<ConversationTrace>,
@@ -372,12 +375,13 @@ impl Reader {
                 let workflow = self.step(*parent, at).map(|step| step.workflow.clone()).unwrap_or_default();
                 self.lines.insert(*frame, Place { workflow, inside: Some(*parent) });
             }
-            Event::InstanceStarted { instance, frame, parent, workflow, input, .. } => {
+            Event::InstanceStarted { instance, frame, parent, workflow, input, original } => {
                 self.lines.insert(*frame, Place { workflow: workflow.clone(), inside: Some(*parent) });
                 self.instances.insert(*instance, *parent);
                 if let Some(step) = self.step(*parent, at) {
                     step.target = Some(workflow.clone());
                     step.arguments = Some(input.clone());
+                    step.context = (!original.is_nullish() && original != input).then(|| original.clone());
                 }
             }
             Event::InstanceFinished { instance, end } => {

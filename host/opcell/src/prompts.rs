@@ -14,13 +14,19 @@ use opcell_workflow::{
     Diagnostic, WorkflowIr,
     diagnostic::did_you_mean,
     interpolate,
-    ir::{Contribution, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step, StepName, ValueSpec},
+    ir::{
+        Contribution, DelegateTarget, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step,
+        StepName, ValueSpec,
+    },
     print,
     resolve::{self, Scope},
     template,
 };
 use serde::Serialize;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 /// What is asked about a workflow's prompts.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +43,9 @@ pub struct PromptRequest {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepPrompt {
+    /// The workflow that the step is in, where it is one that this workflow delegates to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<Arc<str>>,
     /// Name of the step.
     pub step: StepName,
     /// Whether this is the session of the step's judge.
@@ -66,11 +75,47 @@ pub struct PromptMessage {
 }
 
 impl Host {
-    /// The prompts of a workflow's sessions on this host. No model is asked, and none has to be there.
+    /// The prompts of a workflow's sessions on this host, and of those that it delegates to by name. No model is asked,
+    /// and none has to be there.
     ///
     /// # Errors
     /// When the workflow has no such step or the step no session, or a session declares what this host does not have.
     pub fn prompts(&self, workflow: &Workflow, request: &PromptRequest) -> Result<Vec<StepPrompt>, Rejected> {
+        let mut prompts = self.own_prompts(workflow, request)?;
+        let mut seen = HashSet::from([workflow.ir().name.clone()]);
+        let mut open: VecDeque<Workflow> = self.callees(workflow, &mut seen);
+        while let Some(callee) = open.pop_front() {
+            let name = callee.ir().name.clone();
+            let found = self.own_prompts(&callee, request)?;
+            prompts.extend(found.into_iter().map(|prompt| StepPrompt { workflow: Some(name.clone()), ..prompt }));
+            open.extend(self.callees(&callee, &mut seen));
+        }
+        if let Some(name) = request.step.as_ref().filter(|_| prompts.is_empty()) {
+            return Err(workflow.reject(vec![no_session(workflow.ir(), name)]));
+        }
+        Ok(prompts)
+    }
+
+    /// The workflows that the steps of one delegate to and that were not seen yet; one that is not there is for the
+    /// check to report.
+    fn callees(&self, workflow: &Workflow, seen: &mut HashSet<Arc<str>>) -> VecDeque<Workflow> {
+        let ir = workflow.ir();
+        let names = ir.steps.iter().filter_map(|step| match &step.form {
+            Form::Delegate { delegate } => match &delegate.target {
+                DelegateTarget::Name(name) => Some(name),
+                DelegateTarget::Dynamic(_) => None,
+            },
+            _ => None,
+        });
+        let unseen = names.filter(|name| seen.insert((*name).clone()));
+        let find = |name: &Arc<str>| match ir.workflows.iter().find(|own| own.name == *name) {
+            Some(own) => Some(workflow.with_ir(own.clone())),
+            None => self.open(name).ok(),
+        };
+        unseen.filter_map(find).collect()
+    }
+
+    fn own_prompts(&self, workflow: &Workflow, request: &PromptRequest) -> Result<Vec<StepPrompt>, Rejected> {
         let ir = workflow.ir();
         let wanted = |step: &Step| request.step.as_ref().is_none_or(|name| name.as_str() == step.name.as_ref());
         let program = Program::new(ir.clone())
@@ -95,9 +140,6 @@ impl Host {
                 prompts.push(prompt);
             }
         }
-        if let Some(name) = request.step.as_ref().filter(|_| prompts.is_empty()) {
-            return Err(workflow.reject(vec![no_session(ir, name)]));
-        }
         Ok(prompts)
     }
 
@@ -121,7 +163,7 @@ impl Host {
         for group in &declared.prompts {
             conversation.extend(before.conversation(Some(&group.name), &group.contributions));
         }
-        Ok(StepPrompt { step: step.name.clone(), judge, system, conversation })
+        Ok(StepPrompt { workflow: None, step: step.name.clone(), judge, system, conversation })
     }
 }
 

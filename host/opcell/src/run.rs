@@ -40,6 +40,11 @@ pub struct Workflow {
 }
 
 impl Workflow {
+    /// A workflow that the same document brings along.
+    pub(crate) fn with_ir(&self, ir: Arc<WorkflowIr>) -> Self {
+        Self { ir, document: self.document.clone() }
+    }
+
     /// Reads and compiles a document; the file name extension selects the language.
     ///
     /// # Errors

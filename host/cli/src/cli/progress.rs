@@ -26,11 +26,28 @@ pub struct StepProgress {
     steps: HashMap<FrameId, Entered>,
     /// Elements that are being executed, with their steps.
     elements: HashMap<FrameId, FrameId>,
-    names: Vec<Arc<str>>,
+    /// Where the open frames are; the run's own workflow where a frame is not listed.
+    places: HashMap<FrameId, Place>,
+    main: Place,
+    /// Names of the steps of pinned workflows, by the workflow's name.
+    pinned: HashMap<Arc<str>, Arc<[Arc<str>]>>,
     /// Whether the last thing shown is text that its line may go on with.
     mid_line: bool,
     /// Of every cell and every call of a tool, in the order in which they ended.
     pub receipts: Vec<Receipt>,
+}
+
+/// How deep a frame is among delegated workflows, and the names of the steps around it.
+#[derive(Clone)]
+struct Place {
+    depth: usize,
+    names: Arc<[Arc<str>]>,
+}
+
+impl Place {
+    fn indent(&self) -> String {
+        "  ".repeat(self.depth.min(8))
+    }
 }
 
 struct Entered {
@@ -63,7 +80,9 @@ impl StepProgress {
             live,
             steps: HashMap::new(),
             elements: HashMap::new(),
-            names,
+            places: HashMap::new(),
+            main: Place { depth: 0, names: names.into() },
+            pinned: HashMap::new(),
             mid_line: false,
             receipts: Vec::new(),
         }
@@ -86,6 +105,7 @@ impl StepProgress {
 
     /// Takes the next event of the run.
     pub fn observe(&mut self, recorded: &Recorded) {
+        self.place(&recorded.event);
         match &recorded.event {
             Event::StepEntered { frame, name, visit, .. } => self.entered(*frame, name, *visit, recorded.at),
             Event::EachStarted { frame, items } => {
@@ -103,30 +123,39 @@ impl StepProgress {
                     step.show();
                 }
             }
-            Event::StepSkipped { name, .. } => self.line(&format!("- {name}  skipped")),
+            Event::StepSkipped { parent, name, .. } => {
+                let indent = self.place_of(*parent).indent();
+                self.line(&format!("{indent}- {name}  skipped"));
+            }
             Event::StepFinished { frame, result } => {
+                let indent = self.place_of(*frame).indent();
+                self.places.remove(frame);
                 if let Some(step) = self.steps.remove(frame) {
                     let took = milliseconds(recorded.at.ms_since(step.at));
                     if let Some(bar) = step.bar {
                         bar.finish_and_clear();
                     }
                     self.line(&match &result.failure {
-                        None => format!("+ {}  {took}", step.label),
+                        None => format!("{indent}+ {}  {took}", step.label),
                         // The rule and its remedy follow when the run has ended.
                         Some(failure) if failure.reason.as_ref() == "denied" => {
-                            format!("x {}  {took}  denied", step.label)
+                            format!("{indent}x {}  {took}  denied", step.label)
                         }
-                        Some(failure) => format!("x {}  {took}  {}: {}", step.label, failure.reason, failure.message),
+                        Some(failure) => {
+                            format!("{indent}x {}  {took}  {}: {}", step.label, failure.reason, failure.message)
+                        }
                     });
                 }
             }
-            Event::Routed { outcome: Some(outcome), to, redirected, .. } => {
+            Event::Routed { frame, outcome: Some(outcome), to, redirected, .. } => {
+                let place = self.place_of(*frame);
                 let to = match to {
                     Destination::Done => "end",
-                    Destination::Step(step) => self.names.get(*step as usize).map_or("step", AsRef::as_ref),
+                    Destination::Step(step) => place.names.get(*step as usize).map_or("step", AsRef::as_ref),
                 };
                 let why = redirected.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-                self.line(&format!("    {outcome} -> {to}{why}"));
+                let line = format!("{}    {outcome} -> {to}{why}", place.indent());
+                self.line(&line);
             }
             Event::Guarded { guards, .. } => {
                 self.line(&format!("    note: {} rewrote the answer", guards.join(", ")));
@@ -150,8 +179,39 @@ impl StepProgress {
         }
     }
 
+    fn place_of(&self, frame: FrameId) -> &Place {
+        self.places.get(&frame).unwrap_or(&self.main)
+    }
+
+    /// Keeps track of which frames are inside of which delegated workflow.
+    fn place(&mut self, event: &Event) {
+        match event {
+            Event::DefinitionPinned { name, program: Some(program) } => {
+                let names = program.ir().steps.iter().map(|step| step.name.clone()).collect();
+                self.pinned.insert(name.clone(), names);
+            }
+            Event::InstanceStarted { frame, parent, workflow, .. } => {
+                let names = self.pinned.get(workflow).cloned().unwrap_or_default();
+                let depth = self.place_of(*parent).depth + 1;
+                self.places.insert(*frame, Place { depth, names });
+            }
+            Event::StepEntered { frame, parent, .. }
+            | Event::ElementEntered { frame, parent, .. }
+            | Event::GroupEntered { frame, parent, .. } => {
+                if let Some(place) = self.places.get(parent).cloned() {
+                    self.places.insert(*frame, place);
+                }
+            }
+            Event::ElementFinished { frame, .. } | Event::GroupFinished { frame, .. } => {
+                drop(self.places.remove(frame))
+            }
+            _ => {}
+        }
+    }
+
     /// Takes an event of the past: what is still under way is known, and nothing is shown.
     pub fn recall(&mut self, recorded: &Recorded) {
+        self.place(&recorded.event);
         match &recorded.event {
             Event::StepEntered { frame, name, visit, .. } => {
                 self.steps
@@ -164,15 +224,16 @@ impl StepProgress {
 
     fn entered(&mut self, frame: FrameId, name: &str, visit: u32, at: Timestamp) {
         let label = label(name, visit);
+        let indent = self.place_of(frame).indent();
         let bar = self.live.as_ref().map(|live| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}  {elapsed}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let bar = live.add(ProgressBar::new_spinner().with_style(style).with_message(label.clone()));
+            let bar = live.add(ProgressBar::new_spinner().with_style(style).with_message(format!("{indent}{label}")));
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
         if bar.is_none() {
-            self.line(&format!("> {label}"));
+            self.line(&format!("{indent}> {label}"));
         }
         self.steps.insert(frame, Entered { label, at, bar, elements: None });
     }

@@ -81,7 +81,8 @@ fn text(prompt: &StepPrompt) -> String {
         rows.push(row(&format!("{}{group}", message.role), message.bytes, message.tokens));
         let _ = write!(parts, "\n--- {}{group}\n{}\n", message.role, message.text);
     }
-    let mut text = format!("{whose} {}, mode {mode}\n", prompt.step);
+    let workflow = prompt.workflow.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+    let mut text = format!("{whose} {}{workflow}, mode {mode}\n", prompt.step);
     for line in columns(&rows, &[Align::Left, Align::Right, Align::Right]) {
         let _ = writeln!(text, "{line}");
     }

@@ -289,7 +289,8 @@ async fn the_engine_and_the_state_machine_follow_one_rule() {
     let program = bounded("{}", r#"{"max_total_visits":9}"#, &states);
     for bits in 0..64_u32 {
         let events: Vec<&str> = (0..6).map(|at| if bits >> at & 1 == 0 { "X" } else { "Y" }).collect();
-        let mut machine = promptpack::StateMachine::new(spec.clone(), "2026-01-01T00:00:00Z".parse().unwrap());
+        let mut machine =
+            opcell_promptpack_reference::StateMachine::new(spec.clone(), "2026-01-01T00:00:00Z".parse().unwrap());
         let mut script = Script::new();
         let mut failed = None;
         for (at, event) in events.iter().enumerate() {
@@ -307,7 +308,7 @@ async fn the_engine_and_the_state_machine_follow_one_rule() {
         let place = format!("{events:?}: {outcome:?}, {failed:?}");
         assert_eq!(outcome.step.as_deref(), Some(machine.current_state()), "{place}");
         match failed {
-            Some(promptpack::TransitionError::BudgetExhausted { .. }) => {
+            Some(opcell_promptpack_reference::TransitionError::BudgetExhausted { .. }) => {
                 assert_eq!(outcome.reason.as_deref(), Some("budget-exhausted"), "{place}");
             }
             Some(error) => assert_eq!(outcome.message.as_deref(), Some(error.to_string().as_str()), "{place}"),

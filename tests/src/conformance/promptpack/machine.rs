@@ -3,12 +3,13 @@
 use super::{any_of, broken, compare, read_spec};
 use crate::conformance::Failure;
 use jiff::{SignedDuration, Timestamp};
-use opcell_types::Value as Data;
-use opcell_workflow::promptpack::context::{ArtifactSnapshot, Context, StateTransition};
-use opcell_workflow::promptpack::tools::{
+use opcell_promptpack_reference::context::{ArtifactSnapshot, Context, StateTransition};
+use opcell_promptpack_reference::tools::{
     ARTIFACT_TOOL, ArtifactExecutor, TRANSITION_TOOL, ToolSet, TransitionExecutor, artifact_tool, transition_tool,
 };
-use opcell_workflow::promptpack::{Spec, StateMachine, TransitionError, TransitionResult};
+use opcell_promptpack_reference::{StateMachine, TransitionError, TransitionResult};
+use opcell_types::Value as Data;
+use opcell_workflow::promptpack::Spec;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 

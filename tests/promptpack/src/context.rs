@@ -1,9 +1,9 @@
 //! The serialisable state of a workflow run.
 
-use super::spec::Spec;
-use crate::print::go;
 use jiff::Timestamp;
 use opcell_types::value::Map;
+use opcell_workflow::print::go;
+use opcell_workflow::promptpack::Spec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

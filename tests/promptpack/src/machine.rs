@@ -1,12 +1,12 @@
 //! The state machine: a workflow, the state of one run of it, and the one rule that moves it.
 
-use super::context::{Context, ContextError};
-use super::spec::Spec;
-use crate::ir::RunLimits;
-use crate::print::go::{list, quote};
-use crate::routing::{EventTable as _, LimitKind, Refusal, Usage, route_event};
+use crate::context::{Context, ContextError};
 use jiff::Timestamp;
 use opcell_types::value::Map;
+use opcell_workflow::ir::RunLimits;
+use opcell_workflow::print::go::{list, quote};
+use opcell_workflow::promptpack::Spec;
+use opcell_workflow::routing::{EventTable as _, LimitKind, Refusal, Usage, route_event};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,7 +175,9 @@ impl StateMachine {
     /// Sets an artifact. Whether it appends is what the current state declares, else the first state by name that
     /// declares it, else no.
     pub fn set_artifact(&mut self, name: &str, value: &str) {
-        let declared = |state: &super::spec::State| state.artifacts.get(name).map(super::spec::ArtifactDef::appends);
+        let declared = |state: &opcell_workflow::promptpack::State| {
+            state.artifacts.get(name).map(opcell_workflow::promptpack::spec::ArtifactDef::appends)
+        };
         let append = self
             .spec
             .states

@@ -1,12 +1,12 @@
 //! The two tools through which a model moves a workflow and sets its artifacts.
 
-use super::arguments;
-use super::decode::{DecodeError, Decoder, Struct};
-use super::machine::{StateMachine, TransitionError, TransitionResult};
-use super::spec::{Spec, State, sorted_events};
-use crate::state_tools::{self, StateTool};
+use crate::machine::{StateMachine, TransitionError, TransitionResult};
+use opcell_workflow::promptpack::arguments;
+use opcell_workflow::promptpack::decode::{DecodeError, Decoder, Struct};
+use opcell_workflow::promptpack::spec::{Spec, State, sorted_events};
+use opcell_workflow::state_tools::{self, StateTool};
 
-pub use crate::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+pub use opcell_workflow::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
 
 use jiff::Timestamp;
 use opcell_types::value::{Map, Object, Value};
