@@ -23,7 +23,11 @@ use opcell_engine::{
 };
 use opcell_journal::RunId;
 use opcell_types::Value;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use store::{Process, Store};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -42,6 +46,25 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// How long an operator waits after a fault before saying whether something was done.
 const CALM: Duration = Duration::from_secs(30);
 
+/// A fault that a simulation must find, so that it is known to look: none is planted in a campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// Now and then the store acknowledges an append that it does not keep.
+    LostAppend,
+    /// The operator has what may have happened repeated without looking.
+    BlindRetry,
+}
+
+impl Planted {
+    /// By its name on the command line.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [("lost-append", Self::LostAppend), ("blind-retry", Self::BlindRetry)]
+            .into_iter()
+            .find_map(|(known, planted)| (known == name).then_some(planted))
+    }
+}
+
 /// How a run that nothing disturbs ends, with what it does: (operation, keys).
 #[derive(Debug, Clone, PartialEq)]
 struct Ended {
@@ -58,7 +81,7 @@ impl Undisturbed {
     /// # Errors
     /// When it does not end.
     pub fn find() -> Result<Self> {
-        let (ended, wrong) = simulate(0, false)?;
+        let (ended, wrong) = simulate(0, false, None)?;
         anyhow::ensure!(wrong.is_empty(), "the undisturbed simulation: {}", wrong.join("; "));
         Ok(Self(ended.into_iter().next().context("a run")?))
     }
@@ -67,8 +90,8 @@ impl Undisturbed {
     ///
     /// # Errors
     /// When there could be no simulation.
-    pub fn differences(&self, seed: u64) -> Result<Vec<String>> {
-        let (ended, mut wrong) = simulate(seed, true)?;
+    pub fn differences(&self, seed: u64, planted: Option<Planted>) -> Result<Vec<String>> {
+        let (ended, mut wrong) = simulate(seed, true, planted)?;
         for ended in ended.iter().filter(|ended| **ended != self.0) {
             wrong.push(format!("a run left {ended:?} instead of {:?}", self.0));
         }
@@ -76,14 +99,15 @@ impl Undisturbed {
     }
 }
 
-fn simulate(seed: u64, faults: bool) -> Result<(Vec<Ended>, Vec<String>)> {
+fn simulate(seed: u64, faults: bool, planted: Option<Planted>) -> Result<(Vec<Ended>, Vec<String>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    runtime.block_on(async { Simulation::new(seed, faults).run().await })
+    runtime.block_on(async { Simulation::new(seed, faults, planted).run().await })
 }
 
 struct Simulation {
     chance: Chance,
     faults: bool,
+    planted: Option<Planted>,
     store: Store,
     world: Arc<World>,
     /// The operator's own connection, which nothing disturbs.
@@ -92,12 +116,12 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64, faults: bool) -> Self {
+    fn new(seed: u64, faults: bool, planted: Option<Planted>) -> Self {
         let chance = Chance::new(seed);
-        let store = Store::new();
+        let store = Store::new(planted == Some(Planted::LostAppend));
         let world = Arc::new(World::default());
         let operator = engine(&world, store.process("operator", Chance::new(seed), false));
-        Self { chance, faults, store, world, operator, workers: Vec::new() }
+        Self { chance, faults, planted, store, world, operator, workers: Vec::new() }
     }
 
     fn launch(&mut self) {
@@ -133,15 +157,22 @@ impl Simulation {
         let began = Instant::now();
         let (mut calm, mut told) = (began, BTreeSet::new());
         let mut open: BTreeSet<RunId> = runs.iter().cloned().collect();
+        // How many records a run had when it was looked at last.
+        let mut seen = BTreeMap::new();
         while !open.is_empty() && began.elapsed() < PATIENCE {
             sleep(self.chance.time(2_000)).await;
             if self.faults && began.elapsed() < TROUBLE {
                 self.disturb().await;
                 calm = Instant::now();
             }
-            for run in open.clone() {
-                if self.look(&run, calm, &mut told).await? {
-                    open.remove(&run);
+            // The list says which runs need a look: reading a run anew costs as much as driving it.
+            for entry in self.operator.runs().await? {
+                if entry.state.ended {
+                    open.remove(&entry.run);
+                } else if &*entry.state.status == "suspended"
+                    && (seen.insert(entry.run.clone(), entry.records) != Some(entry.records) || calm.elapsed() > CALM)
+                {
+                    self.look(&entry.run, calm, &mut told).await?;
                 }
             }
         }
@@ -181,12 +212,9 @@ impl Simulation {
         }
     }
 
-    /// Whether a run has ended; does for it what an operator does.
-    async fn look(&self, run: &RunId, calm: Instant, told: &mut BTreeSet<RunId>) -> Result<bool> {
+    /// Does for a run what an operator does.
+    async fn look(&self, run: &RunId, calm: Instant, told: &mut BTreeSet<RunId>) -> Result<()> {
         let state = self.operator.state_at(run, None).await?;
-        if state.status().has_ended() {
-            return Ok(true);
-        }
         for question in state.questions() {
             match question {
                 Question::Signal { name, .. } if told.insert(run.clone()) => {
@@ -195,7 +223,8 @@ impl Simulation {
                 Question::Doubt { effect, .. } if calm.elapsed() > CALM => {
                     let task = state.effect(effect, false).map(|effect| effect.task);
                     let key = task.and_then(|task| world::key(&task)).context("an effect in doubt without a key")?;
-                    let answer = if self.world.has_done(&key) { Answer::Skip } else { Answer::Retry };
+                    let looks = self.planted != Some(Planted::BlindRetry);
+                    let answer = if looks && self.world.has_done(&key) { Answer::Skip } else { Answer::Retry };
                     let unread = self.operator.journal().inbox(run).await?;
                     if unread.is_empty() {
                         self.operator.send(run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
@@ -204,7 +233,7 @@ impl Simulation {
                 _ => {}
             }
         }
-        Ok(false)
+        Ok(())
     }
 }
 

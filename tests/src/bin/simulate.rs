@@ -1,24 +1,30 @@
 //! `simulate --seeds N [--first SEED]`: N simulated fleets, one seed each; a seed that fails does so again.
+//! `--planted FAULT` shows that the simulation finds one: `lost-append` or `blind-retry`.
 //!
 //! The last line is `N seeds, M differences`; the exit code is 1 if M is not 0, and 2 if there could be no simulation.
 
-use opcell_tests::simulation::Undisturbed;
+use opcell_tests::simulation::{Planted, Undisturbed};
 use std::{
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
     thread,
 };
 
-const USAGE: &str = "usage: simulate --seeds N [--first SEED]";
+const USAGE: &str = "usage: simulate --seeds N [--first SEED] [--planted lost-append|blind-retry]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (seeds, first) = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["--seeds", seeds] => (seeds.parse::<u64>(), Ok(1)),
-        ["--seeds", seeds, "--first", first] => (seeds.parse::<u64>(), first.parse::<u64>()),
-        _ => return wrong(USAGE),
-    };
-    let (Ok(seeds), Ok(first)) = (seeds, first) else { return wrong(USAGE) };
+    let (mut seeds, mut first, mut planted) = (None, 1, None);
+    for pair in arguments.chunks(2) {
+        let [option, value] = pair else { return wrong(USAGE) };
+        match (option.as_str(), value.parse::<u64>()) {
+            ("--seeds", Ok(number)) => seeds = Some(number),
+            ("--first", Ok(number)) => first = number,
+            ("--planted", _) if Planted::named(value).is_some() => planted = Planted::named(value),
+            _ => return wrong(USAGE),
+        }
+    }
+    let Some(seeds) = seeds else { return wrong(USAGE) };
     let undisturbed = match Undisturbed::find() {
         Ok(undisturbed) => undisturbed,
         Err(error) => return wrong(&format!("{error:#}")),
@@ -33,7 +39,8 @@ fn main() -> ExitCode {
                     if seed >= first + seeds {
                         return;
                     }
-                    let found = undisturbed.differences(seed).unwrap_or_else(|error| vec![format!("{error:#}")]);
+                    let found =
+                        undisturbed.differences(seed, planted).unwrap_or_else(|error| vec![format!("{error:#}")]);
                     if !found.is_empty() {
                         differences.fetch_add(1, Ordering::SeqCst);
                         println!("seed {seed} (again: --seeds 1 --first {seed}):\n  {}", found.join("\n  "));

@@ -43,6 +43,8 @@ struct Inner {
     /// Acknowledged records of each run, as lengths.
     acknowledged: HashMap<RunId, u64>,
     broken: Vec<String>,
+    /// Planted: it forgets some of what it acknowledges.
+    forgets: bool,
 }
 
 #[derive(Clone)]
@@ -65,12 +67,13 @@ impl Lease {
 }
 
 impl Store {
-    pub fn new() -> Self {
+    pub fn new(forgets: bool) -> Self {
         let inner = Inner {
             runs: MemoryJournal::keeping(u64::MAX),
             owners: HashMap::new(),
             acknowledged: HashMap::new(),
             broken: Vec::new(),
+            forgets,
         };
         Self { inner: Arc::new(Mutex::new(inner)), began: Instant::now() }
     }
@@ -327,6 +330,9 @@ impl Journal for Process {
         let written = self
             .ask(async || {
                 self.owns(&run, fence)?;
+                if self.store.lock().forgets && self.wrong(20) {
+                    return Ok(());
+                }
                 self.runs().append(append).await?;
                 done = true;
                 if ended && let Some(owned) = self.store.lock().owners.get_mut(&run) {
