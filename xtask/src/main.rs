@@ -9,6 +9,7 @@ mod dist;
 mod guests;
 mod package;
 mod process;
+mod screenshots;
 mod toolchain;
 
 use anyhow::{Result, bail};
@@ -18,14 +19,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  guests   build every plugin of example-operations/ and every guest of tests/guests/ into their dist/ folders
-  test     guests, then the tests of the workspace and of the plugins
-  demo     guests, then a health report over this repository
-  bench    guests, then the benchmarks; `cargo xtask bench --help` says what else is measured
-  book     docs/ as HTML in target/book; needs mdbook
-  authors  install the tools of plugins in Python, JavaScript and C, or say what to type
-  dist     what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary
-  package  every published crate as crates.io would get it, and a crate elsewhere that builds against them";
+  guests      build every plugin of example-operations/ and every guest of tests/guests/ into their dist/ folders
+  test        guests, then the tests of the workspace and of the plugins
+  demo        guests, then a health report over this repository
+  bench       guests, then the benchmarks; `cargo xtask bench --help` says what else is measured
+  screenshots pictures of the server's page, into docs/images; needs Chromium
+  book        docs/ as HTML in target/book; needs mdbook
+  authors     install the tools of plugins in Python, JavaScript and C, or say what to type
+  dist        what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary
+  package     every published crate as crates.io would get it, and a crate elsewhere that builds against them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +51,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "test" => test(rest),
         "demo" => demo(rest),
         "bench" => bench::bench(rest),
+        "screenshots" => screenshots::screenshots(),
         "dist" => dist::dist(rest),
         "package" => package::package(),
         "book" => book(rest),
