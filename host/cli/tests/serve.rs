@@ -3,19 +3,19 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
+#[path = "support/server.rs"]
+mod server;
+
 use serde_json::{Value, json};
+use server::{PATIENCE, Server, opcell};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
-
-/// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const ASK: &str = r#"{:name "ask" :description "Asks"
  :steps [{:name "ask" :type :wait :signal "ship" :approval true :question "Ship it?"}
@@ -32,110 +32,6 @@ fn project() -> tempfile::TempDir {
     write("ask.edn", ASK);
     write("broken.edn", "{:name \"broken\" :steps [}");
     folder
-}
-
-fn opcell(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_opcell"));
-    command.current_dir(folder).env("HOME", folder).env_remove("XDG_STATE_HOME").stdin(Stdio::null());
-    command
-}
-
-/// A server that is stopped at the end of its test.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(folder: &Path) -> Self {
-        let mut child = opcell(folder)
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-        let address = said["listening"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-        Self { child, address }
-    }
-
-    fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> BufReader<TcpStream> {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-        if !headers.iter().any(|(name, _)| *name == "Host") {
-            head += &format!("Host: {}\r\n", self.address);
-        }
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
-        BufReader::new(stream)
-    }
-
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
-        let mut text = String::new();
-        self.open(method, path, headers, body).read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-            unchunked(body)
-        } else {
-            body.to_owned()
-        };
-        (status, head.to_owned(), body)
-    }
-
-    fn get(&self, path: &str) -> (u16, Value) {
-        let (status, _, body) = self.send("GET", path, &[], "");
-        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
-    }
-
-    fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
-        let mut all = vec![("Content-Type", "application/json")];
-        all.extend(headers);
-        let (status, _, body) = self.send("POST", path, &all, &body.to_string());
-        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
-    }
-
-    fn wait_for(&self, run: &str, status: &str) -> Value {
-        let began = Instant::now();
-        loop {
-            let (_, found) = self.get(&format!("/v1/default/runs/{run}"));
-            if found["status"] == status {
-                return found;
-            }
-            assert!(began.elapsed() < PATIENCE, "{found}");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn terminate(mut self) -> Option<i32> {
-        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn unchunked(mut body: &str) -> String {
-    let mut text = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
-        let Ok(size) = usize::from_str_radix(size.trim(), 16) else { break };
-        if size == 0 {
-            break;
-        }
-        text += rest.get(..size).unwrap_or(rest);
-        body = rest.get(size + 2..).unwrap_or_default();
-    }
-    text
 }
 
 #[test]

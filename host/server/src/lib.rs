@@ -21,6 +21,7 @@ mod page;
 pub mod problem;
 pub mod serve;
 pub mod spans;
+mod stall;
 pub mod telemetry;
 pub mod tenant;
 

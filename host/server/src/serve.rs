@@ -3,9 +3,13 @@
 use crate::{
     access::Access,
     api::{self, App, Draw},
+    stall::{StallAcceptor, WRITE_TIME},
     tenant::Tenants,
 };
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::{
+    Handle,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
 use opcell_engine::{
     RunError,
     worker::{Worker, WorkerEvent, WorkerOptions},
@@ -207,7 +211,8 @@ impl Serving {
             match tls {
                 Some((files, config)) => {
                     let reloading = reload(files, config.clone());
-                    let mut server = axum_server::from_tcp_rustls(listener, config)?.handle(handle.clone());
+                    let acceptor = RustlsAcceptor::new(config).acceptor(StallAcceptor::new(WRITE_TIME));
+                    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
                     limit(server.http_builder());
                     tokio::select! {
                         served = server.serve(router.into_make_service()) => served,
@@ -215,7 +220,8 @@ impl Serving {
                     }
                 }
                 None => {
-                    let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
+                    let acceptor = StallAcceptor::new(WRITE_TIME);
+                    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
                     limit(server.http_builder());
                     server.serve(router.into_make_service()).await
                 }

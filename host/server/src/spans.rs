@@ -80,12 +80,33 @@ pub fn of<'a>(history: impl IntoIterator<Item = &'a Recorded>) -> Vec<Span> {
     spans.all
 }
 
+/// The spans as a tree is read: each after the one around it, and before what began later beside that.
+#[must_use]
+pub fn nested(all: &[Span]) -> Vec<&Span> {
+    let mut inner: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut waiting = Vec::new();
+    for (index, span) in all.iter().enumerate().rev() {
+        match span.parent {
+            Some(parent) if parent < index => inner.entry(parent).or_default().push(index),
+            _ => waiting.push(index),
+        }
+    }
+    let mut found = Vec::with_capacity(all.len());
+    while let Some(index) = waiting.pop() {
+        found.extend(all.get(index));
+        waiting.extend(inner.remove(&index).unwrap_or_default());
+    }
+    found
+}
+
 #[derive(Default)]
 struct Spans {
     all: Vec<Span>,
     frames: HashMap<FrameId, usize>,
     effects: HashMap<EffectId, usize>,
     instances: HashMap<u32, usize>,
+    /// Names of the tools that models called, by the model's name for the call and the frame of the session.
+    tools: HashMap<(usize, Arc<str>), String>,
 }
 
 impl Spans {
@@ -150,17 +171,22 @@ impl Spans {
                 self.instances.insert(instance.0, index);
             }
             Event::Requested { effect, frame, request } => {
+                let around = self.around(*frame);
                 let (kind, name) = match request {
                     Request::Invoke { .. } => (SpanKind::Cell, "invoke"),
                     Request::Judge { .. } => (SpanKind::Cell, "judge"),
                     Request::Open { .. } => (SpanKind::Wait, "open session"),
                     Request::Round { .. } => (SpanKind::Round, "model"),
-                    Request::Tool { .. } => (SpanKind::Tool, "tool"),
+                    Request::Tool { call } => {
+                        let called = around.and_then(|around| self.tools.get(&(around, call.clone())));
+                        (SpanKind::Tool, called.map_or("tool", String::as_str))
+                    }
                     Request::Sleep { .. } => (SpanKind::Wait, "pause"),
                     Request::Timeout { .. } => (SpanKind::Wait, "timeout"),
                     Request::Find { name } => (SpanKind::Wait, name.as_ref()),
                 };
-                let index = self.begin(recorded, self.around(*frame), kind, name);
+                let name = name.to_owned();
+                let index = self.begin(recorded, around, kind, name);
                 self.effects.insert(*effect, index);
             }
             Event::Replied { effect, reply } => self.replied(*effect, reply, at),
@@ -189,9 +215,8 @@ impl Spans {
                 self.end(self.instances.get(&instance.0).copied(), at, failure);
             }
             Event::Routed { frame, outcome: Some(outcome), .. } => {
-                let outcome = serde_json::to_value(outcome).unwrap_or_default();
                 let index = self.frames.get(frame).copied();
-                self.fact(index, "opcell.outcome", Value::from(outcome));
+                self.fact(index, "opcell.outcome", outcome.to_string());
             }
             Event::RunFinished(end) => {
                 let failure = end.reason.as_ref().map(|reason| reason.to_string());
@@ -233,6 +258,11 @@ impl Spans {
                     span.name.clone_from(&reply.model);
                 }
                 let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+                let around = index.and_then(|index| self.all.get(index)).and_then(|span| span.parent);
+                for call in &reply.message.tool_calls {
+                    let id = (around.unwrap_or(0), call.id.as_str().into());
+                    self.tools.insert(id, call.name.clone());
+                }
                 self.fact(index, crate::telemetry::genai::INPUT_TOKENS, tokens(reply.usage.input_tokens));
                 self.fact(index, crate::telemetry::genai::OUTPUT_TOKENS, tokens(reply.usage.output_tokens));
                 if let Some(cost) = reply.usage.cost {
@@ -254,4 +284,39 @@ pub fn run_of(history: &[Recorded]) -> Option<Arc<str>> {
         Event::RunStarted(started) => Some(started.run.clone()),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(seq: u64, parent: Option<usize>) -> Span {
+        let depth = usize::from(parent.is_some());
+        Span {
+            seq,
+            parent,
+            depth,
+            kind: SpanKind::Step,
+            name: seq.to_string(),
+            began: Timestamp(0),
+            ended: None,
+            failure: None,
+            facts: Vec::new(),
+            receipt: None,
+        }
+    }
+
+    #[test]
+    fn what_is_inside_a_span_follows_it_whatever_began_in_between() {
+        let all =
+            [span(1, None), span(2, Some(0)), span(3, Some(0)), span(4, Some(1)), span(5, Some(2)), span(6, Some(1))];
+        let order: Vec<u64> = nested(&all).iter().map(|span| span.seq).collect();
+        assert_eq!(order, [1, 2, 4, 6, 3, 5]);
+    }
+
+    #[test]
+    fn a_deep_tree_is_read_without_recursion() {
+        let all: Vec<Span> = (0..200_000).map(|at: usize| span(at as u64, at.checked_sub(1))).collect();
+        assert_eq!(nested(&all).len(), all.len());
+    }
 }

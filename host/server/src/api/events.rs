@@ -58,7 +58,7 @@ pub struct EventPage {
 #[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/events", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), EventParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`")), responses(
-    (status = 200, body = EventPage), (status = 200, body = String, content_type = "text/event-stream"),
+    (status = 200, content((EventPage = "application/json"), (String = "text/event-stream"))),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn events(
     State(app): State<Arc<App>>,

@@ -373,8 +373,7 @@ pub(super) async fn get(
 /// Draws a run's workflow with the path that it took.
 #[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/graph", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), workflows::GraphParams), responses(
-    (status = 200, body = String, content_type = "image/svg+xml"),
-    (status = 200, body = String, content_type = "text/plain"),
+    (status = 200, content((String = "image/svg+xml"), (String = "text/plain"))),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn graph(
     State(app): State<Arc<App>>,

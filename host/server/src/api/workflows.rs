@@ -120,8 +120,7 @@ impl GraphParams {
 /// Draws a workflow.
 #[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}/graph", tag = "workflows",
     params(("tenant" = String, Path), ("workflow" = String, Path), GraphParams), responses(
-    (status = 200, body = String, content_type = "image/svg+xml"),
-    (status = 200, body = String, content_type = "text/plain"),
+    (status = 200, content((String = "image/svg+xml"), (String = "text/plain"))),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn graph(
     State(app): State<Arc<App>>,

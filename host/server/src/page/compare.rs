@@ -44,12 +44,12 @@ pub(super) async fn compare(
     };
     let main = html! {
         h1 { "Two runs" }
-        p.quiet { "Steps that differ in name, outcome or failure are shaded." }
+        p.quiet { "Each step beside the one with the same number. Those that differ in name, outcome or failure are marked." }
         div.two { @for (run, steps) in &sides {
             section {
                 h2 { a href=(run_place(&tenant, run)) { (run) } }
                 div.scroll { table { tbody { @for (at, step) in steps.iter().enumerate() {
-                    tr.differs[!same(at)] { (row(step)) }
+                    tr.differs[!same(at)] { td.number { (at + 1) } (row(step)) }
                 } } } }
             }
         } }
@@ -58,7 +58,10 @@ pub(super) async fn compare(
 }
 
 fn fact(step: &Span) -> Option<String> {
-    step.facts.iter().find(|(key, _)| *key == "opcell.outcome").map(|(_, outcome)| outcome.to_json())
+    step.facts
+        .iter()
+        .find(|(key, _)| *key == "opcell.outcome")
+        .map(|(_, outcome)| outcome.as_str().map_or_else(|| outcome.to_json(), str::to_owned))
 }
 
 fn row(step: &Span) -> Markup {

@@ -11,12 +11,15 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use maud::html;
-use opcell_engine::event::Timestamp;
+use opcell_engine::{event::Timestamp, outcome::Question};
 use serde::Deserialize;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// Runs on one page.
 const PAGE: usize = 100;
+
+/// Suspended runs of a page for which the list says what they wait for: each has to be read.
+const QUESTIONS: usize = 50;
 
 const STATUSES: [&str; 7] = ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
 
@@ -63,6 +66,12 @@ pub(super) async fn runs(
     let matching = runs.iter().skip(start).filter(|run| wanted.status.is_empty() || status(run) == wanted.status);
     let shown: Vec<_> = matching.take(PAGE + 1).collect();
     let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
+    let mut waits = HashMap::new();
+    let suspended = shown.iter().take(PAGE).filter(|run| status(run) == "suspended");
+    for run in suspended.take(QUESTIONS) {
+        let questions = admitted.tenant.host.engine().state_at(&run.run, None).await?.questions();
+        waits.insert(run.run.clone(), questions.iter().map(asked).collect::<Vec<_>>().join(", "));
+    }
     let main = html! {
         h1 { "Runs" }
         form.row method="get" {
@@ -78,7 +87,7 @@ pub(super) async fn runs(
                 code { "/v1/" (tenant) "/runs" } "." }
         } @else {
             div.scroll { table {
-                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started" } th.number { "Took" } th.number { "Events" } } }
+                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
                 tbody { @for run in shown.iter().take(PAGE) {
                     tr {
                         td { a href=(run_place(&tenant, &run.run)) { (run.run) } }
@@ -87,12 +96,14 @@ pub(super) async fn runs(
                         td { (moment(&Timestamp(run.created_at).to_text())) }
                         td.number { (duration(Timestamp(run.updated_at).ms_since(Timestamp(run.created_at)))) }
                         td.number { (run.records) }
+                        td { @if let Some(waits) = waits.get(&run.run) { (waits) } }
                     }
                 } }
             } }
             form.row method="get" action=(place(&tenant, "/compare")) {
-                label for="a" { "Compare" } input id="a" name="a" placeholder="run" required;
-                label for="b" { "with" } input id="b" name="b" placeholder="run" required;
+                label for="a" { "Compare" } input id="a" name="a" list="runs" required;
+                label for="b" { "with" } input id="b" name="b" list="runs" required;
+                datalist id="runs" { @for run in shown.iter().take(PAGE) { option value=(run.run) {} } }
                 button { "Compare" }
             }
         }
@@ -101,6 +112,15 @@ pub(super) async fn runs(
         }
     };
     Ok(page("Runs", Some(&tenant), None, main))
+}
+
+/// What a run waits for, in a few words.
+fn asked(question: &Question) -> String {
+    match question {
+        Question::Signal { name, approval: true, .. } => format!("approval {name}"),
+        Question::Signal { name, .. } => format!("signal {name}"),
+        Question::Doubt { step, .. } => format!("a decision on step {step}"),
+    }
 }
 
 /// The plugins and what they offer.
@@ -116,7 +136,7 @@ pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<
         @for plugin in host.catalog().plugins() {
             h2 { (plugin.name()) }
             p.quiet { code { (plugin.digest()) } }
-            div.scroll { table { tbody { @for entry in entries.iter().filter(|entry| *entry.plugin == *plugin.name()) {
+            div.scroll { table.operations { tbody { @for entry in entries.iter().filter(|entry| *entry.plugin == *plugin.name()) {
                 tr { td { code { (entry.id) } } td { (entry.kind()) } td { (entry.summary) } }
             } } } }
             p.quiet { "What it may reach: " code { "opcell plugin explain " (plugin.name()) } }

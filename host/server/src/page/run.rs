@@ -1,6 +1,6 @@
 //! One run: what it waits for, its timeline, the graph with the path taken, conversations, denials, artifacts, budgets.
 
-use super::{door::Visitor, duration, moment, page, run_place};
+use super::{door::Visitor, duration, moment, page, place, run_place};
 use crate::{
     access::tokens::Scope,
     api::{self, App, At, GraphFormat, Params},
@@ -56,7 +56,8 @@ pub(super) async fn show(
         state.apply(recorded).map_err(|source| opcell::RunError::Replay { run: run.clone(), source })?;
     }
     let here = run_place(&tenant, &run);
-    let view = View { here: &here, proof: visitor.proof(), history: &history, state: &state };
+    let compare = place(&tenant, "/compare");
+    let view = View { here: &here, compare: &compare, proof: visitor.proof(), history: &history, state: &state };
     let ended = state.status().has_ended();
     let live = format!("{here}/live?after={}", state.seq());
     Ok(page(&run, Some(&tenant), (!ended).then_some(live.as_str()), view.render(&run, part.from)))
@@ -64,6 +65,7 @@ pub(super) async fn show(
 
 struct View<'a> {
     here: &'a str,
+    compare: &'a str,
     proof: String,
     history: &'a [Recorded],
     state: &'a RunFold,
@@ -83,7 +85,7 @@ impl View<'_> {
                 " · " (moment(&began.to_text())) " · " (duration(last.ms_since(began))) }
             @if let Some(reason) = &outcome.reason {
                 p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
-                    @if let Some(message) = &outcome.message { ": " (message) } }
+                    @if let Some(message) = outcome.message.as_ref().filter(|_| outcome.denial.is_none()) { ": " (message) } }
             }
             @if let Some(denial) = &outcome.denial { (denied(denial)) }
             @for question in &outcome.questions { (self.question(question)) }
@@ -96,9 +98,9 @@ impl View<'_> {
             }
             @if !matches!(outcome.result, Value::Null | Value::Undefined) { h2 { "Result" } (value(&outcome.result)) }
             h2 id="timeline" { "Timeline" }
-            (timeline(&all, from, began, last))
+            (timeline(&spans::nested(&all), from, began, last))
             (self.pages(all.len(), from))
-            @let denials = denials(&all);
+            @let denials = denials(&all, outcome.denial.as_deref());
             @if !denials.is_empty() { h2 { "Denials" } @for denial in &denials { (denied(denial)) } }
             h2 { "Graph" }
             p { img.graph src={ (self.here) "/graph.svg" } alt="The steps of the workflow with the path taken" loading="lazy"; }
@@ -110,6 +112,12 @@ impl View<'_> {
                 label for="at" { "Fork after event" }
                 input id="at" name="at" type="number" min="1" max=(self.state.seq()) value=(self.state.seq().saturating_sub(1).max(1));
                 button { "Fork" }
+            }
+            form.row method="get" action=(self.compare) {
+                input type="hidden" name="a" value=(run);
+                label for="with" { "Compare with run" }
+                input id="with" name="b" required;
+                button { "Compare" }
             }
             @if !outcome.status.has_ended() {
                 form.row method="post" action={ (self.here) "/cancel" } {
@@ -199,7 +207,7 @@ fn sections(of: &Value) -> Markup {
 }
 
 fn fact(name: &str, used: u64, limit: Option<u64>) -> Markup {
-    html! { li { b { (name) " " } (used) @if let Some(limit) = limit { " of " (limit) } } }
+    html! { @if used > 0 || limit.is_some() { li { b { (name) " " } (used) @if let Some(limit) = limit { " of " (limit) } } } }
 }
 
 fn value(of: &Value) -> Markup {
@@ -217,10 +225,11 @@ fn cut(text: &str) -> String {
     }
 }
 
-fn denials(all: &[Span]) -> Vec<Denial> {
+/// Each denial once, without the one that the page begins with.
+fn denials(all: &[Span], shown: Option<&Denial>) -> Vec<Denial> {
     let mut found: Vec<Denial> = Vec::new();
     for denial in all.iter().filter_map(|span| span.receipt.as_ref()).flat_map(remedy::of_receipt) {
-        if !found.contains(&denial) {
+        if !found.contains(&denial) && shown != Some(&denial) {
             found.push(denial);
         }
     }
@@ -235,7 +244,7 @@ fn denied(denial: &Denial) -> Markup {
 }
 
 /// Bars over the time of the run, each with what is known of it.
-fn timeline(all: &[Span], from: usize, began: Timestamp, last: Timestamp) -> Markup {
+fn timeline(all: &[&Span], from: usize, began: Timestamp, last: Timestamp) -> Markup {
     let whole = last.ms_since(began).max(0.001);
     let row = |span: &Span| {
         let end = span.ended.unwrap_or(last);

@@ -1,0 +1,175 @@
+//! `opcell serve` and `opcell mcp` under clients that others wrote: Schemathesis and the MCP SDK from PyPI, and a browser.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
+
+#[path = "support/server.rs"]
+mod server;
+
+use serde_json::json;
+use server::Server;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// What is installed from PyPI, into the target folder.
+const PACKAGES: [&str; 2] = ["schemathesis==4.32.5", "mcp==2.3.0"];
+
+/// Text that would be code if a page or a schema took it for some.
+const HOSTILE: &str = "<img src=x onerror=alert(1)><script>document.title='taken'</script>";
+
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("opcell.toml", "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n");
+    write(
+        "greet.edn",
+        r#"{:name "greet" :description "Greets"
+ :steps [{:name "greet" :type :exit :status :success :output {:from :workflow-input :path [:name]}}]}"#,
+    );
+    let ask = r#"{:name "ask" :description "Asks" :steps [{:name "ask" :type :wait :signal "ship" :approval true :question "Q"}]}"#;
+    write("ask.edn", &ask.replace('Q', HOSTILE));
+    folder
+}
+
+/// A folder with the programs of the packages, made once; `None`, after a line on stderr, where they cannot be had.
+fn programs() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{}", PACKAGES.join("-")));
+    let bin = folder.join("bin");
+    if bin.join("complete").exists() {
+        return Some(bin);
+    }
+    let done = |output: std::io::Result<Output>| match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let made = done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder).output())
+        .and_then(|()| done(Command::new(bin.join("pip")).args(["install", "--quiet"]).args(PACKAGES).output()))
+        .and_then(|()| fs::write(bin.join("complete"), "").map_err(|error| error.to_string()));
+    if let Err(error) = made {
+        eprintln!("SKIPPED: {} could not be installed from PyPI: {error}", PACKAGES.join(" and "));
+        return None;
+    }
+    Some(bin)
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn no_request_that_the_description_allows_makes_the_server_fail() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
+    server.wait_for("r1", "suspended");
+    let Some(bin) = programs() else { return };
+    // With names that exist, so that more than the refusal of unknown ones is tried, and with none.
+    let known = "[parameters]\n\"path.tenant\" = \"default\"\n\"path.run\" = \"r1\"\n\"path.workflow\" = \"ask\"\n";
+    for parameters in [known, ""] {
+        fs::write(folder.path().join("schemathesis.toml"), parameters).unwrap();
+        let output = Command::new(bin.join("schemathesis"))
+            .args(["run", &format!("http://{}/openapi.json", server.address), "--no-color"])
+            .args(["--checks", "not_a_server_error,content_type_conformance,response_schema_conformance"])
+            .args(["--phases", "coverage,fuzzing", "--max-examples", "15", "--generation-deterministic"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    assert_eq!(server.get("/ready").0, 200);
+}
+
+/// Lists the tools, calls one, and asks for one that is not there: over HTTP for a URL, else over stdio.
+const CLIENT: &str = r#"
+import asyncio, json, sys
+from mcp import Client, StdioServerParameters
+
+async def main():
+    target = sys.argv[1]
+    if not target.startswith("http"):
+        target = StdioServerParameters(command=target, args=sys.argv[2:], cwd=".")
+    async with Client(target) as client:
+        tools = (await client.list_tools()).tools
+        result = await client.call_tool("run_greet", {"name": "Ada"})
+        print(json.dumps({"tools": [tool.name for tool in tools], "text": result.content[0].text, "error": result.is_error}))
+
+asyncio.run(main())
+"#;
+
+#[test]
+fn the_python_sdk_of_mcp_lists_and_calls_over_both_transports() {
+    let Some(bin) = programs() else { return };
+    let folder = project();
+    fs::write(folder.path().join("client.py"), CLIENT).unwrap();
+    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet"]);
+    let url = format!("http://{}/v1/default/mcp", server.address);
+    let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet"];
+    for target in [&[url.as_str()][..], &stdio[..]] {
+        let mut client = Command::new(bin.join("python"));
+        client.arg("client.py").args(target).current_dir(folder.path()).env("HOME", folder.path());
+        let output = client.output().unwrap();
+        let answer: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
+        assert_eq!(answer, json!({"tools": ["opcell_run", "run_greet"], "text": "Ada", "error": false}));
+    }
+}
+
+/// The page of a path as a browser leaves it, and what it had to say; `None`, after a line on stderr, without one.
+fn browse(folder: &Path, url: &str) -> Option<(String, String)> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|at| at.is_file());
+    let Some(program) = found else {
+        eprintln!(
+            "SKIPPED: no Chromium is installed (Debian: apt-get install chromium); no page was tried in a browser"
+        );
+        return None;
+    };
+    let output = Command::new(program)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            "--timeout=5000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", folder.join("browser").display()))
+        .arg(url)
+        .env("HOME", folder)
+        .output()
+        .unwrap();
+    Some((String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+#[test]
+fn a_browser_shows_the_pages_without_a_complaint_and_takes_no_text_for_code() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let greet = json!({"workflow": "greet", "run": "r2", "input": {"name": HOSTILE}});
+    server.post("/v1/default/runs", &[], &greet);
+    server.wait_for("r2", "completed");
+    server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
+    server.wait_for("r1", "suspended");
+    let pages: [(&str, &[&str]); 5] = [
+        ("/", &["r1", "r2", "approval ship", "suspended"]),
+        ("/t/default/plugins", &["The project has no plugins."]),
+        ("/t/default/runs/r1", &["Approve", "Refuse", "&lt;img src=x", "Timeline", "graph.svg"]),
+        ("/t/default/runs/r2", &["completed", "&lt;script&gt;document.title", "Compare with run"]),
+        ("/t/default/compare?a=r1&b=r2", &["Two runs"]),
+    ];
+    for (path, expected) in pages {
+        let Some((dom, log)) = browse(folder.path(), &format!("http://{}{path}", server.address)) else { return };
+        for text in expected {
+            assert!(dom.contains(text), "{path} has no {text:?}:\n{dom}\n{log}");
+        }
+        assert!(!dom.contains("<title>taken"), "{path} ran what it was given:\n{dom}");
+        let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(complaints.is_empty(), "{path}: {complaints:?}");
+    }
+}
