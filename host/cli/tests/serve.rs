@@ -43,6 +43,8 @@ fn an_empty_folder_is_served() {
     let (status, head, metrics) = server.send("GET", "/metrics", &[], "");
     assert!(status == 200 && head.contains("text/plain"), "{head}");
     assert!(metrics.contains("opcell_requests_total{tenant=\"default\"}"), "{metrics}");
+    assert!(metrics.contains("opcell_runs_runnable{tenant=\"default\"} 0"), "{metrics}");
+    assert!(metrics.contains("opcell_journal_answer_seconds{tenant=\"default\"} "), "{metrics}");
     assert!(server.get("/openapi.json").1["paths"]["/v1/{tenant}/runs"]["post"].is_object());
     assert_eq!(server.get("/v1/default/workflows").1["workflows"], json!([]));
     assert_eq!(server.get("/v1/default/operations").1["operations"], json!([]));

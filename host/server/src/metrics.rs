@@ -9,6 +9,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// What the runs of one tenant used since the server started, counted when a run ends here.
@@ -70,8 +71,17 @@ fn count(of: &mut BTreeMap<String, u64>, label: &str) {
 /// Runs of a tenant's journal by status.
 pub(crate) type RunStates = BTreeMap<String, u64>;
 
+/// What a tenant's journal says when it is asked.
+pub(crate) struct Journaled {
+    pub states: RunStates,
+    /// Runs that could continue now.
+    pub runnable: u64,
+    /// How long it took to say which.
+    pub answered: Duration,
+}
+
 /// The text for some tenants, each with how the runs of its journal stand.
-pub(crate) fn text(tenants: &[(&Tenant, RunStates)]) -> String {
+pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     let mut out = String::new();
     let mut family = |name: &str, kind: &str, help: &str, rows: Vec<(String, String)>| {
         let _ = writeln!(out, "# HELP opcell_{name} {help}\n# TYPE opcell_{name} {kind}");
@@ -82,10 +92,17 @@ pub(crate) fn text(tenants: &[(&Tenant, RunStates)]) -> String {
     let label = |tenant: &Tenant| format!("tenant=\"{}\"", escaped(&tenant.name));
     let by = |tenant: &Tenant, key: &str, value: &str| format!("{},{key}=\"{}\"", label(tenant), escaped(value));
     let mut runs = Vec::new();
-    for (tenant, states) in tenants {
-        runs.extend(states.iter().map(|(status, count)| (by(tenant, "status", status), count.to_string())));
+    for (tenant, journaled) in tenants {
+        runs.extend(journaled.states.iter().map(|(status, count)| (by(tenant, "status", status), count.to_string())));
     }
     family("runs", "gauge", "Runs of the journal by status.", runs);
+    let of = |read: fn(&Journaled) -> String| {
+        tenants.iter().map(|(tenant, journaled)| (label(tenant), read(journaled))).collect()
+    };
+    let runnable = of(|journaled| journaled.runnable.to_string());
+    family("runs_runnable", "gauge", "Runs that could continue and that no worker has taken, up to 10000.", runnable);
+    let answered = of(|journaled| journaled.answered.as_secs_f64().to_string());
+    family("journal_answer_seconds", "gauge", "How long the journal took just now to list these.", answered);
     let atomic = |read: fn(&RunCounters) -> &AtomicU64| {
         tenants
             .iter()

@@ -1,6 +1,7 @@
 //! `opcell serve` as a process, and requests over real sockets.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
 use serde_json::Value;
 use std::{
