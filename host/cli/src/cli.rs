@@ -13,6 +13,7 @@ mod input;
 mod key;
 mod manual;
 mod mcp;
+mod missing;
 mod new;
 mod op;
 mod plugin;

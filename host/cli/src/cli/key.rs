@@ -1,9 +1,8 @@
 //! `opcell key`: the keys that sign plugins.
 
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, missing::signing_keys};
 use clap::Subcommand;
-use opcell::places::Places;
-use opcell_registry::signature::{DEFAULT_KEY, Keys};
+use opcell_registry::signature::DEFAULT_KEY;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 
@@ -19,11 +18,6 @@ pub enum KeyCommand {
     List,
 }
 
-fn keys() -> Result<Keys, Failure> {
-    let no_home = || Diagnostic::error("no-key", "there is no home directory that could hold keys; set HOME");
-    Ok(Places::of_user().signing_keys().ok_or_else(no_home)?)
-}
-
 pub fn key(command: &KeyCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         KeyCommand::New { name } => new(name, terminal),
@@ -32,7 +26,7 @@ pub fn key(command: &KeyCommand, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 fn new(name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let (public, file) = keys()?.create(name).map_err(|error| {
+    let (public, file) = signing_keys()?.create(name).map_err(|error| {
         let finding = Diagnostic::error("key-not-made", format!("the key `{name}` cannot be made: {error}"));
         match error.kind() {
             std::io::ErrorKind::AlreadyExists => finding.help("a key is never replaced; choose another name"),
@@ -53,7 +47,7 @@ fn new(name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 fn list(terminal: &Terminal) -> Result<Exit, Failure> {
-    let keys = keys()?;
+    let keys = signing_keys()?;
     let (mut entries, mut broken) = (Vec::new(), false);
     for name in keys.names()? {
         match keys.open(&name) {

@@ -1,6 +1,6 @@
 //! `opcell trust`, and the question before a project that reaches outside of its folder runs.
 
-use super::{Exit, Failure, Global, Terminal};
+use super::{Exit, Failure, Global, Terminal, missing::no_project};
 use clap::Args;
 use opcell::{
     config::Config,
@@ -124,7 +124,7 @@ impl Asked {
 
 pub fn trust(global: &Global, args: &TrustArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let Some(config) = global.written()? else {
-        return Err(Diagnostic::error("no-project", "there is no opcell.toml here or above").into());
+        return Err(no_project().into());
     };
     if args.revoke {
         return revoke(config.file.as_deref().unwrap_or(Path::new("")), terminal);

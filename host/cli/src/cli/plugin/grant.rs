@@ -1,6 +1,7 @@
 //! `opcell plugin grant`.
 
 use super::{Component, Exit, Failure, Global, Terminal, named, policy};
+use crate::cli::missing::no_project;
 use clap::{Args, ValueEnum};
 use opcell::{
     config::{
@@ -89,11 +90,7 @@ impl GrantArgs {
 pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = global.proposed()?;
     let Some(file) = &config.file else {
-        return Err(Diagnostic::error(
-            "no-project",
-            "there is no opcell.toml in this directory or above; create one first",
-        )
-        .into());
+        return Err(no_project().into());
     };
     let plugin = named(&config, &args.plugin)?;
     let old = config.source.text();

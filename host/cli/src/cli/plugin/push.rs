@@ -1,8 +1,9 @@
 //! `opcell plugin push`: a component with its bill of materials and signature.
 
 use super::{Component, Exit, Failure, Terminal, build, registry};
+use crate::cli::missing::signing_keys;
 use clap::Args;
-use opcell::{document, places::Places};
+use opcell::document;
 use opcell_author::Profile;
 use opcell_registry::{
     Reference,
@@ -79,8 +80,7 @@ pub async fn push(args: &PushArgs, terminal: &Terminal) -> Result<Exit, Failure>
 }
 
 fn sign(key: &str, digests: &Digests) -> Result<SignatureFile, Failure> {
-    let no_home = || Diagnostic::error("no-key", "there is no home directory that could hold keys; set HOME");
-    let keys = Places::of_user().signing_keys().ok_or_else(no_home)?;
+    let keys = signing_keys()?;
     let opened = keys.open(key).map_err(|error| {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
         let what = if missing { "it does not exist".to_owned() } else { error.to_string() };

@@ -1,6 +1,7 @@
 //! `opcell plugin remove` and `opcell plugin revoke`.
 
 use super::{Exit, Failure, Global, Terminal, named};
+use crate::cli::missing::no_project;
 use clap::{Args, ValueEnum};
 use opcell::{
     config::{
@@ -47,8 +48,7 @@ fn rewrite(
     config: &Config,
     change: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(PathBuf, bool), Failure> {
-    let missing = || Diagnostic::error("no-project", "there is no opcell.toml in this directory or above");
-    let file = config.file.clone().ok_or_else(missing)?;
+    let file = config.file.clone().ok_or_else(no_project)?;
     let old = config.source.text();
     let new = change(old)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;

@@ -4,6 +4,7 @@ use super::{
     Component, Exit, Failure, Global, Terminal, diff, named,
     registry::{self, Expected, Fetched},
 };
+use crate::cli::missing::lock;
 use clap::Args;
 use opcell::{
     config::{
@@ -108,11 +109,6 @@ impl Change {
 fn excess_requests(plugin: &str, requests: Requests, known: &Requests) -> Vec<String> {
     let policy = Policy::new(plugin.into(), requests, opcell_sandbox::Grants::default());
     policy.excess_requests(known).into_iter().map(|denial| denial.capability).collect()
-}
-
-fn lock(config: &Config) -> Result<&Lock, Failure> {
-    let missing = || Diagnostic::error("no-project", "there is no opcell.toml here or above, and so no lock");
-    Ok(config.lock.as_ref().ok_or_else(missing)?)
 }
 
 /// `opcell plugin diff NAME`.

@@ -1,6 +1,7 @@
 //! `opcell mcp diff` and `opcell mcp update`: tools of servers against the lock.
 
 use super::{Exit, Failure, Global, SHOWN, Terminal, indented};
+use crate::cli::missing;
 use opcell::{
     ServerEntry,
     config::{Config, lock::LockedServer},
@@ -89,8 +90,7 @@ pub(super) async fn update(global: &Global, name: Option<&str>, terminal: &Termi
         return Err(Diagnostic::error("lock-frozen", "`--locked` leaves opcell.lock as it is").into());
     }
     let (config, servers) = asked(global, name, terminal).await?;
-    let missing = || Diagnostic::error("no-project", "there is no opcell.toml here or above, and so no lock");
-    let lock = config.lock.as_ref().ok_or_else(missing)?;
+    let lock = missing::lock(&config)?;
     let (places, mut accepted, mut broken) = (Places::of_user(), Vec::new(), false);
     for server in &servers {
         if let Some(Failure::Input(rejected)) = not_started(server) {
