@@ -1,9 +1,10 @@
-//! Tools of MCP servers over standard input and output.
+//! Tools of MCP servers, over standard input and output or over HTTP.
 //!
-//! A server is a process that the operator named; it runs with this process's rights, an environment of `PATH` and what
-//! was listed, and is started when one of its tools is first called or listed. What it says is untrusted: messages have
-//! a size, calls and the handshake have a time, descriptions are made printable, schemas are weighed before they are
-//! used.
+//! A server at an address is reached like everything else over HTTP: checked addresses, no redirects, a credential that
+//! it alone gets. Any other server is a process that the operator named; it runs with this process's rights, an
+//! environment of `PATH` and what was listed, and is started when one of its tools is first called or listed. What it
+//! says is untrusted: messages have a size, calls and the handshake have a time, descriptions are made printable,
+//! schemas are weighed before they are used.
 
 #[cfg(feature = "mcp")]
 mod ask;
@@ -13,6 +14,8 @@ mod confine;
 mod connection;
 mod listing;
 mod pins;
+#[cfg(all(feature = "http", feature = "mcp"))]
+mod remote;
 #[cfg(feature = "mcp")]
 mod result;
 #[cfg(feature = "mcp")]
@@ -29,6 +32,7 @@ pub use server::Server;
 #[cfg(not(feature = "mcp"))]
 pub use unavailable::Server;
 
+use crate::http::HttpRule;
 use opcell_types::{Failure, Source};
 use std::{path::PathBuf, time::Duration};
 
@@ -51,6 +55,8 @@ pub struct McpServer {
     pub call_time: Duration,
     /// Size of one message from it, in bytes.
     pub result_bytes: u64,
+    /// Where it answers, when it is not a program.
+    pub remote: Option<Remote>,
     /// Whether the kernel keeps it from everything but the system's programs, its directory, and what follows.
     pub confine: bool,
     /// Files and directories that it reads when it is confined.
@@ -59,6 +65,15 @@ pub struct McpServer {
     pub write: Vec<PathBuf>,
     /// Whether it reaches the network when it is confined.
     pub network: bool,
+}
+
+/// An address that the operator named, and what the host sends there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Where the server answers.
+    pub url: url::Url,
+    /// Its origin, whether it may be in a private network, and the credential.
+    pub rule: HttpRule,
 }
 
 impl McpServer {

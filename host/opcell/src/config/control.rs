@@ -40,6 +40,7 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     }
     let rules = config.plugins.values().flat_map(|plugin| &plugin.grants.http).chain(&config.sessions.http);
     let bound = config.tools.values().flat_map(ToolTarget::rules);
+    let bound = bound.chain(config.servers.values().filter_map(|server| Some(&server.remote.as_ref()?.rule)));
     secrets.extend(rules.chain(bound).filter_map(key_file).map(real));
     for secret in config.sessions.models.providers.values().flat_map(ProviderConfig::secrets) {
         if let models::SecretSource::File(file) = secret {

@@ -104,8 +104,11 @@ pub fn schema() -> Value {
                     "tool": text("The server's own name of the tool, where it is another."),
                 })),
             ]},
-            "server": table(&["command"], json!({
-                "command": texts("The program and its arguments."),
+            "server": table(&[], json!({
+                "command": texts("The program and its arguments; a server has this or `url`."),
+                "url": text("Where it answers over HTTP."),
+                "private": flag("Whether it may be on this machine or in a private network."),
+                "credential": {"$ref": "#/$defs/http/properties/credential"},
                 "directory": text("Where it runs; the project's directory unless said."),
                 "env": texts("Variables that it gets beside PATH."),
                 "call-time": {"$ref": "#/$defs/quantity"},

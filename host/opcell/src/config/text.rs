@@ -151,8 +151,15 @@ impl<'de> Visitor<'de> for ToolVisitor {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ServerText {
-    /// The program and its arguments.
-    pub command: Spanned<Vec<String>>,
+    /// The program and its arguments; a server has this or `url`.
+    pub command: Option<Spanned<Vec<String>>>,
+    /// Where it answers over HTTP.
+    pub url: Option<Spanned<String>>,
+    /// Whether it may be on this machine or in a private network.
+    #[serde(default)]
+    pub private: bool,
+    /// A header that the host adds.
+    pub credential: Option<Spanned<CredentialText>>,
     /// Where it runs; the project's directory unless said.
     pub directory: Option<Spanned<String>>,
     /// Variables of Opcell's environment that it gets.

@@ -3,12 +3,12 @@
 
 use super::{
     check::{Checker, HOST_TOOLS, span_of},
-    text::{ServerText, ToolTable, ToolText},
+    text::{CredentialText, HttpText, ServerText, ToolTable, ToolText},
 };
 use crate::http::HttpRule;
 use indexmap::IndexMap;
 use opcell_sandbox::limits::Unit;
-pub use opcell_tools::mcp::McpServer;
+pub use opcell_tools::mcp::{McpServer, Remote};
 use opcell_workflow::{Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::time::Duration;
@@ -133,13 +133,33 @@ impl Checker<'_> {
         servers
             .into_iter()
             .filter_map(|(name, text)| {
-                let server = self.server(name.get_ref(), text)?;
+                let server = self.server(name.get_ref(), span_of(&name), text)?;
                 Some((name.into_inner(), server))
             })
             .collect()
     }
 
-    fn server(&mut self, name: &str, text: ServerText) -> Option<McpServer> {
+    /// A server over HTTP: its origin is the only one that is reached.
+    fn remote(
+        &mut self,
+        url: &Spanned<String>,
+        private: bool,
+        credential: Option<Spanned<CredentialText>>,
+    ) -> Option<Remote> {
+        let parsed = url::Url::parse(url.get_ref()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(parsed) = parsed.filter(|url| url.username().is_empty() && url.password().is_none()) else {
+            let help = "expected an address such as `https://tools.example/mcp`, without a name or password".to_owned();
+            let message = format!("`{}` is not the address of a server", crate::report::printable(url.get_ref()));
+            self.error("invalid-server", span_of(url), message, Some(help));
+            return None;
+        };
+        let origin = Spanned::new(url.span(), parsed.origin().ascii_serialization());
+        let methods = ["GET", "POST", "DELETE"].map(|method| Spanned::new(url.span(), method.to_owned()));
+        let rule = HttpText { hosts: vec![origin], methods: Some(methods.into()), private, credential };
+        Some(Remote { url: parsed, rule: self.http(rule)? })
+    }
+
+    fn server(&mut self, name: &str, name_span: Span, text: ServerText) -> Option<McpServer> {
         let directory = match &text.directory {
             Some(directory) => self.directory(directory, "server's directory"),
             None => Some(self.root.to_owned()),
@@ -148,25 +168,38 @@ impl Checker<'_> {
         let call_time = self.quantity(text.call_time.as_ref(), Unit::Milliseconds, "call-time", ms);
         let result_bytes =
             self.quantity(text.result_bytes.as_ref(), Unit::Bytes, "result-bytes", McpServer::DEFAULT_RESULT_BYTES);
-        let span = span_of(&text.command);
         if !text.confine && (text.network || !text.read.is_empty() || !text.write.is_empty()) {
             let help = "add `confine = true`, or remove `read`, `write` and `network`".to_owned();
             let message = format!("MCP server `{name}` is not confined: it reads, writes and reaches everything");
-            self.error("invalid-server", span, message, Some(help));
+            self.error("invalid-server", name_span, message, Some(help));
         }
-        let mut words = text.command.into_inner().into_iter();
-        let Some(program) = words.next().filter(|program| !program.is_empty()) else {
-            let help = "such as `command = [\"npx\", \"-y\", \"some-server\"]`".to_owned();
-            self.error("invalid-server", span, format!("MCP server `{name}` has no `command`"), Some(help));
-            return None;
+        let (command, url) = (text.command, text.url);
+        let (program, arguments, remote) = match (command, url) {
+            (Some(command), None) => {
+                let span = span_of(&command);
+                let mut words = command.into_inner().into_iter();
+                let Some(program) = words.next().filter(|program| !program.is_empty()) else {
+                    let help = "such as `command = [\"npx\", \"-y\", \"some-server\"]`".to_owned();
+                    self.error("invalid-server", span, format!("MCP server `{name}` has no `command`"), Some(help));
+                    return None;
+                };
+                (program, words.collect(), None)
+            }
+            (None, Some(url)) => (String::new(), Vec::new(), Some(self.remote(&url, text.private, text.credential)?)),
+            _ => {
+                let message = format!("MCP server `{name}` needs exactly one of `command` and `url`");
+                self.error("invalid-server", name_span, message, None);
+                return None;
+            }
         };
         Some(McpServer {
             program,
-            arguments: words.collect(),
+            arguments,
             directory: directory?,
             env: text.env,
             call_time: Duration::from_millis(call_time?),
             result_bytes: result_bytes?,
+            remote,
             confine: text.confine,
             read: text.read.iter().map(|path| self.root.join(path.get_ref())).collect(),
             write: text.write.iter().map(|path| self.root.join(path.get_ref())).collect(),

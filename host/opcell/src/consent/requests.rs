@@ -192,6 +192,10 @@ impl Collector {
 
     fn programs(&mut self, config: &Config) {
         for (name, server) in &config.servers {
+            if let Some(remote) = &server.remote {
+                self.rules(&format!("MCP server {name}"), std::slice::from_ref(&remote.rule));
+                continue;
+            }
             let words: Vec<&str> =
                 std::iter::once(&server.program).chain(&server.arguments).map(String::as_str).collect();
             let covers = words.iter().filter_map(|word| self.program_digest(&server.directory.join(word)));

@@ -67,7 +67,10 @@ pub(crate) async fn servers(tools: &Tools) -> Vec<ServerEntry> {
 
 async fn ask(server: &Arc<Server>) -> ServerEntry {
     let config = server.config();
-    let command = std::iter::once(&config.program).chain(&config.arguments).cloned().collect();
+    let command = match &config.remote {
+        Some(remote) => vec![remote.url.to_string()],
+        None => std::iter::once(&config.program).chain(&config.arguments).cloned().collect(),
+    };
     let mut entry =
         ServerEntry { name: server.name().to_owned(), command, problem: None, tools: Vec::new(), truncated: false };
     match server.tools().await {

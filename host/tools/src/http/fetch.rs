@@ -60,7 +60,8 @@ impl HttpClient {
         Self { public: OnceCell::new(), private: OnceCell::new(), lookup, limits }
     }
 
-    async fn client(&self, private: bool) -> Result<&reqwest::Client, FetchError> {
+    /// The client for public addresses, or for private ones too.
+    pub(crate) async fn client(&self, private: bool) -> Result<&reqwest::Client, FetchError> {
         let cell = if private { &self.private } else { &self.public };
         let resolver = Arc::new(CheckedResolver { lookup: self.lookup.clone(), private });
         let make = || {
@@ -182,7 +183,7 @@ impl HttpClient {
 }
 
 /// The first rule that allows the hop, by name and, for an address written into the URL, by address.
-fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, FetchError> {
+pub(crate) fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, FetchError> {
     let origin = url.origin().ascii_serialization();
     let Some(rule) = rules.iter().find(|rule| rule.allows(method, url)) else {
         let rule = if rules.is_empty() {

@@ -1,6 +1,6 @@
-//! A server's process, its handshake, and what it writes to its standard error.
+//! A connection to a server: its process with what that writes to its standard error, or its address; the handshake.
 
-use super::{Listing, McpServer, ask, failed};
+use super::{Listing, McpServer, Remote, ask, failed};
 use opcell_types::{Failure, text::printable};
 use rmcp::{
     ClientHandler, RoleClient, ServiceError, ServiceExt as _,
@@ -30,7 +30,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A server that runs. Dropping it ends its process.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
-    process: Process,
+    process: Option<Process>,
     changed: Arc<AtomicBool>,
     listing: Mutex<Option<Arc<Listing>>>,
 }
@@ -47,8 +47,37 @@ impl ClientHandler for Handler {
 }
 
 impl Connection {
-    /// Starts the server and does the handshake.
+    /// Starts the server, or connects to it, and does the handshake.
     pub(super) async fn start(name: String, config: McpServer) -> Result<Arc<Self>, Failure> {
+        match &config.remote {
+            Some(remote) => Self::connect(&name, remote, &config).await,
+            None => Self::spawn(name, config).await,
+        }
+    }
+
+    #[cfg(feature = "http")]
+    async fn connect(name: &str, remote: &Remote, config: &McpServer) -> Result<Arc<Self>, Failure> {
+        let failed = |what: String| {
+            let message = format!("MCP server `{name}` ({}): {}", remote.url, printable(&what, 500));
+            failed("mcp-not-started", message, false)
+        };
+        let transport = super::remote::transport(remote, config.result_bytes).await.map_err(failed)?;
+        let changed = Arc::new(AtomicBool::new(false));
+        match timeout(config.call_time, Handler { changed: changed.clone() }.serve(transport)).await {
+            Ok(Ok(service)) => Ok(Arc::new(Self { service, process: None, changed, listing: Mutex::default() })),
+            Ok(Err(error)) => Err(failed(format!("the handshake failed: {error}"))),
+            Err(_) => Err(failed(format!("no handshake within {} ms", config.call_time.as_millis()))),
+        }
+    }
+
+    #[cfg(not(feature = "http"))]
+    async fn connect(name: &str, remote: &Remote, _config: &McpServer) -> Result<Arc<Self>, Failure> {
+        let message =
+            format!("MCP server `{name}` ({}): this program is built without HTTP (feature `http`)", remote.url);
+        Err(failed("not-built-in", message, false))
+    }
+
+    async fn spawn(name: String, config: McpServer) -> Result<Arc<Self>, Failure> {
         let not_started = |what: String| {
             failed("mcp-not-started", format!("MCP server `{name}` ({}): {what}", config.program), false)
         };
@@ -90,7 +119,7 @@ impl Connection {
                 return Err(not_started(format!("no handshake within {ms} ms{}", process.last_words())));
             }
         };
-        Ok(Arc::new(Self { service, process, changed, listing: Mutex::default() }))
+        Ok(Arc::new(Self { service, process: Some(process), changed, listing: Mutex::default() }))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -103,7 +132,10 @@ impl Connection {
 
     /// Its exit status and the end of its standard error, as the end of a message.
     pub(super) async fn why_it_ended(&self) -> String {
-        self.process.why_it_ended().await
+        match &self.process {
+            Some(process) => process.why_it_ended().await,
+            None => String::new(),
+        }
     }
 
     /// The tools that it lists; asked for again only after it said that they changed.

@@ -171,7 +171,8 @@ impl Server {
             }
             error => {
                 let why = open.why_it_ended().await;
-                failed("mcp-disconnected", format!("MCP server `{}` has exited: {error}{why}", self.name), true)
+                let what = if self.config.remote.is_some() { "cannot be reached" } else { "has exited" };
+                failed("mcp-disconnected", format!("MCP server `{}` {what}: {error}{why}", self.name), true)
             }
         }
     }

@@ -44,6 +44,7 @@ done
         env: Vec::new(),
         call_time: Duration::from_secs(20),
         result_bytes: 4096,
+        remote: None,
         confine: false,
         read: Vec::new(),
         write: Vec::new(),
@@ -308,4 +309,138 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
             Err(failure) => panic!("{command}: {}", failure.message),
         }
     }
+}
+
+/// A server over HTTP that answers what `answer` says to the body of each POST: status, headers, body.
+#[cfg(feature = "http")]
+async fn over_http(
+    private: bool,
+    answer: impl Fn(&str, &str) -> (&'static str, &'static str, String) + Send + Sync + 'static,
+) -> Server {
+    use crate::http::{Credential, HttpRule, SecretSource};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let answer = std::sync::Arc::new(answer);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+                let whole = |request: &[u8]| {
+                    let text = String::from_utf8_lossy(request).into_owned();
+                    let (head, body) =
+                        text.split_once("\r\n\r\n").map(|(head, body)| (head.to_owned(), body.to_owned()))?;
+                    let length = head
+                        .to_lowercase()
+                        .lines()
+                        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                    (body.len() >= length.unwrap_or(0)).then_some((head, body))
+                };
+                let (head, body) = loop {
+                    match stream.read(&mut buffer).await {
+                        Ok(count @ 1..) => request.extend_from_slice(&buffer[..count]),
+                        _ => return,
+                    }
+                    if let Some(found) = whole(&request) {
+                        break found;
+                    }
+                };
+                let (status, headers, body) =
+                    if head.starts_with("POST") { answer(&head, &body) } else { ("405 No", "", String::new()) };
+                let length = body.len();
+                let text = format!(
+                    "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                let _ = stream.write_all(text.as_bytes()).await;
+            });
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.keep().join("token");
+    std::fs::write(&file, "s3cret").unwrap();
+    let rule = HttpRule {
+        origins: vec![origin.parse().unwrap()],
+        methods: vec![http::Method::GET, http::Method::POST, http::Method::DELETE],
+        private,
+        credential: Some(Credential {
+            header: "authorization".to_owned(),
+            prefix: "Bearer ".to_owned(),
+            source: SecretSource::File(file),
+        }),
+    };
+    let url = format!("{origin}/mcp").parse().unwrap();
+    let config = McpServer {
+        program: String::new(),
+        arguments: Vec::new(),
+        directory: std::env::temp_dir(),
+        env: Vec::new(),
+        call_time: Duration::from_secs(20),
+        result_bytes: 4096,
+        remote: Some(super::Remote { url, rule }),
+        confine: false,
+        read: Vec::new(),
+        write: Vec::new(),
+        network: false,
+    };
+    Server::new("test".to_owned(), config)
+}
+
+/// What a server says that has one tool, `t`, which answers `result`.
+#[cfg(feature = "http")]
+fn conversation(head: &str, body: &str, result: &str) -> (&'static str, &'static str, String) {
+    const JSON: &str = "content-type: application/json\r\nmcp-session-id: one\r\n";
+    if !head.to_lowercase().contains("authorization: bearer s3cret") {
+        return ("401 Unauthorized", "", String::new());
+    }
+    let message: serde_json::Value = serde_json::from_str(body).unwrap();
+    let of = |result: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", message["id"]);
+    match message["method"].as_str().unwrap() {
+        "initialize" => {
+            let about = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}"#;
+            ("200 OK", JSON, of(about))
+        }
+        "tools/list" => ("200 OK", JSON, of(r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}"#)),
+        "tools/call" => ("200 OK", "content-type: text/event-stream\r\n", format!("data: {}\n\n", of(result))),
+        method if method.starts_with("notifications/") => ("202 Accepted", "", String::new()),
+        method => {
+            let error = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{{\"code\":-32601,\"message\":\"{method}\"}}}}",
+                message["id"]
+            );
+            ("200 OK", JSON, error)
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_server_over_http_is_called_with_its_credential_and_answers_in_json_or_events() {
+    let done = r#"{"content":[{"type":"text","text":"done"}]}"#;
+    let server = over_http(true, move |head, body| conversation(head, body, done)).await;
+    assert_eq!(server.tools().await.unwrap().tools.len(), 1);
+    assert_eq!(call(&server).await.unwrap(), Value::from("done"));
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_server_in_a_private_network_a_redirect_and_an_answer_without_end_are_refused() {
+    let done = r#"{"content":[]}"#;
+    let private = over_http(false, move |head, body| conversation(head, body, done)).await;
+    let failure = call(&private).await.unwrap_err();
+    assert!(failure.message.contains("loopback address"), "{failure}");
+
+    let leading = over_http(true, |_, _| ("307 Elsewhere", "location: http://10.0.0.1/\r\n", String::new())).await;
+    let failure = call(&leading).await.unwrap_err();
+    assert!(failure.message.contains("redirects"), "{failure}");
+
+    let long = "x".repeat(8192);
+    let talking = over_http(true, move |head, body| {
+        let (status, headers, said) = conversation(head, body, done);
+        let large = body.contains("tools/list").then(|| format!("{said}{}", " ".repeat(long.len())));
+        (status, headers, large.unwrap_or(said))
+    })
+    .await;
+    let failure = talking.tools().await.unwrap_err();
+    assert!(failure.message.contains("more than 4096 bytes"), "{failure}");
 }
