@@ -118,8 +118,8 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// One label for several edges: outcomes that are decided and bounded alike share a line.
-fn together(edges: &[&Edge]) -> Vec<String> {
+/// The labels of several edges between the same steps: outcomes that are decided and bounded alike share one.
+pub(super) fn together(edges: &[&Edge]) -> Vec<String> {
     let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for edge in edges {
         let mut rest = edge.label();
@@ -132,5 +132,10 @@ fn together(edges: &[&Edge]) -> Vec<String> {
             None => groups.push((vec![outcome], rest)),
         }
     }
-    groups.into_iter().flat_map(|(outcomes, rest)| std::iter::once(outcomes.join(" or ")).chain(rest)).collect()
+    let labels = groups.into_iter().map(|(outcomes, rest)| {
+        let label: Vec<String> = std::iter::once(outcomes.join(" or ")).chain(rest).collect();
+        label
+    });
+    // An empty line between them: two labels, not one text.
+    labels.reduce(|before, label| [before, vec![String::new()], label].concat()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-use super::{Drawing, Undrawable};
+use super::{Drawing, Edge, Target, Undrawable, svg};
 use crate::graph::Path;
 use opcell::Workflow;
 use opcell_engine::event::{Destination, Event, FrameId, Recorded, StepResult, Timestamp};
@@ -37,6 +37,19 @@ fn the_library_draws_every_step_and_label_as_svg() {
         assert!(svg.contains(text), "{text} is not in {svg}");
     }
     assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn two_outcomes_with_one_destination_are_two_labels() {
+    let edge = |outcome: &str, rest: &str| Edge {
+        from: 0,
+        to: Target::Done,
+        lines: vec![outcome.to_owned(), rest.to_owned()],
+        taken_as: None,
+        taken: None,
+    };
+    let (done, again) = (edge("DONE", "LLM judge"), edge("AGAIN", "when exhausted"));
+    assert_eq!(svg::together(&[&done, &again]), ["DONE", "LLM judge", "", "AGAIN", "when exhausted"]);
 }
 
 #[test]
