@@ -130,7 +130,12 @@ fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
     let toolchain = toolchain::Toolchain::installed(&project.folder).ok_or_else(|| AuthorError::MissingTool {
         language: "Rust",
         tool: "the standard library of wasm32-unknown-unknown",
-        install: format!("rustup target add {}", toolchain::TARGET),
+        install: match toolchain::on_path("rustup") {
+            None if Path::new("/etc/debian_version").exists() => {
+                "sudo apt-get install rustc-web cargo-web rust-web-src lld-19".to_owned()
+            }
+            _ => format!("rustup target add {}", toolchain::TARGET),
+        },
     })?;
     let target = project.folder.join("target");
     let mut command = toolchain.build(&project.folder);

@@ -113,7 +113,7 @@ impl RunHandle {
         self.send(Message::Signal { name: name.into(), data, by });
     }
 
-    /// Tells the run something. A run that has ended does not listen.
+    /// Sends a message to the run. A run that has ended does not take it.
     pub fn send(&self, message: Message) {
         // The receiver is gone only when the run has ended, and then nothing can be sent any more.
         let _ = self.inbox.send(message);

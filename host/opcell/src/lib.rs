@@ -38,6 +38,16 @@
 //! performs `http.fetch`, `mcp` calls tools of MCP servers, `sqlite` keeps runs in a file. All of them are on by
 //! default.
 //!
+//! **Dropping a future** early, in a `select!` or by a time limit, is safe everywhere:
+//!
+//! | future | when it is dropped |
+//! | --- | --- |
+//! | [`HostBuilder::build`] | there is no host; what was compiled stays in the cache |
+//! | [`Host::start`], [`Host::start_with`], [`Host::resume`] | the run may be in the journal without a driver: [`Host::resume`] goes on with it |
+//! | [`Run::events`], [`Run::outcome`], the next event | nothing is lost, and the run goes on |
+//! | [`Host::invoke`] | the cell stops, and its receipt is lost: [`Invocation::timeout`] and [`Invocation::cancel`] keep it |
+//! | [`Host::shutdown`] | no run starts any more; those under way go on, and a second call waits for them again |
+//!
 //! **Owns** the project file, what plugins are granted, the host's own tools, and the wiring of the other crates:
 //! documents are compiled by `opcell_workflow`, runs driven by `opcell_engine`, cells run by `opcell_sandbox`. The
 //! `opcell` command is a thin layer over this crate.

@@ -11,6 +11,30 @@ use std::sync::Arc;
 pub const HTTP_FETCH: &str = "http.fetch";
 
 /// A tool of the embedder, offered to plugins beside the host's own.
+///
+/// ```
+/// use opcell::prelude::*;
+///
+/// /// The plugins of this host may ask which release they serve, if they are granted `release.current`.
+/// struct Release(&'static str);
+///
+/// #[async_trait]
+/// impl HostTool for Release {
+///     fn description(&self) -> ToolDescription {
+///         ToolDescription {
+///             name: "release.current".to_owned(),
+///             summary: "The release that is served".to_owned(),
+///             arguments_schema: r#"{"type": "object", "additionalProperties": false}"#.to_owned(),
+///         }
+///     }
+///
+///     async fn call(&self, _plugin: &str, _arguments: Value, _context: &CallContext) -> Result<Value, Failure> {
+///         Ok(Value::from(self.0))
+///     }
+/// }
+///
+/// let builder = Host::builder().tool(Release("2026.11"));
+/// ```
 #[async_trait]
 pub trait HostTool: Send + Sync {
     /// Its name, summary and arguments.
