@@ -8,7 +8,7 @@ use crate::cli::missing::lock;
 use clap::Args;
 use opcell::{
     config::{
-        Config, PluginConfig,
+        PluginConfig,
         lock::{Lock, Locked},
     },
     places::Places,
