@@ -79,6 +79,11 @@ pub fn accepted(state: &State, request: &Request, reply: EffectReply) -> EffectR
             .check(&success.data)
             .and_then(|()| success.details.as_ref().map_or(Ok(()), |details| limits.check(details))),
         EffectReply::Tool(Reply { result: Ok(value), .. }) => limits.check(value),
+        EffectReply::Round(Ok(reply)) => {
+            let calls = reply.message.tool_calls.iter().map(|call| limits.check(&call.arguments));
+            let said = limits.check_measures(reply.message.content.len() as u64, 0);
+            calls.fold(said, Result::and)
+        }
         _ => Ok(()),
     };
     match (refused, reply) {
@@ -174,7 +179,10 @@ fn without_result(event: Event, problem: &Failure) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Success;
+    use crate::{
+        call::{ModelReply, Success},
+        conversation::{Message, ToolCallRequest, Usage},
+    };
 
     fn nested(levels: u32) -> Value {
         (0..levels).fold(Value::Null, |inner, _| Value::array([inner]))
@@ -211,5 +219,25 @@ mod tests {
         let EffectReply::Invoke(refused) = accepted(&state, &request, reply("longer than ten")) else { unreachable!() };
         assert_eq!(refused.result.unwrap_err().reason.as_ref(), "value-too-large");
         assert!(refused.receipt.is_some());
+    }
+
+    #[test]
+    fn an_answer_of_a_model_that_is_too_large_is_a_failure_of_its_round() {
+        let mut state = State::default();
+        state.value_limits.bytes = 10;
+        let answer = |message: Message| {
+            let reply = ModelReply { message, usage: Usage::default(), model: "m".to_owned(), logprobs: None };
+            EffectReply::Round(Ok(Box::new(reply)))
+        };
+        let reason = |message: Message| match accepted(&state, &Request::Round { model: 0 }, answer(message)) {
+            EffectReply::Round(reply) => reply.err().map(|failure| failure.reason.as_ref().to_owned()),
+            _ => unreachable!(),
+        };
+        assert_eq!(reason(Message::assistant("short")), None);
+        assert_eq!(reason(Message::assistant("longer than ten")).as_deref(), Some("value-too-large"));
+        let arguments = Value::from("longer than ten");
+        let call = ToolCallRequest { id: "1".to_owned(), name: "t".to_owned(), arguments };
+        let calling = Message { tool_calls: vec![call], ..Message::assistant("short") };
+        assert_eq!(reason(calling).as_deref(), Some("value-too-large"));
     }
 }
