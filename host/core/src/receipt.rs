@@ -51,6 +51,15 @@ impl Receipt {
         Self(Repr::Deferred(Arc::new(Deferred { value: OnceLock::new(), of })))
     }
 
+    /// What the run used that the call started, if it started one. No cell does, and its receipt is not made for that.
+    #[must_use]
+    pub fn used_by_started_run(&self) -> Option<Used> {
+        match &self.0 {
+            Repr::Deferred(deferred) if deferred.of.host_calls().is_some() => None,
+            _ => used_by_started_run(self),
+        }
+    }
+
     /// How many functions of the host the cell called that the receipt lists; nothing where no cell ran.
     #[must_use]
     pub fn host_calls(&self) -> Option<u64> {
@@ -344,4 +353,36 @@ pub fn cell_of(receipt: &Value) -> Option<&Value> {
 
 fn name(name: &str) -> Arc<str> {
     name.chars().take(NAME).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Counts how often it was made into a value.
+    #[derive(Debug)]
+    struct Counted(Arc<AtomicU64>, Option<u64>);
+
+    impl LazyReceipt for Counted {
+        fn to_value(&self) -> Value {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Value::object([(STARTED, Value::object([("used", Value::of(&Used::default()).unwrap_or_default())]))])
+        }
+
+        fn host_calls(&self) -> Option<u64> {
+            self.1
+        }
+    }
+
+    #[test]
+    fn the_receipt_of_a_cell_is_not_made_to_find_a_run_that_it_cannot_have_started() {
+        let made = Arc::new(AtomicU64::new(0));
+        let cell = Receipt::deferred(Counted(made.clone(), Some(3)));
+        assert_eq!(cell.used_by_started_run(), None);
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        let other = Receipt::deferred(Counted(made.clone(), None));
+        assert_eq!(other.used_by_started_run(), Some(Used::default()));
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+    }
 }

@@ -6,7 +6,7 @@ use crate::conversation::Message;
 use crate::dialogue;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
 use crate::failure::Failure;
-use crate::receipt::{Receipt, used_by_started_run};
+use crate::receipt::Receipt;
 use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
 use opcell_types::Value;
 use opcell_workflow::ir::Form;
@@ -140,7 +140,7 @@ impl State {
     }
 
     fn count_cell(&mut self, frame: FrameId, receipt: Option<&Receipt>) {
-        if let Some(started) = receipt.and_then(|receipt| used_by_started_run(receipt)) {
+        if let Some(started) = receipt.and_then(Receipt::used_by_started_run) {
             self.charge(frame, |used| used.add(&started));
         }
         let Some(calls) = receipt.and_then(Receipt::host_calls) else { return };
