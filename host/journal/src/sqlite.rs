@@ -201,11 +201,14 @@ impl Journal for SqliteJournal {
             fit(&run, first.seq.saturating_sub(1), &records)?;
         }
         let before = records.first().map(|first| first.seq.saturating_sub(1));
-        let rows = Rows::new(row, records);
+        // Many are packed by the thread that writes, while the run goes on.
+        let (few, many) =
+            if records.len() < packs::FEWEST { (Some(Rows::new(row, records)), Vec::new()) } else { (None, records) };
         let name = run.clone();
         let done = self
             .writer
             .write_among(move |connection, company| {
+                let rows = few.unwrap_or_else(|| Rows::new(row, many));
                 if !stand(connection, (row, &name), fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);
                 }

@@ -8,7 +8,7 @@
 //! line feed; it is compressed as one LZ4 block, after its length in 4 bytes, little-endian.
 
 use crate::record::Record;
-use std::fmt::Write as _;
+use std::{cell::Cell, fmt::Write as _};
 
 /// The fewest records of one append that are worth a pack.
 pub(super) const FEWEST: usize = 64;
@@ -42,7 +42,8 @@ pub(super) fn divide(records: Vec<Record>) -> Vec<Part> {
     if records.len() < FEWEST {
         return records.into_iter().map(Part::Row).collect();
     }
-    let (mut parts, mut open) = (Vec::new(), Open::default());
+    // Taken back from the last pack: memory of this size is the system's again as soon as it is not used.
+    let (mut parts, mut open) = (Vec::new(), OPEN.take());
     for record in records {
         if record.payload.len() > LARGEST {
             parts.extend(open.close());
@@ -55,7 +56,12 @@ pub(super) fn divide(records: Vec<Record>) -> Vec<Part> {
         }
     }
     parts.extend(open.close());
+    OPEN.set(open);
     parts
+}
+
+thread_local! {
+    static OPEN: Cell<Open> = const { Cell::new(Open { first: 0, count: 0, text: String::new(), block: Vec::new() }) };
 }
 
 #[derive(Default)]
@@ -63,6 +69,8 @@ struct Open {
     first: u64,
     count: u32,
     text: String,
+    /// Room for the text, compressed.
+    block: Vec<u8>,
 }
 
 impl Open {
@@ -78,10 +86,21 @@ impl Open {
     }
 
     fn close(&mut self) -> Option<Part> {
-        let Self { first, count, text } = std::mem::take(self);
-        let block = || lz4_flex::block::compress_prepend_size(text.as_bytes());
-        (count > 0).then(|| Part::Pack { first, count, block: block() })
+        let count = std::mem::take(&mut self.count);
+        let block = (count > 0).then(|| compress(&self.text, &mut self.block));
+        self.text.clear();
+        block.map(|block| Part::Pack { first: self.first, count, block })
     }
+}
+
+/// What `compress_prepend_size` makes, in memory that is there already.
+fn compress(text: &str, room: &mut Vec<u8>) -> Vec<u8> {
+    room.resize(lz4_flex::block::get_maximum_output_size(text.len()).max(room.len()), 0);
+    let Ok(size) = lz4_flex::block::compress_into(text.as_bytes(), room) else {
+        return lz4_flex::block::compress_prepend_size(text.as_bytes());
+    };
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes();
+    [&length, room.get(..size).unwrap_or_default()].concat()
 }
 
 /// The records of a pack; `None` when the block is not one that [`divide`] made.
