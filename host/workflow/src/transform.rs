@@ -48,7 +48,9 @@ impl Node {
         match self {
             Self::Expression(expression) => Maker::Expression(Box::new(expression.evaluation())),
             Self::Literal(value) => Maker::Literal(value),
-            Self::Object(shape, fields) => Maker::Object(shape, fields.iter().map(Self::maker).collect()),
+            Self::Object(shape, fields) => {
+                Maker::Object(shape, fields.iter().map(Self::maker).collect(), Vec::with_capacity(fields.len()))
+            }
         }
     }
 }
@@ -56,7 +58,8 @@ impl Node {
 /// A node that makes many values.
 enum Maker<'a> {
     Expression(Box<Evaluation<'a>>),
-    Object(&'a value::Shape, Vec<Maker<'a>>),
+    /// With room for the values of one object.
+    Object(&'a value::Shape, Vec<Maker<'a>>, Vec<Value>),
     Literal(&'a Value),
 }
 
@@ -65,10 +68,12 @@ impl<'a> Maker<'a> {
         Ok(match self {
             Self::Expression(evaluation) => evaluation.value(context)?.into_owned(),
             Self::Literal(value) => value.clone(),
-            Self::Object(shape, fields) => {
-                let values: Result<Vec<Value>, ExprError> =
-                    fields.iter_mut().map(|field| field.make(context)).collect();
-                Value::Object(Object::of_shape(shape.clone(), values?))
+            Self::Object(shape, fields, values) => {
+                values.clear();
+                for field in fields {
+                    values.push(field.make(context)?);
+                }
+                Value::Object(Object::of_all(shape.clone(), values))
             }
         })
     }
@@ -234,23 +239,39 @@ impl<'a> Field<'a> {
 
 fn sort(items: &[Value], field: &str, descending: bool) -> Array {
     let mut field = Field::new(field);
+    if let Some(mut ranks) = number_ranks(items, &mut field, descending) {
+        ranks.sort_unstable();
+        return in_order(items, ranks.into_iter().map(|(_, at)| at));
+    }
     let keys: Vec<Key<'_>> = items.iter().map(|item| Key::of(field.of(item))).collect();
-    let numbers: Option<Vec<u64>> = keys.iter().map(|key| number_rank(key, descending)).collect();
-    let order = match numbers {
-        Some(ranks) => sorted_by(&ranks, |_, _| Ordering::Equal),
-        None => match keys.iter().map(text_of).collect::<Option<Vec<_>>>() {
-            Some(texts) => sort_texts(&texts, descending),
-            None => {
-                let mut order: Vec<usize> = (0..items.len()).collect();
-                sort_without_total_order(&mut order, |a, b| match (keys.get(*a), keys.get(*b)) {
-                    (Some(a), Some(b)) => a.compare(b, descending),
-                    _ => Ordering::Equal,
-                });
-                order
-            }
-        },
+    let order = match keys.iter().map(text_of).collect::<Option<Vec<_>>>() {
+        Some(texts) => sort_texts(&texts, descending),
+        None => {
+            let mut order: Vec<usize> = (0..items.len()).collect();
+            sort_without_total_order(&mut order, |a, b| match (keys.get(*a), keys.get(*b)) {
+                (Some(a), Some(b)) => a.compare(b, descending),
+                _ => Ordering::Equal,
+            });
+            order
+        }
     };
-    order.into_iter().filter_map(|at| items.get(at).cloned()).collect()
+    in_order(items, order.into_iter())
+}
+
+/// The items at these positions.
+fn in_order(items: &[Value], order: impl ExactSizeIterator<Item = usize>) -> Array {
+    let mut ordered = Vec::with_capacity(order.len());
+    ordered.extend(order.filter_map(|at| items.get(at).cloned()));
+    ordered.into()
+}
+
+/// The ranks of all items with their positions; `None` where one sorts by something else than a number.
+fn number_ranks(items: &[Value], field: &mut Field<'_>, descending: bool) -> Option<Vec<(u64, usize)>> {
+    let mut ranks = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        ranks.push((number_rank(&Key::of(field.of(item)), descending)?, at));
+    }
+    Some(ranks)
 }
 
 /// Integers that order as the numbers do, missing ones last; `None` where the key is another.

@@ -77,9 +77,10 @@ fn looks_like_json(text: &str) -> bool {
 }
 
 fn text_of(part: &str) -> Result<String, Rejected> {
-    let read = |name: &str, from: &mut dyn Read| {
+    let read = |name: &str, from: &mut dyn Read, size: u64| {
         let failed = |what: String| wrong("input-unreadable", format!("{name}: {what}"));
-        let mut bytes = Vec::new();
+        // One more, in which a reader finds the end.
+        let mut bytes = Vec::with_capacity(usize::try_from(size.min(MAX_INPUT_BYTES)).unwrap_or(0) + 1);
         from.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
         if bytes.len() as u64 > MAX_INPUT_BYTES {
             return Err(failed(format!("has more than {MAX_INPUT_BYTES} bytes")));
@@ -90,9 +91,10 @@ fn text_of(part: &str) -> Result<String, Rejected> {
         Some(path) => {
             let opened = std::fs::File::open(Path::new(path));
             let mut file = opened.map_err(|error| wrong("input-unreadable", format!("{path}: {error}")))?;
-            read(path, &mut file)
+            let size = file.metadata().map_or(0, |data| data.len());
+            read(path, &mut file, size)
         }
-        None if part == "-" => read("standard input", &mut std::io::stdin().lock()),
+        None if part == "-" => read("standard input", &mut std::io::stdin().lock(), 0),
         None => Ok(part.to_owned()),
     }
 }

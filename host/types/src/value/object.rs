@@ -29,6 +29,23 @@ impl Object {
         Self::new(shape, values)
     }
 
+    /// The same, of values that are there as an array: without a list in between.
+    #[must_use]
+    pub fn of_slots<const N: usize>(shape: Shape, values: [Value; N]) -> Self {
+        if shape.len() != N {
+            return Self::of_shape(shape, values.into());
+        }
+        let measure = Measure::of_entries(&shape, &values);
+        Self(ThinArc::from_header_and_iter(Head { shape, measure }, values.into_iter()))
+    }
+
+    /// The same, of all values of a list, which is empty afterwards and can be used again.
+    #[must_use]
+    pub fn of_all(shape: Shape, values: &mut Vec<Value>) -> Self {
+        values.resize(shape.len(), Value::Undefined);
+        Self::drain(shape, values, 0)
+    }
+
     fn new(shape: Shape, values: Vec<Value>) -> Self {
         let measure = Measure::of_entries(&shape, &values);
         Self(ThinArc::from_header_and_iter(Head { shape, measure }, values.into_iter()))
