@@ -114,8 +114,8 @@ pub fn project(folder: &Path, echo: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder.join("workflows"))?;
     fs::write(folder.join("workflows/hello.edn"), hello)?;
     let file = folder.join("opcell.toml");
-    let (cache, echo) = (folder.join("cache"), echo.canonicalize()?);
-    fs::write(&file, format!("workflows = [\"workflows\"]\ncache = {cache:?}\n\n[plugins.echo]\npath = {echo:?}\n"))?;
+    let echo = echo.canonicalize()?;
+    fs::write(&file, format!("workflows = [\"workflows\"]\n\n[plugins.echo]\npath = {echo:?}\n"))?;
     Ok(file)
 }
 

@@ -11,7 +11,7 @@ use crate::{
     state::{Body, Phase, State},
 };
 use opcell_workflow::ir::{Form, Judge, Session, Step};
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 /// What a driver knows about operations, judges and tools without calling them. None of it changes while a run lasts.
 pub trait Catalogue {
@@ -75,7 +75,7 @@ impl State {
     pub fn effect(&self, id: EffectId, resumed: bool) -> Option<Effect> {
         let pending = self.effects.get(&id)?;
         let (_, step) = self.step_of(pending.frame)?;
-        let context = self.context(pending.frame, id, &pending.request)?;
+        let context = self.context(pending.frame, step, id, &pending.request)?;
         let left = |ms: f64| if resumed { (ms - self.now.ms_since(pending.at)).max(0.0) } else { ms };
         let mut timeout_ms = self.time_left(pending.frame, step);
         let task = match &pending.request {
@@ -143,19 +143,17 @@ impl State {
         Some(Effect { id, task, timeout_ms })
     }
 
-    fn context(&self, frame: FrameId, id: EffectId, request: &Request) -> Option<EffectContext> {
-        let (_, step) = self.step_of(frame)?;
+    fn context(&self, frame: FrameId, step: &Step, id: EffectId, request: &Request) -> Option<EffectContext> {
         let entry = self.entry_of(frame)?;
         let attempt = self.frames.get(&frame)?.work().map_or(1, |work| work.attempt);
         // An attempt that is repeated because its end is unknown must be recognisable as the same piece of work.
-        let mut key = String::with_capacity(self.run.len() + 48);
-        let run = &self.run;
-        let written = match request {
-            Request::Invoke { .. } => write!(key, "{run}/{frame}"),
-            Request::Judge { .. } => write!(key, "{run}/{frame}/judge"),
-            _ => write!(key, "{run}/{frame}/{id}"),
+        let (mut of_frame, mut of_effect) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let frame = of_frame.format(frame.0);
+        let key = match request {
+            Request::Invoke { .. } => [&*self.run, "/", frame].concat(),
+            Request::Judge { .. } => [&*self.run, "/", frame, "/judge"].concat(),
+            _ => [&*self.run, "/", frame, "/", of_effect.format(id.0)].concat(),
         };
-        debug_assert!(written.is_ok(), "writing to a string cannot fail");
         Some(EffectContext {
             run: self.run.clone(),
             step: step.name.clone(),

@@ -1,12 +1,13 @@
 //! A workflow made ready to run: every name looked up once.
 
+use indexmap::IndexMap;
 use opcell_types::{
     Value,
     value::{Object, Shape},
 };
 use opcell_workflow::{
     WorkflowIr,
-    ir::{Form, Goto, Lifecycle, Step},
+    ir::{Form, Goto, Lifecycle, Step, ValueSpec},
     names::Outcome,
     routing::{EventTable, VisitLimit},
 };
@@ -29,6 +30,8 @@ pub struct Program {
     limits_parts: bool,
     /// The names of all steps, which `$steps` is asked for.
     outputs: Shape,
+    /// Per step: the names of what it resolves before it runs.
+    arguments: Vec<Option<Shape>>,
 }
 
 /// Why a workflow cannot run at all.
@@ -97,13 +100,19 @@ impl Program {
         let own = ir.workflows.iter().map(|own| Self::new(own.clone())).collect::<Result<_, _>>()?;
         let limits_parts = !ir.limits.is_unlimited() || ir.steps.iter().any(|step| !step.limits.is_unlimited());
         let outputs = Shape::new(ir.steps.iter().map(|step| &step.name));
-        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs }))
+        let arguments = ir.steps.iter().map(|step| inputs_of(step).map(|inputs| Shape::new(inputs.keys()))).collect();
+        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs, arguments }))
     }
 
     /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing
     /// moves.
     pub(crate) fn no_outputs(&self) -> Value {
         Value::Object(Object::of_shape(self.outputs.clone(), Vec::new()))
+    }
+
+    /// The names of what a step resolves before it runs.
+    pub(crate) fn arguments(&self, step: u32) -> Option<&Shape> {
+        self.arguments.get(step as usize)?.as_ref()
     }
 
     /// The workflow.
@@ -194,6 +203,17 @@ impl Program {
     #[must_use]
     pub fn lifecycle(&self) -> Lifecycle {
         self.ir.dialect.lifecycle
+    }
+}
+
+/// What a step resolves before it runs, and records as its inputs.
+pub(crate) fn inputs_of(step: &Step) -> Option<&IndexMap<Arc<str>, ValueSpec>> {
+    match &step.form {
+        Form::Invoke { invoke } => Some(&invoke.args),
+        Form::Transform { transform } => Some(&transform.inputs),
+        Form::Branch { branch } => Some(&branch.inputs),
+        Form::Exit { exit } => Some(&exit.inputs),
+        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::state::{Accepted, Instance, Raw};
 use opcell_types::{
     Value,
-    value::{Map, Object},
+    value::{Map, Object, Shape},
 };
 use opcell_workflow::{
     expr::{Context, ExprError, Expression},
@@ -135,12 +135,20 @@ impl Scope for View<'_> {
     }
 }
 
-/// Named values, as the arguments of a call; an error names the argument.
+/// Named values, as the arguments of a call; an error names the argument. `shape`: their names, where they are known.
 pub(crate) fn arguments(
     view: &View<'_>,
     specs: &indexmap::IndexMap<Arc<str>, ValueSpec>,
+    shape: Option<&Shape>,
 ) -> Result<Value, (Arc<str>, ResolveError)> {
-    let entries: Result<Object, _> =
-        specs.iter().map(|(name, spec)| Ok((name, view.value(spec).map_err(|error| (name.clone(), error))?))).collect();
-    entries.map(Value::Object)
+    let value = |(name, spec): (&Arc<str>, &ValueSpec)| view.value(spec).map_err(|error| (name.clone(), error));
+    let shape = shape.filter(|shape| shape.len() == specs.len());
+    Ok(Value::Object(match (shape, specs.first()) {
+        (Some(shape), Some(only)) if specs.len() == 1 => Object::of_slots(shape.clone(), [value(only)?]),
+        (Some(shape), _) => Object::of_shape(shape.clone(), specs.iter().map(value).collect::<Result<_, _>>()?),
+        (None, _) => {
+            let entries = specs.iter().map(|spec| Ok((spec.0, value(spec)?)));
+            entries.collect::<Result<_, (Arc<str>, ResolveError)>>()?
+        }
+    }))
 }

@@ -408,6 +408,7 @@ impl Engine {
             last_state: None,
             unsaved: drive.unsaved,
             saved: 0,
+            moment: None,
             values: self.journal.keeps_values().then(LargeValues::default),
         };
         listeners.start_at(driver.state.seq());

@@ -44,13 +44,14 @@ impl Listeners {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).last = seq;
     }
 
-    pub(crate) fn notify(&self, events: Vec<Arc<Recorded>>) {
+    pub(crate) fn notify(&self, last: u64, events: impl IntoIterator<Item = Recorded>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.last = events.last().map_or(inner.last, |last| last.seq);
+        inner.last = last;
         if inner.senders.is_empty() {
             return;
         }
         for event in events {
+            let event = Arc::new(event);
             inner.senders.retain(|listener| listener.send(event.clone()).is_ok());
         }
     }

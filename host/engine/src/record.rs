@@ -8,7 +8,7 @@ use opcell_core::{
     large::{KnownValues, LargeValue, LargeValues},
     state::SNAPSHOT_VERSION,
 };
-use opcell_journal::{Journal, KeptValue, LazyPayload, Payload, Record, RunId, Snapshot};
+use opcell_journal::{Journal, KeptValue, LazyPayload, LazyRecords, Payload, Record, RunId, Snapshot};
 use std::{
     collections::BTreeSet,
     sync::{Arc, OnceLock},
@@ -17,16 +17,65 @@ use std::{
 /// How many records are read at once.
 const PAGE: u64 = 10_000;
 
+/// Events in order that become records when they are first read, which in memory most never are.
+#[derive(Debug)]
+pub(crate) struct Unread(Vec<Recorded>);
+
+impl Unread {
+    pub(crate) fn new(events: Vec<Recorded>) -> Arc<Self> {
+        Arc::new(Self(events))
+    }
+
+    pub(crate) fn events(&self) -> &[Recorded] {
+        &self.0
+    }
+
+    pub(crate) fn records(self: &Arc<Self>) -> Vec<Record> {
+        (0..self.0.len()).filter_map(|at| self.at(at)).collect()
+    }
+
+    fn at(self: &Arc<Self>, at: usize) -> Option<Record> {
+        let payload = Payload::deferred(Arc::new(Unwritten { events: Arc::clone(self), at, text: OnceLock::new() }));
+        Some(with_payload(self.0.get(at)?, payload))
+    }
+}
+
+impl LazyRecords for Unread {
+    fn first(&self) -> u64 {
+        self.0.first().map_or(0, |first| first.seq)
+    }
+
+    fn last(&self) -> u64 {
+        self.0.last().map_or(0, |last| last.seq)
+    }
+
+    fn last_at(&self) -> i64 {
+        self.0.last().map_or(0, |last| last.at.0)
+    }
+
+    fn record(self: Arc<Self>, seq: u64) -> Option<Record> {
+        let at = seq.checked_sub(LazyRecords::first(self.as_ref()))?;
+        self.at(usize::try_from(at).ok()?)
+    }
+}
+
 /// An event whose text is made when it is first read.
 #[derive(Debug)]
 struct Unwritten {
-    recorded: Arc<Recorded>,
+    events: Arc<Unread>,
+    at: usize,
     text: OnceLock<Box<str>>,
+}
+
+impl Unwritten {
+    fn recorded(&self) -> Option<&Recorded> {
+        self.events.0.get(self.at)
+    }
 }
 
 impl LazyPayload for Unwritten {
     fn text(&self) -> &str {
-        self.text.get_or_init(|| self.recorded.event.to_json().into())
+        self.text.get_or_init(|| self.recorded().map(|recorded| recorded.event.to_json()).unwrap_or_default().into())
     }
 
     fn source(&self) -> &dyn std::any::Any {
@@ -49,11 +98,6 @@ pub(crate) fn to_record(recorded: &Recorded, values: Option<&mut LargeValues>) -
 
 fn kept(value: LargeValue) -> KeptValue {
     KeptValue { digest: value.digest.as_str().into(), text: value.text }
-}
-
-/// The same for a journal that may never read the text.
-pub(crate) fn to_lazy_record(recorded: &Arc<Recorded>) -> Record {
-    with_payload(recorded, Payload::deferred(Arc::new(Unwritten { recorded: recorded.clone(), text: OnceLock::new() })))
 }
 
 fn with_payload(recorded: &Recorded, payload: Payload) -> Record {
@@ -141,8 +185,8 @@ fn from_record(run: &RunId, record: &Record, known: &mut KnownValues) -> Result<
         return Err(unreadable(format!("this version reads schemas up to {SCHEMA_VERSION}")));
     }
     // An event that this process still holds is not turned into text and parsed again.
-    if let Some(unwritten) = record.payload.source::<Unwritten>() {
-        return Ok(unwritten.recorded.as_ref().clone());
+    if let Some(recorded) = record.payload.source::<Unwritten>().and_then(Unwritten::recorded) {
+        return Ok(recorded.clone());
     }
     let read = match record.version {
         NAMES_VALUES.. => known.read(&record.payload),

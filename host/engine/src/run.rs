@@ -5,14 +5,15 @@ use crate::{
     handle::Listeners,
     in_flight::{Done, InFlight, Work},
     perform::perform,
-    ports::{Ports, RunText, TextSink},
-    record::{to_lazy_record, to_record, to_snapshot},
+    ports::{Cancellable, Ports, Reply, RunText, TextSink},
+    record::{Unread, to_record, to_snapshot},
     shutdown::Shutdown,
 };
 use futures_util::FutureExt;
 use opcell_core::{
     Next, Program, RunOutcome, State, Status, decide,
     decide::is_mid_transition,
+    effect::{Effect, Task},
     event::{EffectReply, Event, Recorded, Request, Signal},
     failure::{Effects, Failure},
     id::{EffectId, Timestamp},
@@ -80,12 +81,15 @@ pub(crate) struct Driver {
     pub saved: usize,
     /// The large values that the run has written, if the journal keeps values.
     pub values: Option<LargeValues>,
+    /// When what is decided now happens, where the clock has just been read.
+    pub moment: Option<Timestamp>,
 }
 
 /// What the journal has not seen yet.
 #[derive(Default)]
 struct Batch {
-    events: Vec<Arc<Recorded>>,
+    events: Vec<Recorded>,
+    /// The same as the journal keeps them, if it reads them.
     records: Vec<Record>,
     /// When the first of them happened.
     since: Option<Instant>,
@@ -115,22 +119,23 @@ impl Driver {
         for event in first {
             self.record(&mut batch, event)?;
         }
-        while let (true, Next::Record(events)) = (batch.records.len() < BATCH, decide(&self.state)) {
+        while let (true, Next::Record(events)) = (batch.events.len() < BATCH, decide(&self.state)) {
             for event in events {
                 self.record_decided(&mut batch, event, EffectId(0))?;
             }
         }
         let state = self.run_state();
+        let events = Unread::new(batch.events);
         let new = NewRun {
             run: self.run.clone(),
             workflow: workflow.clone(),
             at: self.state.started_at().0,
-            records: batch.records,
+            records: if self.journal.reads_payloads() { batch.records } else { events.records() },
             state: state.clone(),
         };
         self.fence = self.journal.create(new).await?;
         self.last_state = Some(state);
-        self.listeners.notify(batch.events);
+        self.listeners.notify(self.state.seq(), events.events().iter().cloned());
         Ok(())
     }
 
@@ -158,8 +163,8 @@ impl Driver {
             self.doubt(&mut batch)?;
             self.read_letters(&mut batch).await?;
         }
-        let mut looked = Instant::now();
-        let mut decides = false;
+        let (mut now, mut stamp) = (Instant::now(), self.state.now());
+        let (mut looked, mut decides, mut waited) = (now, false, false);
         for turn in 1u64.. {
             // Everything that was asked for has ended, so whoever takes the run up has nothing to doubt.
             if self.release.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
@@ -168,11 +173,15 @@ impl Driver {
             // A run whose effects all end at once must not keep other runs waiting.
             if turn % 64 == 0 {
                 tokio::task::yield_now().await;
+                self.moment = None;
             }
             if self.shutdown.has_begun() && (decides || !resumed) {
                 return self.shut_down(&mut in_flight, &mut batch).await;
             }
-            let now = Instant::now();
+            // Reading the clock takes a good part of what a short step takes.
+            if waited || turn % 16 == 0 || self.state.now().ms_since(stamp) >= 1.0 {
+                (now, stamp) = (Instant::now(), self.state.now());
+            }
             if now.duration_since(looked) >= INBOX_POLL {
                 looked = now;
                 self.read_letters(&mut batch).await?;
@@ -211,7 +220,7 @@ impl Driver {
             if self.detach && in_flight.is_empty() && self.state.status() == Status::Suspended {
                 return Ok(());
             }
-            self.wait(&mut in_flight, &mut batch).await?;
+            waited = self.wait(&mut in_flight, &mut batch).await?;
         }
         Ok(())
     }
@@ -223,7 +232,7 @@ impl Driver {
         let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         matches!(next, Next::Perform)
             && batch.inbox.is_none()
-            && batch.records.len() < most
+            && batch.events.len() < most
             && batch.since.is_none_or(|since| now.duration_since(since) < LAG)
             && self.only_pure_calls()
     }
@@ -257,22 +266,24 @@ impl Driver {
     /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Effects from `waiting` on have
     /// not been started.
     fn decide_on(&mut self, batch: &mut Batch, waiting: EffectId) -> Result<Next, RunError> {
-        loop {
+        let next = loop {
             match decide(&self.state) {
                 Next::Record(events) => {
                     for event in events {
                         self.record_decided(batch, event, waiting)?;
                     }
                     let last = batch.events.last();
-                    if batch.records.len() >= BATCH
+                    if batch.events.len() >= BATCH
                         && !last.is_some_and(|last| is_mid_transition(&self.state, &last.event))
                     {
-                        return Ok(Next::Record(Vec::new()));
+                        break Next::Record(Vec::new());
                     }
                 }
-                next => return Ok(next),
+                next => break next,
             }
-        }
+        };
+        self.moment = None;
+        Ok(next)
     }
 
     /// Records what was decided. Calls that it puts an end to are recorded as stopped before it, for afterwards their
@@ -283,31 +294,42 @@ impl Driver {
             let stopped = self.state.abandoned(effect, &why, (effect < waiting).then_some(at), self.ports.as_ref());
             self.record_at(batch, stopped, at)?;
         }
-        self.record(batch, event)
+        let at = self.moment.unwrap_or_else(|| self.ports.timer.now());
+        // What comes next was computed after this one, which may have taken long.
+        let computes =
+            matches!(event, Event::StepPrepared { .. } | Event::EachStarted { .. } | Event::TurnStarted { .. });
+        self.moment = (!computes).then_some(at);
+        self.record_at(batch, event, at)
     }
 
     fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
-        self.record_at(batch, event, self.ports.timer.now())
+        let at = self.ports.timer.now();
+        self.moment = Some(at);
+        self.record_at(batch, event, at)
     }
 
     fn record_at(&mut self, batch: &mut Batch, event: Event, at: Timestamp) -> Result<(), RunError> {
-        let recorded = Arc::new(Recorded::new(self.state.seq() + 1, at, event));
+        let recorded = Recorded::new(self.state.seq() + 1, at, event);
         self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
-        let reads = self.journal.reads_payloads();
-        batch.records.push(if reads { to_record(&recorded, self.values.as_mut()) } else { to_lazy_record(&recorded) });
+        if self.journal.reads_payloads() {
+            batch.records.push(to_record(&recorded, self.values.as_mut()));
+        }
         batch.events.push(recorded);
         Ok(())
     }
 
     async fn flush(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        if batch.records.is_empty() && batch.inbox.is_none() {
+        if batch.events.is_empty() && batch.inbox.is_none() {
             return Ok(());
         }
         let state = self.run_state();
         let changed = self.last_state.as_ref() != Some(&state);
         batch.since = None;
         let records = std::mem::take(&mut batch.records);
+        // As many again are likely to come.
+        let likely = Vec::with_capacity(batch.events.len());
+        let events = std::mem::replace(&mut batch.events, likely);
         let append = Append {
             run: self.run.clone(),
             fence: self.fence,
@@ -316,9 +338,15 @@ impl Driver {
             state: changed.then(|| state.clone()),
             inbox: batch.inbox.take(),
         };
-        self.journal.append(append).await?;
+        if self.journal.reads_payloads() || events.is_empty() {
+            self.journal.append(append).await?;
+            self.listeners.notify(self.state.seq(), events);
+        } else {
+            let events = Unread::new(events);
+            self.journal.append_deferred(append, events.clone()).await?;
+            self.listeners.notify(self.state.seq(), events.events().iter().cloned());
+        }
         self.last_state = Some(state);
-        self.listeners.notify(std::mem::take(&mut batch.events));
         Ok(())
     }
 
@@ -355,8 +383,20 @@ impl Driver {
     /// What performs an effect.
     fn work(&self, id: EffectId, resumed: bool) -> Option<Work> {
         let effect = self.state.effect(id, resumed)?;
-        let request = self.state.request_of(id).cloned()?;
         let (ports, cancel) = (self.ports.clone(), self.cancel.clone());
+        // The most frequent one is the shortest.
+        let effect = match effect {
+            Effect { task: Task::Invoke(call), timeout_ms: None, .. } => {
+                let call = Cancellable::new(call, cancel);
+                let work = async move {
+                    let reply = AssertUnwindSafe(ports.operations.invoke(call)).catch_unwind().await;
+                    EffectReply::Invoke(reply.unwrap_or_else(|_| Reply { result: Err(panicked()), receipt: None }))
+                };
+                return Some(work.boxed());
+            }
+            effect => effect,
+        };
+        let request = self.state.request_of(id).cloned()?;
         let sink = self.sink.clone().map(|sink| RoundSink { sink, round: id });
         let work = async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
@@ -372,10 +412,11 @@ impl Driver {
         }
     }
 
-    async fn wait(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<(), RunError> {
+    /// Waits until something happens. Whether time has passed: what had ended already is taken at once.
+    async fn wait(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<bool, RunError> {
         // Most effects end at once: look before arming timers.
         if let Ok(message) = self.inbox.try_recv() {
-            return self.receive(batch, message);
+            return self.receive(batch, message).map(|()| false);
         }
         // Not all of them: those that work elsewhere should find more to do before they have ended what they have.
         let enough = in_flight.len().div_ceil(4);
@@ -387,7 +428,7 @@ impl Driver {
             ended += 1;
         }
         if ended > 0 {
-            return Ok(());
+            return Ok(false);
         }
         let left = self.state.wall_time_left_ms(self.ports.timer.now());
         let timer = self.ports.timer.clone();
@@ -410,7 +451,7 @@ impl Driver {
             () = self.shutdown.begun() => {}
             () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Another process may drive the run from now on: whatever this one performs for it stops, and nothing of it is

@@ -26,7 +26,9 @@ pub mod contract;
 
 pub use memory::MemoryJournal;
 pub use ownership::Ownership;
-pub use record::{Fence, InboxMessage, KeptValue, LazyPayload, Payload, Record, RunEntry, RunId, RunState};
+pub use record::{
+    Fence, InboxMessage, KeptValue, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState,
+};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
 pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};

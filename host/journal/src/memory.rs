@@ -1,7 +1,7 @@
 //! A journal in memory: for tests, for measuring, and for runs that need not survive.
 
 use crate::{
-    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState},
     store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
 };
 use async_trait::async_trait;
@@ -60,36 +60,75 @@ struct Run {
     state: RunState,
     created_at: i64,
     /// As they were appended, so that a long run is never copied to make room.
-    appends: Vec<Vec<Record>>,
+    appends: Vec<Appended>,
     snapshot: Option<Snapshot>,
     inbox: Vec<InboxMessage>,
     next_message: u64,
 }
 
-impl Run {
-    fn last(&self) -> Option<&Record> {
-        self.appends.last().and_then(|records| records.last())
+/// The records of one append; there is at least one.
+#[derive(Debug)]
+enum Appended {
+    Made(Vec<Record>),
+    Deferred(Arc<dyn LazyRecords>),
+}
+
+impl Appended {
+    fn first(&self) -> u64 {
+        match self {
+            Self::Made(records) => records.first().map_or(0, |first| first.seq),
+            Self::Deferred(records) => records.first(),
+        }
     }
 
+    fn last(&self) -> u64 {
+        match self {
+            Self::Made(records) => records.last().map_or(0, |last| last.seq),
+            Self::Deferred(records) => records.last(),
+        }
+    }
+
+    fn last_at(&self) -> i64 {
+        match self {
+            Self::Made(records) => records.last().map_or(0, |last| last.at),
+            Self::Deferred(records) => records.last_at(),
+        }
+    }
+
+    fn record(&self, seq: u64) -> Option<Record> {
+        match self {
+            Self::Made(records) => {
+                let at = seq.checked_sub(self.first())?;
+                records.get(usize::try_from(at).ok()?).cloned()
+            }
+            Self::Deferred(records) => Arc::clone(records).record(seq),
+        }
+    }
+}
+
+impl Run {
     /// Records count from 1 without gaps.
     fn len(&self) -> u64 {
-        self.last().map_or(0, |last| last.seq)
+        self.appends.last().map_or(0, Appended::last)
     }
 
     fn push(&mut self, records: Vec<Record>) {
         if !records.is_empty() {
-            self.appends.push(records);
+            self.appends.push(Appended::Made(records));
         }
     }
 
     /// The records after one of them.
-    fn behind(&self, seq: u64) -> impl Iterator<Item = &Record> {
-        let first = self.appends.partition_point(|records| records.last().is_some_and(|last| last.seq <= seq));
-        self.appends.iter().skip(first).flatten().skip_while(move |record| record.seq <= seq)
+    fn behind(&self, seq: u64) -> impl Iterator<Item = Record> {
+        let first = self.appends.partition_point(|records| records.last() <= seq);
+        let appends = self.appends.iter().skip(first);
+        appends.flat_map(move |records| {
+            (records.first().max(seq + 1)..=records.last()).filter_map(|seq| records.record(seq))
+        })
     }
 
     fn updated_at(&self) -> i64 {
-        self.last().map_or(self.created_at, |record| record.at)
+        self.appends.last().map_or(self.created_at, Appended::last_at)
     }
 }
 
@@ -109,6 +148,31 @@ impl MemoryJournal {
     fn lock(&self) -> MutexGuard<'_, Runs> {
         // No code panics while it holds the lock, so a poisoned map is still whole.
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends records, which `push` does, and what comes with them.
+    fn push(
+        &self,
+        append: Append,
+        push: impl FnOnce(&RunId, &mut Run) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        let mut runs = self.lock();
+        let run = &append.run;
+        let Some(found) = runs.by_name.get_mut(run) else { return Err(JournalError::UnknownRun(run.clone())) };
+        if found.fence != append.fence {
+            return Err(JournalError::Fenced { run: run.clone(), held: append.fence, newest: found.fence });
+        }
+        push(run, found)?;
+        found.inbox.retain(|message| append.inbox.is_none_or(|last| message.id > last));
+        found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
+        let Some(state) = append.state else { return Ok(()) };
+        found.owned &= !state.ended;
+        let ends = state.ended && !found.state.ended;
+        found.state = state;
+        if ends {
+            runs.note_end(run);
+        }
+        Ok(())
     }
 
     fn with<T>(&self, run: &RunId, read: impl FnOnce(&mut Run) -> T) -> Result<T, JournalError> {
@@ -156,7 +220,7 @@ impl Journal for MemoryJournal {
             found.fence = Fence(found.fence.0 + 1);
             found.owned = true;
             let after = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
-            let records = found.behind(after).cloned().collect();
+            let records = found.behind(after).collect();
             Ok(OpenedRun { fence: found.fence, snapshot: found.snapshot.clone(), records, damage: None })
         })?
     }
@@ -169,34 +233,30 @@ impl Journal for MemoryJournal {
         })
     }
 
-    async fn append(&self, append: Append) -> Result<(), JournalError> {
-        let run = append.run.clone();
-        let mut ends = false;
-        self.with(&run, |found| {
-            if found.fence != append.fence {
-                return Err(JournalError::Fenced { run: run.clone(), held: append.fence, newest: found.fence });
-            }
-            in_order(&run, found.len(), &append.records)?;
-            found.push(append.records);
-            found.inbox.retain(|message| append.inbox.is_none_or(|last| message.id > last));
-            found.snapshot = append.snapshot.or_else(|| found.snapshot.take());
-            if let Some(state) = append.state {
-                found.owned &= !state.ended;
-                ends = state.ended && !found.state.ended;
-                found.state = state;
-            }
+    async fn append(&self, mut append: Append) -> Result<(), JournalError> {
+        let records = std::mem::take(&mut append.records);
+        self.push(append, |run, found| {
+            in_order(run, found.len(), &records)?;
+            found.push(records);
             Ok(())
-        })??;
-        if ends {
-            self.lock().note_end(&run);
-        }
-        Ok(())
+        })
+    }
+
+    async fn append_deferred(&self, append: Append, records: Arc<dyn LazyRecords>) -> Result<(), JournalError> {
+        self.push(append, |run, found| {
+            let (last, got) = (found.len(), records.first());
+            if got != last + 1 {
+                return Err(JournalError::OutOfOrder { run: run.clone(), last, expected: last + 1, got });
+            }
+            found.appends.push(Appended::Deferred(records));
+            Ok(())
+        })
     }
 
     async fn read(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Record>, JournalError> {
         self.with(run, |found| {
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            found.behind(after).take(limit).cloned().collect()
+            found.behind(after).take(limit).collect()
         })
     }
 
@@ -267,6 +327,7 @@ impl Journal for MemoryJournal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn run(name: &str, records: u64, ended: bool) -> NewRun {
         let status = if ended { "completed" } else { "suspended" };
@@ -291,5 +352,53 @@ mod tests {
         assert_eq!(journal.read(&"waits".into(), 0, 9).await.unwrap().len(), 5);
         journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
         assert_eq!(names().await, 1);
+    }
+
+    /// Records that count how often one of them was made.
+    #[derive(Debug)]
+    struct Numbers(u64, u64, AtomicU64);
+
+    impl LazyRecords for Numbers {
+        fn first(&self) -> u64 {
+            self.0
+        }
+
+        fn last(&self) -> u64 {
+            self.1
+        }
+
+        fn last_at(&self) -> i64 {
+            7
+        }
+
+        fn record(self: Arc<Self>, seq: u64) -> Option<Record> {
+            self.2.fetch_add(1, Ordering::Relaxed);
+            let record = Record { seq, kind: "k".into(), version: 1, at: 7, payload: "{}".into() };
+            (self.0..=self.1).contains(&seq).then_some(record)
+        }
+    }
+
+    #[tokio::test]
+    async fn deferred_records_are_made_when_they_are_read_and_no_others() {
+        let journal = MemoryJournal::new();
+        journal.create(run("r", 2, false)).await.unwrap();
+        let append = || Append {
+            run: "r".into(),
+            fence: Fence(1),
+            records: Vec::new(),
+            state: None,
+            snapshot: None,
+            inbox: None,
+        };
+        let gap = Arc::new(Numbers(4, 5, AtomicU64::new(0)));
+        let error = journal.append_deferred(append(), gap).await.unwrap_err();
+        assert!(matches!(error, JournalError::OutOfOrder { last: 2, expected: 3, got: 4, .. }), "{error}");
+        let numbers = Arc::new(Numbers(3, 100, AtomicU64::new(0)));
+        journal.append_deferred(append(), numbers.clone()).await.unwrap();
+        let entry = &journal.runs().await.unwrap()[0];
+        assert_eq!((entry.records, entry.updated_at, numbers.2.load(Ordering::Relaxed)), (100, 7, 0));
+        let read = journal.read(&"r".into(), 1, 4).await.unwrap();
+        assert_eq!(read.iter().map(|record| record.seq).collect::<Vec<_>>(), [2, 3, 4, 5]);
+        assert_eq!(numbers.2.load(Ordering::Relaxed), 3);
     }
 }

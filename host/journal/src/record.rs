@@ -30,6 +30,21 @@ pub trait LazyPayload: fmt::Debug + Send + Sync {
     fn source(&self) -> &dyn Any;
 }
 
+/// Records in order that are made when they are first read. There is at least one.
+pub trait LazyRecords: fmt::Debug + Send + Sync {
+    /// The number of the first.
+    fn first(&self) -> u64;
+
+    /// The number of the last.
+    fn last(&self) -> u64;
+
+    /// When the last happened, in microseconds since 1970-01-01T00:00:00Z.
+    fn last_at(&self) -> i64;
+
+    /// The record with a number; `None` when it is not one of these.
+    fn record(self: Arc<Self>, seq: u64) -> Option<Record>;
+}
+
 /// A large value that payloads name by its digest, kept once in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptValue {

@@ -2,7 +2,7 @@
 
 use crate::{
     ownership::Ownership,
-    record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, KeptValue, LazyRecords, Record, RunEntry, RunId, RunState},
 };
 use async_trait::async_trait;
 use std::{sync::Arc, time::Duration};
@@ -286,6 +286,16 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// [`JournalError::Fenced`], [`JournalError::OutOfOrder`], [`JournalError::UnknownRun`], or the storage's.
     async fn append(&self, append: Append) -> Result<(), JournalError>;
+
+    /// The same for a journal that does not read payloads, with records that are made when they are first read: `append` has none
+    /// of its own. There are no gaps between them.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    async fn append_deferred(&self, append: Append, records: Arc<dyn LazyRecords>) -> Result<(), JournalError> {
+        let made = (records.first()..=records.last()).filter_map(|seq| Arc::clone(&records).record(seq));
+        self.append(Append { records: made.collect(), ..append }).await
+    }
 
     /// Reads up to `limit` records after `after` without owning the run.
     ///

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judging) -> Vec<Event> {
     let Some(judge) = &step.judge else { return Vec::new() };
     match (judging, judge) {
-        (Judging::Start, Judge::Invoke { invoke }) => match arguments(&at.view(None), &invoke.args) {
+        (Judging::Start, Judge::Invoke { invoke }) => match arguments(&at.view(None), &invoke.args, None) {
             Ok(arguments) => vec![at.request(Request::Judge { arguments })],
             Err((_, error)) => conclude(at, entry, step, Err(unresolved(&error))),
         },

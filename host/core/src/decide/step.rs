@@ -4,17 +4,17 @@ use super::{At, failure, group, judge, problem, session, unresolved};
 use crate::{
     event::{Event, InstanceId, Request, Settled, StepResult},
     failure::Failure,
+    program::inputs_of,
     scope::{View, arguments},
     state::{Accepted, Each, Element, Pause, Phase, Raw, Stage, StepFrame, Work},
 };
-use indexmap::IndexMap;
 use opcell_types::{
     Value,
     value::{Map, Object},
 };
 use opcell_workflow::{
     diagnostic::did_you_mean,
-    ir::{Delegate, DelegateTarget, Form, OnError, Step, ValueSpec, Wait},
+    ir::{Delegate, DelegateTarget, Form, OnError, Step, Wait},
     js, resolve, transform,
 };
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn begin_each(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
     }
     let mut events = vec![Event::EachStarted { frame: at.id, items: over }];
     if let (true, Some(inputs)) = (at.lifecycle().resolves_each_up_front(), inputs_of(step)) {
-        match arguments(&at.view(None), inputs) {
+        match arguments(&at.view(None), inputs, at.instance.program.arguments(entry.step)) {
             Ok(inputs) => events.push(Event::StepPrepared { frame: at.id, inputs }),
             Err((name, error)) => return at.lifecycle().unresolved(at, entry.step, step, &name, &error),
         }
@@ -110,24 +110,12 @@ fn work(at: &At<'_>, step: &Step, work: &Work, item: Option<(&Value, usize)>) ->
     }
 }
 
-/// What a step resolves before it runs, and records as its inputs.
-fn inputs_of(step: &Step) -> Option<&IndexMap<Arc<str>, ValueSpec>> {
-    match &step.form {
-        Form::Invoke { invoke } => Some(&invoke.args),
-        Form::Transform { transform } => Some(&transform.inputs),
-        Form::Branch { branch } => Some(&branch.inputs),
-        Form::Exit { exit } => Some(&exit.inputs),
-        _ => None,
-    }
-}
-
 /// Resolves a step's inputs, or gives what follows from not being able to.
 pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Result<Value, Vec<Event>> {
     let Some(specs) = inputs_of(step) else { return Ok(Value::Object(Object::default())) };
-    arguments(&at.view_of(item), specs).map_err(|(name, error)| {
-        let index = at.state.entry_of(at.id).map_or(0, |entry| entry.step);
-        at.lifecycle().unresolved(at, index, step, &name, &error)
-    })
+    let index = at.state.entry_of(at.id).map_or(0, |entry| entry.step);
+    arguments(&at.view_of(item), specs, at.instance.program.arguments(index))
+        .map_err(|(name, error)| at.lifecycle().unresolved(at, index, step, &name, &error))
 }
 
 fn begin(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Vec<Event> {

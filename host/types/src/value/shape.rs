@@ -248,13 +248,7 @@ const NONE: u32 = u32::MAX;
 
 thread_local! {
     /// Those that this thread has seen: objects of one kind share their keys wherever they are made or read.
-    static SHAPES: Cell<Shapes> = Cell::new(Shapes::new());
-}
-
-impl Default for Shapes {
-    fn default() -> Self {
-        Self::new()
-    }
+    static SHAPES: Cell<Option<Shapes>> = const { Cell::new(None) };
 }
 
 impl Shapes {
@@ -264,13 +258,13 @@ impl Shapes {
 
     /// Those that this thread has seen. Whoever takes them gives them back.
     pub(super) fn take() -> Self {
-        SHAPES.take()
+        SHAPES.take().unwrap_or_else(Self::new)
     }
 
     /// For whatever this thread makes next, unless there is no room for more.
     pub(super) fn give_back(self) {
         if !self.full && self.nodes.len() < MAX_NODES / 2 {
-            SHAPES.set(self);
+            SHAPES.set(Some(self));
         }
     }
 

@@ -106,9 +106,13 @@ impl State {
         let instance = self.instance_mut(instance)?;
         let Some(definition) = instance.program.step(step) else { return missing(format!("step {step}")) };
         let output = accepted.expression_output(definition, instance.program.lifecycle());
-        let entry = Value::Object(Object::of_shape(OUTPUT.clone(), vec![output]));
+        let entry = Value::Object(Object::of_slots(OUTPUT.clone(), [output]));
         if let Value::Object(outputs) = &mut instance.outputs {
-            outputs.insert(&definition.name, entry);
+            // Each step has its place, unless two have one name.
+            match outputs.shape().key(step as usize) {
+                Some(name) if name.as_str() == definition.name.as_ref() => outputs.set_at(step as usize, entry),
+                _ => outputs.insert(&definition.name, entry),
+            }
         }
         if let Some(slot) = instance.memory.get_mut(step as usize) {
             slot.accepted = Some(accepted);
