@@ -91,6 +91,10 @@ impl Journal for Remembering {
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.inner.retain(rule).await
     }
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.inner.delete(run).await
+    }
+
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.inner.post(run, at, payload).await
     }

@@ -188,8 +188,7 @@ struct Extism {
 async fn cells(echo: &Path, default_stack: Option<&Path>, extism: Option<&Extism>) -> Result<Report> {
     let guest = Guest::echo("echo.wasm", std::fs::read(echo).with_context(|| echo.display().to_string())?);
     let arguments: Arc<str> = guest.arguments.as_str().into();
-    let options =
-        Options { time: Duration::from_secs(20), compile: CompileMode::TrustedInProcess, keep_resident: None };
+    let options = Options::new(Duration::from_secs(20), CompileMode::TrustedInProcess);
     let mut bench = Bench::new(guest, &options).await?;
     match default_stack {
         Some(path) => {

@@ -10,19 +10,26 @@
 //! peers can be added ([`Bench::add`]): the `opcell-benches` package adds those that are too heavy for this crate.
 
 mod chart;
+pub mod compare;
 pub mod contain;
 mod figures;
 mod guest;
+pub mod interval;
 mod machine;
+mod origin;
 pub mod peer;
 mod sample;
+mod sizes;
 
 pub use chart::chart;
+pub(crate) use chart::digits;
 pub use figures::{Figures, Phases, Throughput};
 pub use guest::Guest;
 pub use machine::{Machine, resident_kib};
+pub use origin::Origin;
 pub use peer::Peer;
 pub use sample::{Row, Samples};
+pub use sizes::{Size, SizeRow};
 
 use anyhow::{Context as _, Result, anyhow};
 use opcell_sandbox::{
@@ -46,6 +53,20 @@ pub struct Options {
     pub compile: CompileMode,
     /// Bytes that a pool cleans by hand; `None` is the sandbox's default.
     pub keep_resident: Option<usize>,
+    /// Programs to measure beside the others: a name, and a shell command that answers lines with lines.
+    pub peers: Vec<(String, String)>,
+    /// Whether every single call is kept for the report.
+    pub samples: bool,
+    /// Whether arguments of other sizes are measured as well.
+    pub sizes: bool,
+}
+
+impl Options {
+    /// The usual peers for this long, without what takes longer or more room.
+    #[must_use]
+    pub fn new(time: Duration, compile: CompileMode) -> Self {
+        Self { time, compile, keep_resident: None, peers: Vec::new(), samples: false, sizes: false }
+    }
 }
 
 /// Everything that one run of `opcell bench` found.
@@ -67,8 +88,16 @@ pub struct Report {
     pub machine: Machine,
     /// How far the machine can be trusted.
     pub noise: String,
+    /// Medians by the size of the arguments, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<Size>,
+    /// What this was made with.
+    pub origin: Origin,
     /// What could not be measured here, and why.
     pub notes: Vec<String>,
+    /// Every call, if they were asked for: lines of peer, round and nanoseconds. Too much for the report itself.
+    #[serde(skip)]
+    pub samples: String,
 }
 
 /// Medians against each other; absent where a peer is.
@@ -98,6 +127,9 @@ pub struct Bench {
     peers: Vec<Peer>,
     notes: Vec<String>,
     time: Duration,
+    samples: bool,
+    sizes: bool,
+    origin: Origin,
     /// Where compiled components are kept; gone with this.
     _cache: tempfile::TempDir,
 }
@@ -113,7 +145,7 @@ impl Bench {
     ///
     /// # Errors
     /// When the guest does not load, or its operation fails.
-    pub async fn new(guest: Guest, options: &Options) -> Result<Self> {
+    pub async fn new(mut guest: Guest, options: &Options) -> Result<Self> {
         let cache = tempfile::tempdir()?;
         let mut config = SandboxConfig {
             cache: Some(CachePlace { directory: cache.path().join("components"), keys: cache.path().join("keys") }),
@@ -123,11 +155,16 @@ impl Bench {
         let sandbox = Sandbox::new(config)?;
         let source = PluginSource::Bytes(Arc::clone(&guest.component));
         let started = Instant::now();
-        let plugin = sandbox.load(LoadRequest::new("measured", source.clone())).await?;
+        let request =
+            || LoadRequest { grants: guest.grants.clone(), ..LoadRequest::new(guest.plugin_name(), source.clone()) };
+        let plugin = sandbox.load(request()).await?;
         let cold_load = started.elapsed();
         let started = Instant::now();
-        sandbox.load(LoadRequest::new("measured", source.clone())).await?;
+        sandbox.load(request()).await?;
         let warm_load = started.elapsed();
+        if guest.operation.is_empty() {
+            guest.operation = only_operation(&plugin)?;
+        }
         let first = plugin.invoke(CellRequest::new(&guest.operation, &guest.arguments)).await;
         first.result.with_context(|| format!("`{}` cannot be measured", guest.operation))?;
         let bare = Arc::new(sandbox.bare(source).await?);
@@ -140,10 +177,13 @@ impl Bench {
             peers: Vec::new(),
             notes: Vec::new(),
             time: options.time,
+            samples: options.samples,
+            sizes: options.sizes,
+            origin: Origin::of(&guest.component),
             _cache: cache,
             guest,
         };
-        bench.line_up().await?;
+        bench.line_up(&options.peers).await?;
         Ok(bench)
     }
 
@@ -175,11 +215,11 @@ impl Bench {
         self.notes.push(text.into());
     }
 
-    async fn line_up(&mut self) -> Result<()> {
+    async fn line_up(&mut self, own: &[(String, String)]) -> Result<()> {
         let (id, arguments): (Arc<str>, Arc<str>) =
             (self.guest.operation.as_str().into(), self.guest.arguments.as_str().into());
         if !self.guest.echo {
-            self.note("`native`, `process`, `pipe` and `node-worker` echo the same arguments: they show what each boundary costs, not this operation's own work");
+            self.note("`native` and the processes and Node rows echo the same arguments: they show what each boundary costs, not this operation's own work");
         }
         if peer::echo_program().is_none() {
             self.note("`process` and `pipe` start this program itself, which is slower than a small one: there is no `opcell-echo` beside it");
@@ -201,13 +241,19 @@ impl Bench {
         self.peers.push(peer::cell(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
         for (name, peer) in [
             ("process", peer::process(&arguments)),
+            ("process-pool", peer::process_pool(&arguments)),
             ("pipe", peer::pipe(&arguments)),
             ("node-worker", peer::node_worker(&arguments)),
+            ("node-warm", peer::node_warm(&arguments)),
         ] {
             match peer {
                 Ok(peer) => self.peers.push(peer),
                 Err(error) => self.note(format!("`{name}` is missing: {error:#}")),
             }
+        }
+        for (name, command) in own {
+            // Whoever names one wants it measured.
+            self.peers.push(peer::command(name, command, &arguments).with_context(|| format!("peer `{name}`"))?);
         }
         Ok(())
     }
@@ -240,12 +286,21 @@ impl Bench {
             }
             round += 1;
         }
+        let none = Samples::default();
         let cell = samples.iter().zip(&self.peers).find(|(_, peer)| peer.name == "cell");
-        let cell = cell.map_or(f64::NAN, |(samples, _)| samples.median_us());
-        let rows: Vec<Row> =
-            samples.iter_mut().zip(&self.peers).map(|(samples, peer)| samples.row(peer, cell)).collect();
+        let cell = cell.map_or(&none, |(samples, _)| samples);
+        let rows: Vec<Row> = samples.iter().zip(&self.peers).map(|(samples, peer)| samples.row(peer, cell)).collect();
+        let mut raw = String::new();
+        if self.samples {
+            raw.push_str("peer,round,nanoseconds\n");
+            samples.iter().zip(&self.peers).for_each(|(samples, peer)| samples.write(&peer.name, &mut raw));
+        }
         // Their processes would share the cores with what is measured next.
         self.peers.clear();
+        let sizes = match self.sizes {
+            true => sizes::measure(&self, self.time, progress).await?,
+            false => Vec::new(),
+        };
         let figures = figures::measure(&self, progress).await?;
         let median = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.median_us);
         let ratio = |over: &str, under: &str| Some(sample::rounded(median(over)? / median(under)?));
@@ -259,13 +314,7 @@ impl Bench {
                 .then(|| sample::rounded(throughput.cells_per_second_all_cores / throughput.cells_per_second_one_core)),
         };
         let machine = Machine::this();
-        let spread = rows.iter().map(|row| row.round_spread_percent).fold(0.0, f64::max);
-        let noise = format!(
-            "{round} rounds; between rounds the medians moved by at most {spread:.0} %; load average {load_before:.1} before and {:.1} after on {} cores{}",
-            machine::load_average(),
-            machine.cores,
-            if load_before > 0.3 { ": the machine was not idle, take the ratios" } else { "" },
-        );
+        let noise = noise(round, &rows, load_before, &machine);
         Ok(Report {
             guest: self.guest.name,
             operation: self.guest.operation,
@@ -275,7 +324,39 @@ impl Bench {
             ratios,
             machine,
             noise,
+            sizes,
+            origin: self.origin,
             notes: self.notes,
+            samples: raw,
         })
     }
+}
+
+/// The operation of a plugin that has one.
+pub(crate) fn only_operation(plugin: &Plugin) -> Result<String> {
+    match plugin.operations() {
+        [one] => Ok(one.id.to_string()),
+        operations => {
+            let ids: Vec<&str> = operations.iter().map(|operation| &*operation.id).collect();
+            Err(anyhow!("name the operation to measure with `--op`; the plugin offers {}", ids.join(", ")))
+        }
+    }
+}
+
+/// How far the figures can be trusted, in a line.
+fn noise(rounds: usize, rows: &[Row], load_before: f64, machine: &Machine) -> String {
+    let spread = |row: &Row| row.round_spread_percent;
+    let cell = rows.iter().find(|row| row.name == "cell").map_or(0.0, spread);
+    let widest = rows.iter().max_by(|a, b| spread(a).total_cmp(&spread(b)));
+    let widest = widest.map(|row| format!(", within {:.0} % for `{}`", spread(row), row.name)).unwrap_or_default();
+    let busy = match load_before > 0.15 * machine.cores as f64 {
+        true => ": the machine was not idle; only ratios between peers within this process hold then",
+        false => "",
+    };
+    format!(
+        "{rounds} rounds; half of the rounds' medians lie within {cell:.0} % for `cell`{widest}; load average {load_before:.1} before \
+         and {:.1} after on {} cores{busy}",
+        machine::load_average(),
+        machine.cores,
+    )
 }

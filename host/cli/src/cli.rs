@@ -9,6 +9,7 @@ mod compile;
 mod doctor;
 mod follow;
 mod graph;
+mod init;
 mod input;
 mod key;
 mod manual;
@@ -47,7 +48,7 @@ use opcell_engine::RunError;
 use opcell_journal::JournalError;
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
-use terminal::{Color, Terminal};
+use terminal::{Color, LogFormat, LogLevel, Terminal};
 
 /// Run agent workflows whose operations are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -84,6 +85,12 @@ struct Global {
     /// Print every call of a plugin or a tool, even if there were many.
     #[arg(long, short, global = true, conflicts_with = "quiet")]
     verbose: bool,
+    /// How much of what happens is logged to stderr; RUST_LOG is more precise, such as `warn,opcell_engine=debug`.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+    /// How lines of the log are written.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     /// When to use colours. `auto`: on a terminal, unless `NO_COLOR` is set.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Color,
@@ -99,6 +106,8 @@ enum Command {
     Runs(runs::RunsArgs),
     /// Drive all runnable runs of a journal, with bounded concurrency and fair scheduling.
     Worker(worker::WorkerArgs),
+    /// Create a project: a project file, a first workflow, and a journal for its runs.
+    Init(init::InitArgs),
     /// Create a workflow from a template.
     #[command(subcommand)]
     New(new::NewCommand),
@@ -280,7 +289,10 @@ pub fn main() -> ExitCode {
         }
     };
     let terminal = Terminal::new(&cli.global);
-    terminal.show_warnings();
+    if let Err(finding) = terminal.show_log(&cli.global) {
+        terminal.rejected(&Rejected::plain(finding));
+        return ExitCode::from(2);
+    }
     let outcome =
         opcell::host::runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(dispatch(&cli, &terminal)));
     match outcome {
@@ -311,6 +323,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&cli.global, args, terminal).await,
         Command::Runs(args) => runs::runs(&cli.global, args, terminal).await,
         Command::Worker(args) => worker::worker(&cli.global, args, terminal).await,
+        Command::Init(args) => init::init(args, terminal),
         Command::New(command) => new::new(command, terminal),
         Command::Check(args) => check::check(&cli.global, args, terminal).await,
         Command::Compile(args) => compile::compile(args, terminal),

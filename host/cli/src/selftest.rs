@@ -5,6 +5,7 @@
 pub mod against;
 mod case;
 mod guest;
+pub mod project;
 mod workspace;
 
 pub use guest::component_from_wat;
@@ -225,8 +226,11 @@ fn load_error_kind(error: &LoadError) -> &'static str {
     }
 }
 
+/// Thousandths of milliseconds in a second: reports have three digits after the point.
+const MILLIS: f64 = 1e6;
+
 fn millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
+    (duration.as_secs_f64() * MILLIS).round() / 1e3
 }
 
 /// Resident memory of this process; 0 where the system does not say.

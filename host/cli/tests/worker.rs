@@ -79,11 +79,16 @@ impl Worker {
     }
 
     fn says(&self, what: &str) {
+        self.hears(what);
+    }
+
+    /// What follows these words, once the worker has said them.
+    fn hears(&self, what: &str) -> String {
         let until = Instant::now() + PATIENCE;
         let mut heard = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            if line.contains(what) {
-                return;
+            if let Some((_, rest)) = line.split_once(what) {
+                return rest.to_owned();
             }
             heard.push(line);
         }
@@ -163,4 +168,40 @@ fn a_run_that_cannot_be_taken_up_is_reported_once_and_keeps_nobody_waiting() {
         assert!(!line.contains("cannot go on"), "said twice: {line}");
     }
     assert_eq!(worker.interrupt(), Some(0));
+}
+
+/// One request without a library: the answer's head and body.
+fn get(address: &str, path: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_worker_answers_whether_it_works_and_counts_what_it_drove() {
+    let folder = project();
+    let folder = folder.path();
+    ready(folder, "short", "quick");
+    assert_eq!(run(folder, &["run", "short", "--as", "waiting", "--quiet"]).status.code(), Some(3));
+    let worker = Worker::start(folder, &["--health", "127.0.0.1:0"]);
+    let address = worker.hears("health and metrics at http://");
+    worker.says("quick  completed");
+    assert!(get(&address, "/health").starts_with("HTTP/1.1 200"), "{}", get(&address, "/health"));
+    assert!(get(&address, "/ready").starts_with("HTTP/1.1 200"), "{}", get(&address, "/ready"));
+    let metrics = get(&address, "/metrics");
+    for line in [
+        "opcell_runs{tenant=\"default\",status=\"suspended\"} 1",
+        "opcell_runs{tenant=\"default\",status=\"completed\"} 1",
+        "opcell_runs_ended_total{tenant=\"default\",status=\"completed\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
+    let elsewhere = get(&address, "/v1/default/runs");
+    assert!(elsewhere.starts_with("HTTP/1.1 404"), "a worker serves no API: {elsewhere}");
+    assert_eq!(worker.interrupt(), Some(0));
+    assert!(std::net::TcpStream::connect(&address).is_err());
 }

@@ -411,6 +411,24 @@ impl Journal for PostgresJournal {
         gone
     }
 
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        let sql = "WITH found AS (SELECT id FROM {s}.runs WHERE run = $1), gone AS (
+                DELETE FROM {s}.runs r USING found f WHERE r.id = f.id AND r.ended RETURNING r.id
+            ), records AS (
+                DELETE FROM {s}.records v USING gone g WHERE v.run = g.id
+            ), snapshots AS (
+                DELETE FROM {s}.snapshots v USING gone g WHERE v.run = g.id
+            ), inbox AS (
+                DELETE FROM {s}.inbox v USING gone g WHERE v.run = g.id
+            )
+            SELECT (SELECT count(*) FROM gone) > 0 FROM found";
+        let rows = self.query(sql, &[(&run.as_ref(), Type::TEXT)]).await?;
+        match rows.first() {
+            Some(row) => row.try_get(0).map_err(storage),
+            None => Err(JournalError::UnknownRun(run.clone())),
+        }
+    }
+
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         // The run's row is locked before the message gets its id: ids then grow in the order in which messages become
         // visible.

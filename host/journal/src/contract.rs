@@ -127,6 +127,23 @@ pub async fn retention_never_touches_a_run_that_has_not_ended(journal: Arc<dyn J
     assert_eq!(left[0].records, 1);
 }
 
+/// Deleting never touches a run that has not ended.
+pub async fn deleting_never_touches_a_run_that_has_not_ended(journal: Arc<dyn Journal>) {
+    for name in ["ended", "live", "kept"] {
+        let run: RunId = name.into();
+        let fence = journal.create(NewRun::empty(&run, "w", 1)).await.unwrap();
+        let state = if name == "live" { None } else { ended("completed") };
+        journal.append(Append { state, ..append(&run, fence, 1..=1) }).await.unwrap();
+    }
+    assert!(!journal.delete(&"live".into()).await.unwrap());
+    assert!(journal.delete(&"ended".into()).await.unwrap());
+    let unknown = journal.delete(&"ended".into()).await.unwrap_err();
+    assert!(matches!(unknown, JournalError::UnknownRun(_)), "{unknown}");
+    let mut left: Vec<_> = journal.runs().await.unwrap().into_iter().map(|run| run.run).collect();
+    left.sort();
+    assert_eq!(left, [RunId::from("kept"), "live".into()]);
+}
+
 /// Many writers at once lose nothing.
 pub async fn many_writers_at_once_lose_nothing(journal: Arc<dyn Journal>) {
     let tasks: Vec<_> = (0..20)
@@ -221,6 +238,7 @@ macro_rules! contract {
             an_unknown_run_is_an_error_everywhere,
             letters_stay_until_records_say_what_they_say,
             retention_never_touches_a_run_that_has_not_ended,
+            deleting_never_touches_a_run_that_has_not_ended,
             many_writers_at_once_lose_nothing,
             a_run_is_made_with_its_first_records_or_not_at_all,
             runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner,

@@ -30,5 +30,5 @@ pub use record::{
     Fence, InboxMessage, KeptValue, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState,
 };
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteJournal;
+pub use sqlite::{BackupError, SqliteJournal, backup, restore};
 pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};

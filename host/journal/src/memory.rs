@@ -308,6 +308,18 @@ impl Journal for MemoryJournal {
         Ok(gone)
     }
 
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        let mut runs = self.lock();
+        let found = runs.by_name.get(run).ok_or_else(|| JournalError::UnknownRun(run.clone()))?;
+        if !found.state.ended {
+            return Ok(false);
+        }
+        let records = runs.by_name.remove(run).map_or(0, |run| run.len());
+        runs.ended_records = runs.ended_records.saturating_sub(records);
+        runs.ended.retain(|ended| ended != run);
+        Ok(true)
+    }
+
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.with(run, |found| {
             if found.state.ended {

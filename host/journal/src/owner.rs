@@ -32,6 +32,16 @@ impl Owner {
         &self.name
     }
 
+    /// Whether anyone else has the store open.
+    pub(crate) fn has_company(&self) -> io::Result<bool> {
+        for file in fs::read_dir(&self.directory)? {
+            if file?.file_name().to_str().is_none_or(|name| name != self.name && self.is_alive(name)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether an owner still holds its lock. One whose file is gone is gone; one whose file cannot be read counts as
     /// there.
     pub(crate) fn is_alive(&self, owner: &str) -> bool {

@@ -1,9 +1,12 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
+mod backup;
 mod packs;
 mod rows;
 mod schema;
 mod values;
+
+pub use backup::{BackupError, backup, restore};
 
 use crate::{
     owner::Owner,
@@ -324,6 +327,15 @@ impl Journal for SqliteJournal {
                 Ok(gone)
             })
             .await
+    }
+
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        let run = run.clone();
+        let gone = self.writer.write(move |connection| {
+            find(connection, &run)?;
+            connection.execute("DELETE FROM runs WHERE run = ?1 AND ended = 1", [run.as_ref()]).map_err(storage)
+        });
+        Ok(gone.await? > 0)
     }
 
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {

@@ -323,6 +323,12 @@ pub trait Journal: Send + Sync {
     /// The storage's.
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError>;
 
+    /// Removes a run that has ended; whether it had.
+    ///
+    /// # Errors
+    /// [`JournalError::UnknownRun`], or the storage's.
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError>;
+
     /// Puts a message into a run's box, without owning the run.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ use std::{
 };
 
 /// A plugin with the services that its cells get.
+#[derive(Clone)]
 pub(crate) struct Loaded {
     pub plugin: Arc<Plugin>,
     pub services: Arc<dyn HostServices>,
@@ -156,6 +157,11 @@ impl Catalog {
         self.plugins.iter().map(|loaded| loaded.plugin.as_ref())
     }
 
+    /// A plugin with its services.
+    pub(crate) fn loaded(&self, name: &str) -> Option<Loaded> {
+        self.plugins.iter().find(|loaded| loaded.plugin.name() == name).cloned()
+    }
+
     /// An operation or a judge.
     ///
     /// # Errors
@@ -248,6 +254,10 @@ impl Catalog {
             host: loaded.services.clone(),
         };
         let CellResult { result, receipt } = run(&loaded.plugin, request).await;
+        tracing::debug!(
+            plugin = %receipt.plugin, operation = %receipt.operation, duration_us = receipt.duration_us,
+            error = receipt.error.as_deref(), "called a plugin"
+        );
         Reply {
             result: result.map(turn).map_err(Failure::from),
             receipt: Some(Receipt::deferred(CellReceipt(receipt))),

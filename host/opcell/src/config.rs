@@ -128,8 +128,10 @@ pub struct PluginConfig {
     pub span: Option<Span>,
     /// What it may reach.
     pub grants: PluginGrants,
-    /// Its own ceilings, tighter or wider than the project's default but never above the project's ceiling.
+    /// Its own limits. What is above its ceiling counts as the ceiling.
     pub limits: LimitRequest,
+    /// Its own ceiling, where it is not the project's: it may be higher.
+    pub ceiling: LimitRequest,
     /// Whether it is under work: whatever lies at its path is loaded, and every command says so.
     pub dev: bool,
     /// How its exports become operations and judges.
@@ -202,6 +204,7 @@ impl PluginConfig {
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
+            ceiling: LimitRequest::default(),
             dev: false,
             exports: Exports::Contract,
             origin: None,
@@ -229,6 +232,19 @@ impl PluginConfig {
     pub fn limits(mut self, limits: LimitRequest) -> Self {
         self.limits = limits;
         self
+    }
+
+    /// A ceiling of its own, in place of the host's: it may be higher.
+    #[must_use]
+    pub fn ceiling(mut self, ceiling: LimitRequest) -> Self {
+        self.ceiling = ceiling;
+        self
+    }
+
+    /// What its cells may use on a host with these limits, before its manifest asks for less.
+    #[must_use]
+    pub fn limits_within(&self, host: &LimitRequest) -> LimitRequest {
+        self.limits.within(&self.ceiling.or(host))
     }
 }
 

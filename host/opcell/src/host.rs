@@ -3,6 +3,7 @@
 mod builder;
 mod error;
 mod invocation;
+mod loading;
 
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{HostError, PluginError, StartError};
@@ -31,6 +32,8 @@ pub struct Host {
     library: Arc<Library>,
     sessions: Arc<HostSessions>,
     engine: Arc<Engine>,
+    /// For [`Host::reload`].
+    parts: Arc<loading::Parts>,
 }
 
 impl Host {

@@ -1,11 +1,13 @@
 //! Opens the store in which a project keeps its runs.
 
+use crate::report::Rejected;
 use crate::{
     config::{JournalPlace, JournalSettings},
     host::HostError,
 };
 use opcell_journal::{Journal, JournalError, Retention};
-use std::{sync::Arc, time::SystemTime};
+use opcell_workflow::Diagnostic;
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 /// Opens the journal, and makes it where there is none. Deletes nothing, whatever the settings keep.
 ///
@@ -38,11 +40,67 @@ pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journ
     Ok(journal)
 }
 
+/// Copies the journal whole into a new file, while others may use it. Gives the number of its runs.
+///
+/// # Errors
+/// When it is on a server, is not sound, or the file is there already.
+pub async fn backup(settings: &JournalSettings, copy: &Path) -> Result<u64, HostError> {
+    let (store, copy) = (of_file(settings, "pg_dump")?.to_owned(), copy.to_owned());
+    apart(move || file::backup(&store, &copy)).await
+}
+
+/// Puts a copy in the journal's place. Gives the number of its runs.
+///
+/// # Errors
+/// When the journal is on a server; when it is there and is not to be replaced, or others have it open; when the copy
+/// is not sound.
+pub async fn restore(settings: &JournalSettings, copy: &Path, replace: bool) -> Result<u64, HostError> {
+    let (store, copy) = (of_file(settings, "pg_restore")?.to_owned(), copy.to_owned());
+    apart(move || file::restore(&copy, &store, replace)).await
+}
+
+fn of_file<'a>(settings: &'a JournalSettings, instead: &str) -> Result<&'a Path, Rejected> {
+    settings.place.file().ok_or_else(|| {
+        let message = format!("the journal {} is on a server", settings.place);
+        Rejected::plain(Diagnostic::error("journal-on-server", message).help(format!("use the server's `{instead}`")))
+    })
+}
+
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
+) -> Result<T, HostError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| HostError::Journal(JournalError::Storage(Arc::new(error))))?
+}
+
 #[cfg(feature = "sqlite")]
 mod file {
-    use super::{Arc, HostError, Journal, JournalError};
-    use opcell_journal::SqliteJournal;
-    use std::{io, path::Path};
+    use super::{Arc, Diagnostic, HostError, Journal, JournalError, Path, Rejected};
+    use opcell_journal::{BackupError, SqliteJournal};
+    use std::io;
+
+    pub(super) fn backup(store: &Path, copy: &Path) -> Result<u64, HostError> {
+        opcell_journal::backup(store, copy).map_err(refused)
+    }
+
+    pub(super) fn restore(copy: &Path, store: &Path, replace: bool) -> Result<u64, HostError> {
+        if let Some(folder) = store.parent() {
+            make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
+        }
+        opcell_journal::restore(copy, store, replace).map_err(refused)
+    }
+
+    fn refused(error: BackupError) -> HostError {
+        let finding = |code, help: &str| {
+            HostError::Rejected(Rejected::plain(Diagnostic::error(code, error.to_string()).help(help.to_owned())))
+        };
+        match error {
+            BackupError::Journal(error) => HostError::Journal(error),
+            BackupError::Exists(_) => finding("already-exists", "choose another path"),
+            BackupError::InUse(_) => finding("journal-in-use", "`opcell runs list` shows which runs are driven"),
+            _ => finding("unreadable", "the copy and the journal must be files that this user may read and write"),
+        }
+    }
 
     pub(super) fn open(path: &Path) -> Result<Arc<dyn Journal>, HostError> {
         if let Some(folder) = path.parent() {
@@ -66,8 +124,17 @@ mod file {
 
 #[cfg(not(feature = "sqlite"))]
 mod file {
-    use super::{Arc, HostError, Journal};
-    use std::path::Path;
+    use super::{Arc, HostError, Journal, Path};
+
+    const MISSING: HostError = HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" };
+
+    pub(super) fn backup(_store: &Path, _copy: &Path) -> Result<u64, HostError> {
+        Err(MISSING)
+    }
+
+    pub(super) fn restore(_copy: &Path, _store: &Path, _replace: bool) -> Result<u64, HostError> {
+        Err(MISSING)
+    }
 
     pub(super) fn open(_path: &Path) -> Result<Arc<dyn Journal>, HostError> {
         Err(HostError::NotBuiltIn { what: "journals in files", feature: "sqlite" })

@@ -61,7 +61,7 @@ pub(crate) trait OutsideTool: Send + Sync {
 }
 
 /// What names in documents stand for.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Tools {
     operations: IndexMap<String, String>,
     outside: IndexMap<String, Arc<dyn OutsideTool>>,

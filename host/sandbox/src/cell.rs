@@ -12,6 +12,7 @@ use crate::{
     memory::Memory,
     permits,
     plugin::Linked,
+    queue::Wait,
     receipt::{FileBytes, LogTail, Receipt},
     state::{CellState, Denials},
     ticker::SLICES_PER_TICK,
@@ -113,10 +114,9 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
         }
     };
     // Held until the store is gone, for only then has the pool its slot back, and until what it gave is checked.
-    let mut held = (None, None);
+    let (mut held, mut wait) = ((None, None), Wait::default());
     let work = async {
-        held.0 = linked.permits.acquire().await.ok();
-        held.1 = linked.engine.slot().await;
+        held = linked.queue.enter(&linked.engine, &mut wait).await.map_err(End::Explained)?;
         before.await.map_err(End::Explained)?;
         let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
         export.call(linked, &mut store, &instance).await.map_err(End::Error)
@@ -135,9 +135,16 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
         }
         Err(end) => Err(end),
     };
-    let result = result.map_err(|end| explain(end, &state));
+    let result = result.map_err(|end| match end {
+        End::Timeout if wait.goes_on() => {
+            let message = format!("no cell became free within {} ms; nothing of the plugin has run", limits.wall_time);
+            CellError::Busy { message }
+        }
+        end => explain(end, &state),
+    });
+    let queued_us = micros(wait.length());
     drop(held);
-    (result, Receipt::of(state, linked, operation, started.elapsed(), fuel))
+    (result, Receipt { queued_us, ..Receipt::of(state, linked, operation, started.elapsed(), fuel) })
 }
 
 /// Work, unless it is cancelled or its time is up first.
@@ -315,6 +322,7 @@ impl Receipt {
             digest: Arc::clone(&linked.digest),
             operation,
             duration_us: micros(duration),
+            queued_us: 0,
             ticks: 0,
             fuel: None,
             peak_memory: 0,

@@ -33,6 +33,12 @@ pub enum CellError {
         /// In milliseconds.
         limit_ms: u64,
     },
+    /// The call never began: its time was up before a cell became free, or too many calls wait already.
+    #[error("busy: {message}")]
+    Busy {
+        /// Which of the two, with the limit.
+        message: String,
+    },
     /// The guest was seen running in more ticks than it may.
     #[error("computing time limit reached: {ticks} ticks of 10 ms")]
     Interrupted {
@@ -124,6 +130,7 @@ impl CellError {
             Self::Unknown { .. } => "unknown-operation",
             Self::InvalidArguments { .. } => "invalid-arguments",
             Self::Timeout { .. } => "timeout",
+            Self::Busy { .. } => "busy",
             Self::Interrupted { .. } => "interrupted",
             Self::Cancelled => "cancelled",
             Self::OutOfFuel { .. } => "out-of-fuel",
@@ -150,7 +157,7 @@ impl From<CellError> for Failure {
         match error {
             CellError::PluginFailure(failure) => failure.retriable(),
             CellError::Denied(denial) => failure.with_denial(denial),
-            CellError::Timeout { .. } | CellError::HostError { .. } => failure.retriable(),
+            CellError::Timeout { .. } | CellError::Busy { .. } | CellError::HostError { .. } => failure.retriable(),
             _ => failure,
         }
     }

@@ -37,6 +37,7 @@ pub mod plugin;
 mod cell;
 mod exports;
 mod permits;
+mod queue;
 mod state;
 mod typed;
 

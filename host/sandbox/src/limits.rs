@@ -202,6 +202,9 @@ limits! {
     open_files, "open-files", Count, 64, 4_096;
     /// Cells of one plugin at once; the next waits, within its wall time.
     concurrent_cells, "concurrent-cells", Count, 16, 1_024;
+    /// Calls of one plugin that wait for a cell; one more is refused as `busy` at once, so that overload is seen where
+    /// it can be slowed.
+    waiting_cells, "waiting-cells", Count, 4_096, 1_000_000;
 }
 
 impl LimitRequest {
@@ -242,6 +245,22 @@ impl LimitRequest {
             }
         }
         merged
+    }
+
+    /// This wish, nowhere above the ceiling, whose gaps are the defaults.
+    #[must_use]
+    pub fn within(&self, ceiling: &Self) -> Self {
+        let mut within = Self::default();
+        for spec in TABLE {
+            if let Some((_, slot)) = within.slot(spec.key) {
+                let most = ceiling.get(spec.key);
+                *slot = match self.get(spec.key) {
+                    Some(asked) => Some(asked.min(most.unwrap_or(spec.default))),
+                    None => most,
+                };
+            }
+        }
+        within
     }
 }
 
@@ -429,6 +448,16 @@ mod tests {
         assert_eq!(narrowed.limits.wall_time, 1_000);
         assert_eq!(narrowed.limits.memory, 64 * MIB);
         assert_eq!(narrowed.explain()[0].source, Source::Step);
+    }
+
+    #[test]
+    fn a_wish_within_a_ceiling_never_exceeds_it() {
+        let ceiling = request(r#"{"memory": "128 MiB", "wall-time": "10 s"}"#).unwrap();
+        let wish = request(r#"{"memory": "1 GiB", "wall-time": "5 s", "ticks": 5000}"#).unwrap();
+        let within = wish.within(&ceiling);
+        assert_eq!((within.memory, within.wall_time), (Some(128 * MIB), Some(5_000)));
+        assert_eq!(within.ticks, Some(1_000), "the default is the ceiling where nothing is said");
+        assert_eq!(within.handles, None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::{
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
     permits::Share,
+    queue::Queue,
     receipt::{CellResult, Receipt},
     state::CellState,
     typed::{AskOperation, Typed},
@@ -31,7 +32,6 @@ use std::{
     sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::InstancePre;
 
@@ -49,8 +49,8 @@ pub(crate) struct Linked {
     pub(crate) policy: Arc<Policy>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) wasi: bool,
-    /// Cells of this plugin at once.
-    pub(crate) permits: Semaphore,
+    /// Its calls, running and waiting.
+    pub(crate) queue: Queue,
     /// What its cells use.
     pub(crate) share: Arc<Share>,
 }

@@ -87,6 +87,9 @@ pub struct Receipt {
     pub operation: Arc<str>,
     /// Wall time from asking for the cell to dropping it.
     pub duration_us: u64,
+    /// Of this, the time that the call waited for a cell to become free.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub queued_us: u64,
     /// Ticks of the epoch clock in which the guest was seen running.
     pub ticks: u64,
     /// Fuel used; deterministic engine only.
@@ -124,6 +127,11 @@ pub struct Receipt {
     /// What the guest's panic hook reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_none(time: &u64) -> bool {
+    *time == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]

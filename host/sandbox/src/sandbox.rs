@@ -14,6 +14,7 @@ use crate::{
     limits::{EffectiveLimits, LimitRequest},
     permits::Share,
     plugin::{Linked, Plugin},
+    queue::Queue,
     state::CellState,
     typed::{Exports, Typed},
     wasi::check_preopens,
@@ -23,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tokio::{io::AsyncReadExt, sync::Semaphore};
+use tokio::io::AsyncReadExt;
 use wasmtime::{
     Engine,
     component::{Component, Linker},
@@ -370,7 +371,7 @@ impl Pool {
             roots,
             wasi: surface.wasi,
             share: Share::new(),
-            permits: Semaphore::new(usize::try_from(limits.limits.concurrent_cells).unwrap_or(usize::MAX)),
+            queue: Queue::new(&limits.limits),
         })
     }
 }

@@ -458,8 +458,26 @@ async fn cells_beyond_the_limit_wait_their_turn_within_their_wall_time() {
         plugin.invoke(CellRequest { timeout: Some(Duration::from_millis(ms)), ..CellRequest::new("test/run", "{}") })
     };
     let (first, second) = tokio::join!(call(600), call(100));
-    assert_eq!((kind(&first), kind(&second)), ("timeout", "timeout"));
+    assert_eq!((kind(&first), kind(&second)), ("timeout", "busy"));
     assert_eq!(second.receipt.peak_memory, 0, "the second never started");
+    assert_eq!(first.receipt.queued_us, 0);
+    assert!(second.receipt.queued_us >= 100_000, "{} us", second.receipt.queued_us);
+}
+
+#[tokio::test]
+async fn a_call_beyond_those_that_may_wait_is_refused_at_once() {
+    let limits = limits(r#"{"concurrent-cells":1,"waiting-cells":1}"#);
+    let plugin =
+        sandbox().load(LoadRequest { limits, ..request(&Guest::invoke("(loop (br 0)) (unreachable)")) }).await.unwrap();
+    let call = |ms| {
+        plugin.invoke(CellRequest { timeout: Some(Duration::from_millis(ms)), ..CellRequest::new("test/run", "{}") })
+    };
+    let (first, second, third) = tokio::join!(call(300), call(300), call(60_000));
+    assert_eq!([kind(&first), kind(&second), kind(&third)], ["timeout", "busy", "busy"]);
+    assert_eq!(third.receipt.queued_us, 0, "it did not wait");
+    let error = third.result.unwrap_err();
+    assert!(error.to_string().contains("`waiting-cells`"), "{error}");
+    assert!(opcell_types::Failure::from(error).retriable);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -143,6 +143,20 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// What a process answers that serves no API.
+pub(crate) fn probes(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/health", get(root::health))
+        .route("/ready", get(root::ready))
+        .route("/metrics", get(root::metrics))
+        .fallback(no_such_probe)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
 /// The OpenAPI document, as it is committed and served.
 #[must_use]
 pub fn openapi_text() -> String {
@@ -153,6 +167,10 @@ pub fn openapi_text() -> String {
 
 async fn no_such_path() -> Problem {
     Problem::not_found("unknown-path", "there is no such path").remedy("`/openapi.json` lists every path")
+}
+
+async fn no_such_probe() -> Problem {
+    Problem::not_found("unknown-path", "there is no such path").remedy("there are `/health`, `/ready` and `/metrics`")
 }
 
 async fn wrong_method() -> Problem {

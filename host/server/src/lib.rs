@@ -18,6 +18,7 @@ pub mod feed;
 pub mod mcp;
 pub mod metrics;
 mod page;
+pub mod probes;
 pub mod problem;
 pub mod serve;
 pub mod spans;
@@ -25,5 +26,6 @@ mod stall;
 pub mod telemetry;
 pub mod tenant;
 
+pub use probes::Probes;
 pub use serve::{ServeError, Serving, Settings, Tls};
 pub use tenant::{Tenant, Tenants};

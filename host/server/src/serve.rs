@@ -233,7 +233,7 @@ impl Serving {
     }
 }
 
-fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>) {
+pub(crate) fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>) {
     builder
         .http1()
         .timer(hyper_util::rt::TokioTimer::new())

@@ -138,6 +138,10 @@ impl Journal for Deadly {
         self.inner.retain(rule).await
     }
 
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.inner.delete(run).await
+    }
+
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.write(self.inner.post(run, at, payload)).await
     }

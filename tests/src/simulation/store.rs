@@ -399,6 +399,10 @@ impl Journal for Process {
         self.runs().retain(rule).await
     }
 
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.runs().delete(run).await
+    }
+
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.ask(async || self.runs().post(run, at, payload).await).await
     }

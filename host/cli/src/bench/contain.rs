@@ -1,13 +1,17 @@
 //! Whether isolation holds in time: how long after its deadline a guest is stopped, and what its neighbours notice.
 
 use super::{
-    Guest, Machine, Options, machine,
+    Guest, Machine, Options, Origin,
+    interval::of_percentile,
+    machine,
     sample::{micros, percentile, rounded},
 };
 use crate::selftest::Case;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
-use opcell_sandbox::{CellRequest, Grants, HostServices, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
+use opcell_sandbox::{
+    CellRequest, Grants, HostServices, LimitRequest, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig,
+};
 use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
 use std::{
@@ -25,6 +29,12 @@ const ATTACKS: [(&str, &str); 3] =
 /// Attacking plugins beside the honest one.
 const ATTACKERS: usize = 4;
 
+/// How often a call of the honest plugin is due, whatever became of the calls before it.
+const EVERY: Duration = Duration::from_millis(1);
+
+/// Rounds in which one attack is stopped, at most.
+const ROUNDS: usize = 200;
+
 /// How long attacks are stopped after, and what they do to others.
 #[derive(Debug, Clone, Serialize)]
 pub struct Containment {
@@ -32,8 +42,12 @@ pub struct Containment {
     pub rows: Vec<Stopped>,
     /// An honest plugin alone, then beside each attack.
     pub neighbour: Vec<Neighbour>,
+    /// Attacking plugins at once.
+    pub attackers: usize,
     /// Where this ran.
     pub machine: Machine,
+    /// What it was made with.
+    pub origin: Origin,
     /// How far the machine can be trusted.
     pub noise: String,
 }
@@ -43,7 +57,7 @@ pub struct Containment {
 pub struct Stopped {
     /// The attack.
     pub name: String,
-    /// The kind of error that ended it, of every round.
+    /// The kind of error that ended it, of every round; `completed` for a call that nothing stopped.
     pub by: Vec<String>,
     /// Its limit of wall time; absent for an attack that another limit ends first.
     pub deadline_ms: Option<f64>,
@@ -57,19 +71,58 @@ pub struct Stopped {
     pub rounds: usize,
 }
 
-/// An honest plugin, called every millisecond.
+/// An honest plugin, a call of which is due every millisecond whether or not the one before it has ended. Times are
+/// from when a call was due to its end, so that a stall counts for every call that was due in it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Neighbour {
     /// What runs beside it, or `nothing`.
     pub beside: String,
-    /// Calls that were made.
+    /// Calls that were due, each of which was made.
     pub calls: usize,
     /// Half had ended this long after they were due.
     pub median_us: f64,
-    /// All but one in a hundred; of up to fifty calls, the slowest.
+    /// Where the median lies, in 95 of 100 cases.
+    pub median_interval_us: Option<(f64, f64)>,
+    /// All but one in a hundred.
     pub p99_us: f64,
+    /// Where that lies.
+    pub p99_interval_us: Option<(f64, f64)>,
+    /// The slowest.
+    pub max_us: f64,
+    /// The median from the beginning of a call to its end: what the call itself takes.
+    pub service_us: f64,
     /// Calls that gave no result. Any is damage.
     pub failures: usize,
+}
+
+/// What attacks.
+#[derive(Debug, Clone)]
+pub struct Attack {
+    /// For the report.
+    pub name: String,
+    /// A component with an operation to call again and again.
+    pub guest: Guest,
+    /// Its limits.
+    pub limits: LimitRequest,
+}
+
+impl Attack {
+    fn built_in() -> Result<Vec<Self>> {
+        let cases = Case::all()?;
+        let attack = |(name, case): (&str, &str)| {
+            let case = cases.iter().find(|found| found.name == case).with_context(|| format!("no case `{case}`"))?;
+            let guest = Guest {
+                name: case.name.clone(),
+                component: case.component.clone().into(),
+                operation: "hostile/run".to_owned(),
+                arguments: "{}".to_owned(),
+                echo: false,
+                grants: Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() },
+            };
+            Ok(Self { name: name.to_owned(), guest, limits: case.limits.clone() })
+        };
+        ATTACKS.into_iter().map(attack).collect()
+    }
 }
 
 /// A host whose tools never answer.
@@ -88,52 +141,56 @@ impl HostServices for Silence {
     }
 }
 
-async fn attack(plugin: &Plugin) -> (Duration, Option<&'static str>) {
+async fn attack(plugin: &Plugin, guest: &Guest) -> (Duration, Option<&'static str>) {
     let started = Instant::now();
-    let cell = plugin.invoke(CellRequest { host: Arc::new(Silence), ..CellRequest::new("hostile/run", "{}") }).await;
+    let request = CellRequest { host: Arc::new(Silence), ..CellRequest::new(&guest.operation, &guest.arguments) };
+    let cell = plugin.invoke(request).await;
     (started.elapsed(), cell.result.err().map(|error| error.kind()))
 }
 
-/// Measures containment. `progress` receives the current phase.
+/// Measures containment of the built-in attacks, or of one's own. `progress` receives the current phase.
 ///
 /// # Errors
 /// When a guest does not load.
-pub async fn contain(options: &Options, progress: &(dyn Fn(&str) + Sync)) -> Result<Containment> {
+pub async fn contain(options: &Options, own: Option<Attack>, progress: &(dyn Fn(&str) + Sync)) -> Result<Containment> {
     let load = machine::load_average();
     let sandbox = Sandbox::new(SandboxConfig::new(options.compile.clone()))?;
     let guest = Guest::built_in()?;
     let honest = sandbox.load(LoadRequest::new("honest", PluginSource::Bytes(Arc::clone(&guest.component)))).await?;
-    let share = options.time / 8;
+    let attacks = own.map_or_else(Attack::built_in, |own| Ok(vec![own]))?;
+    let origin = Origin::of(attacks.first().map_or(&[][..], |attack| &attack.guest.component));
+    let share = options.time / (2 + 2 * u32::try_from(attacks.len())?);
     progress("the honest plugin alone");
     let mut neighbour = vec![beside_nothing(&honest, &guest, share).await?];
-    let cases = Case::all()?;
     let mut rows = Vec::new();
-    for (name, case) in ATTACKS {
-        let case = cases.iter().find(|found| found.name == case).with_context(|| format!("no case `{case}`"))?;
-        progress(&format!("{name}: {}", case.title));
+    for Attack { name, guest: mut attacking, limits } in attacks {
+        progress(&format!("{name}: {}", attacking.name));
         let mut attackers = Vec::new();
         for _ in 0..ATTACKERS {
-            let grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
-            let source = PluginSource::Bytes(case.component.clone().into());
-            let request = LoadRequest { grants, limits: case.limits.clone(), ..LoadRequest::new(name, source) };
-            attackers.push(sandbox.load(request).await?);
+            let source = PluginSource::Bytes(Arc::clone(&attacking.component));
+            let (grants, limits) = (attacking.grants.clone(), limits.clone());
+            attackers.push(sandbox.load(LoadRequest { grants, limits, ..LoadRequest::new(&name, source) }).await?);
         }
+        if let Some(plugin) = attackers.first().filter(|_| attacking.operation.is_empty()) {
+            attacking.operation = super::only_operation(plugin)?;
+        }
+        let attacking = Arc::new(attacking);
         if let Some(attacker) = attackers.first() {
-            rows.push(stopped(name, attacker, case.limits.wall_time, share).await);
+            rows.push(stopped(&name, attacker, &attacking, limits.wall_time, share).await);
         }
         let stop = Arc::new(AtomicBool::new(false));
         let running: Vec<_> = attackers
             .into_iter()
             .map(|plugin| {
-                let stop = Arc::clone(&stop);
+                let (stop, attacking) = (Arc::clone(&stop), Arc::clone(&attacking));
                 tokio::spawn(async move {
                     while !stop.load(Ordering::Relaxed) {
-                        attack(&plugin).await;
+                        attack(&plugin, &attacking).await;
                     }
                 })
             })
             .collect();
-        let lived = live(&honest, &guest, name, share).await;
+        let lived = live(&honest, &guest, &name, share).await;
         stop.store(true, Ordering::Relaxed);
         for attacker in running {
             attacker.await?;
@@ -141,19 +198,20 @@ pub async fn contain(options: &Options, progress: &(dyn Fn(&str) + Sync)) -> Res
         neighbour.push(lived?);
     }
     let noise = format!(
-        "load average {load:.1} before and {:.1} after, {ATTACKERS} attackers at once beside the honest plugin",
+        "load average {load:.1} before and {:.1} after, {ATTACKERS} attackers at once beside the honest plugin, a call of which is \
+         due every millisecond: times are from when it was due",
         machine::load_average()
     );
-    Ok(Containment { rows, neighbour, machine: Machine::this(), noise })
+    Ok(Containment { rows, neighbour, attackers: ATTACKERS, machine: Machine::this(), origin, noise })
 }
 
-async fn stopped(name: &str, plugin: &Plugin, deadline: Option<u64>, time: Duration) -> Stopped {
+async fn stopped(name: &str, plugin: &Plugin, guest: &Guest, deadline: Option<u64>, time: Duration) -> Stopped {
     let (mut times, mut by) = (Vec::new(), Vec::new());
     let end = Instant::now() + time;
-    while times.len() < 3 || (Instant::now() < end && times.len() < 200) {
-        let (took, kind) = attack(plugin).await;
+    while times.len() < 3 || (Instant::now() < end && times.len() < ROUNDS) {
+        let (took, kind) = attack(plugin, guest).await;
         times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-        let kind = kind.unwrap_or("ok").to_owned();
+        let kind = kind.unwrap_or(NOT_STOPPED).to_owned();
         if !by.contains(&kind) {
             by.push(kind);
         }
@@ -172,30 +230,81 @@ async fn stopped(name: &str, plugin: &Plugin, deadline: Option<u64>, time: Durat
     }
 }
 
+/// How a call is reported that nothing stopped.
+pub const NOT_STOPPED: &str = "completed";
+
 async fn beside_nothing(honest: &Arc<Plugin>, guest: &Guest, time: Duration) -> Result<Neighbour> {
     // Once for nothing: what comes first warms up.
     live(honest, guest, "nothing", Duration::from_millis(200)).await?;
     live(honest, guest, "nothing", time).await
 }
 
-/// In a task of the runtime, as an honest run would be.
+/// An open loop: a clock of its own makes each call due, and every call is a task of the runtime, as an honest run
+/// would be. The clock is a thread, for the runtime's timers round up to a millisecond.
 async fn live(honest: &Arc<Plugin>, guest: &Guest, beside: &str, time: Duration) -> Result<Neighbour> {
-    let (honest, guest) = (Arc::clone(honest), guest.clone());
-    let (mut times, failures) = tokio::spawn(async move {
-        let (mut times, mut failures) = (Vec::new(), 0);
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            // From when the call was due: waiting for the runtime to look at its timers is waiting too.
-            let due = Instant::now() + Duration::from_millis(1);
-            tokio::time::sleep_until(due.into()).await;
-            let cell = honest.invoke(CellRequest::new(&guest.operation, &guest.arguments)).await;
-            times.push(u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX));
-            failures += usize::from(cell.result.is_err());
+    let (due, mut calls) = tokio::sync::mpsc::unbounded_channel();
+    let clock = std::thread::spawn(move || {
+        let started = Instant::now();
+        let count = u32::try_from(time.as_nanos() / EVERY.as_nanos()).unwrap_or(u32::MAX);
+        for at in 0..count {
+            let at = started + EVERY * at;
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            if due.send(at).is_err() {
+                return;
+            }
         }
-        (times, failures)
+    });
+    let (honest, guest) = (Arc::clone(honest), Arc::new(guest.clone()));
+    let mut made = tokio::task::JoinSet::new();
+    while let Some(due) = calls.recv().await {
+        let (honest, guest) = (Arc::clone(&honest), Arc::clone(&guest));
+        made.spawn(async move {
+            let began = Instant::now();
+            let cell = honest.invoke(CellRequest::new(&guest.operation, &guest.arguments)).await;
+            (nanos(due.elapsed()), nanos(began.elapsed()), cell.result.is_err())
+        });
+    }
+    clock.join().map_err(|_| anyhow::anyhow!("the clock of the calls failed"))?;
+    let (mut waited, mut service, mut failures) = (Vec::new(), Vec::new(), 0);
+    for (since_due, itself, failed) in made.join_all().await {
+        waited.push(since_due);
+        service.push(itself);
+        failures += usize::from(failed);
+    }
+    waited.sort_unstable();
+    service.sort_unstable();
+    let at = |share| micros(percentile(&waited, share));
+    let interval = |share| of_percentile(&waited, share).map(|(low, high)| (micros(low), micros(high)));
+    Ok(Neighbour {
+        beside: beside.to_owned(),
+        calls: waited.len(),
+        median_us: at(0.5),
+        median_interval_us: interval(0.5),
+        p99_us: at(0.99),
+        p99_interval_us: interval(0.99),
+        max_us: at(1.0),
+        service_us: micros(percentile(&service, 0.5)),
+        failures,
     })
-    .await?;
-    times.sort_unstable();
-    let at = |share| micros(percentile(&times, share));
-    Ok(Neighbour { beside: beside.to_owned(), calls: times.len(), median_us: at(0.5), p99_us: at(0.99), failures })
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opcell_sandbox::CompileMode;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn every_call_that_was_due_is_made_and_counted_from_when_it_was_due() {
+        let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
+        let guest = Guest::built_in().unwrap();
+        let honest =
+            sandbox.load(LoadRequest::new("honest", PluginSource::Bytes(Arc::clone(&guest.component)))).await.unwrap();
+        let row = live(&honest, &guest, "nothing", Duration::from_millis(50)).await.unwrap();
+        assert_eq!((row.calls, row.failures), (50, 0), "{row:?}");
+        assert!(row.max_us >= row.p99_us && row.p99_us >= row.median_us && row.median_us >= row.service_us, "{row:?}");
+    }
 }

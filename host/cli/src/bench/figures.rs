@@ -1,9 +1,9 @@
 //! What a cell's time is made of, and what else a cell costs: loading, host calls, memory, throughput.
 
 use super::{
-    Bench, Guest,
+    Bench, Guest, Peer,
     guest::native_echo,
-    resident_kib,
+    peer, resident_kib,
     sample::{micros, percentile, rounded},
 };
 use crate::selftest::Case;
@@ -72,6 +72,59 @@ pub struct Throughput {
     pub bare_all_cores_to_one: Option<f64>,
     /// The same of the native function, which shares nothing: what the machine gives.
     pub native_all_cores_to_one: f64,
+    /// Calls per second of what runs in other processes; those of this process are above.
+    pub others: Vec<Rate>,
+}
+
+/// Calls per second of one peer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rate {
+    /// The peer.
+    pub name: &'static str,
+    /// With one thread that calls.
+    pub per_second_one_core: f64,
+    /// With a thread per core, each with a process of its own where the peer keeps one.
+    pub per_second_all_cores: f64,
+}
+
+/// Makes a peer for these arguments.
+type Make = fn(&Arc<str>) -> Result<Peer>;
+
+/// What runs in other processes.
+const OTHERS: [(&str, Make); 4] = [
+    ("process", peer::process),
+    ("pipe", |arguments| peer::pipe(arguments)),
+    ("node-worker", |arguments| peer::node_worker(arguments)),
+    ("node-warm", |arguments| peer::node_warm(arguments)),
+];
+
+/// A peer that is missing here has no rate; the report says why it is missing.
+async fn others(cores: usize, arguments: &Arc<str>) -> Result<Vec<Rate>> {
+    let mut rates = Vec::new();
+    for (name, make) in OTHERS {
+        if make(arguments).is_err() {
+            continue;
+        }
+        let mut of = [0.0; 2];
+        for (threads, rate) in [1, cores].into_iter().zip(&mut of) {
+            let arguments = Arc::clone(arguments);
+            *rate = on_threads(threads, move |stop| {
+                let (arguments, stop) = (Arc::clone(&arguments), Arc::clone(stop));
+                async move {
+                    let (mut peer, mut times) = (make(&arguments)?, Vec::new());
+                    while !stop.load(Ordering::Relaxed) {
+                        peer.turn(1, &mut times).await?;
+                    }
+                    Ok(times.len() as u64)
+                }
+            })
+            .await?
+            .round();
+        }
+        let [per_second_one_core, per_second_all_cores] = of;
+        rates.push(Rate { name, per_second_one_core, per_second_all_cores });
+    }
+    Ok(rates)
 }
 
 pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> Result<Figures> {
@@ -223,6 +276,7 @@ async fn throughput(bench: &Bench) -> Result<Throughput> {
         }
         None => None,
     };
+    let others = others(cores, &arguments).await?;
     let native: Work = Arc::new(move || {
         let arguments = arguments.clone();
         async move { Ok(native_echo(&arguments).map(drop)?) }.boxed()
@@ -234,6 +288,7 @@ async fn throughput(bench: &Bench) -> Result<Throughput> {
         cells_per_second_all_cores: all.round(),
         bare_all_cores_to_one: bare,
         native_all_cores_to_one: rounded(native_all / native_one),
+        others,
     })
 }
 
@@ -249,21 +304,33 @@ async fn rates(cores: usize, work: Work) -> Result<(f64, f64)> {
 }
 
 async fn rate(work: &Work, threads: usize) -> Result<f64> {
-    let stop = Arc::new(AtomicBool::new(false));
+    let work = Arc::clone(work);
+    on_threads(threads, move |stop| {
+        let (work, stop) = (Arc::clone(&work), Arc::clone(stop));
+        async move {
+            let mut calls = 0;
+            while !stop.load(Ordering::Relaxed) {
+                work().await?;
+                calls += 1;
+            }
+            Ok(calls)
+        }
+    })
+    .await
+}
+
+/// Calls per second of threads that each make calls, and count them, until they are told to stop.
+async fn on_threads<F: Future<Output = Result<u64>>>(
+    threads: usize,
+    calls: impl Fn(&Arc<AtomicBool>) -> F + Send + Sync + 'static,
+) -> Result<f64> {
+    let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(calls));
     let started = Instant::now();
     let workers: Vec<_> = (0..threads)
         .map(|_| {
-            let (work, stop) = (Arc::clone(work), Arc::clone(&stop));
+            let (calls, stop) = (Arc::clone(&calls), Arc::clone(&stop));
             std::thread::spawn(move || -> Result<u64> {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                runtime.block_on(async {
-                    let mut calls = 0;
-                    while !stop.load(Ordering::Relaxed) {
-                        work().await?;
-                        calls += 1;
-                    }
-                    Ok(calls)
-                })
+                tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(calls(&stop))
             })
         })
         .collect();

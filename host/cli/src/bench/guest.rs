@@ -2,6 +2,7 @@
 
 use crate::selftest::component_from_wat;
 use anyhow::Result;
+use opcell_sandbox::Grants;
 use std::sync::Arc;
 
 /// Fifty bytes of JSON.
@@ -20,6 +21,8 @@ pub struct Guest {
     pub arguments: String,
     /// Whether the operation returns its arguments, as the native peers do.
     pub echo: bool,
+    /// What it may reach.
+    pub grants: Grants,
 }
 
 impl Guest {
@@ -41,7 +44,23 @@ impl Guest {
             operation: "echo/echo".to_owned(),
             arguments: ARGUMENTS.to_owned(),
             echo: true,
+            grants: Grants::default(),
         }
+    }
+
+    /// What receipts and denials call it: its name in the project, or its file's without the extension.
+    #[must_use]
+    pub fn plugin_name(&self) -> String {
+        let stem = std::path::Path::new(&self.name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        stem.unwrap_or_else(|| self.name.clone())
+    }
+
+    /// The same call with arguments of this many bytes of JSON, of which most is text.
+    #[must_use]
+    pub fn sized(&self, bytes: usize) -> Self {
+        const FRAME: usize = r#"{"text":""}"#.len();
+        let text = "x".repeat(bytes.saturating_sub(FRAME));
+        Self { arguments: format!(r#"{{"text":"{text}"}}"#), ..self.clone() }
     }
 }
 

@@ -17,6 +17,17 @@ pub struct Machine {
     pub optimised: bool,
     /// The day, UTC.
     pub date: String,
+    /// How the processor chooses its frequency; absent where the system does not say, as in most virtual machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// The cores that this process may use, such as `0-3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<String>,
+    /// Whether this is a virtual machine, as far as the processor says.
+    pub is_virtual: bool,
+    /// The control group's share of processors, `cpu.max`, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<String>,
 }
 
 impl Machine {
@@ -30,7 +41,13 @@ impl Machine {
         };
         let memory = field(&read("/proc/meminfo"), "MemTotal")
             .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        let line = |path: &str| Some(read(path).trim().to_owned()).filter(|text| !text.is_empty());
+        let flags = field(&read("/proc/cpuinfo"), "flags").unwrap_or_default();
         Self {
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            affinity: field(&read("/proc/self/status"), "Cpus_allowed_list"),
+            is_virtual: flags.split_whitespace().any(|flag| flag == "hypervisor"),
+            cpu_quota: line("/sys/fs/cgroup/cpu.max").filter(|quota| !quota.starts_with("max")),
             cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_mib: memory.map_or(0, |kib| kib >> 10),

@@ -8,6 +8,7 @@ use opcell_sandbox::{
     bare::{Bare, Reused},
 };
 use std::{
+    collections::VecDeque,
     hint::black_box,
     io::{BufRead, BufReader, Read as _, Write as _},
     path::PathBuf,
@@ -161,16 +162,23 @@ pub(super) fn process(arguments: &Arc<str>) -> Result<Peer> {
     let mut command = echo_command(&[])?;
     let call = move || {
         let mut child = command.spawn()?;
-        child.stdin.take().context("no pipe")?.write_all(arguments.as_bytes())?;
-        let mut answer = String::new();
-        child.stdout.take().context("no pipe")?.read_to_string(&mut answer)?;
-        let status = child.wait()?;
-        if !status.success() || answer.len() != arguments.len() {
-            bail!("the process ended with {status} and {} bytes", answer.len());
-        }
-        Ok(())
+        answered(&mut child, &arguments)
     };
     Ok(Peer::blocking("process", "a process spawned per call, arguments on its standard input", call))
+}
+
+/// What a process gives for its standard input, to its end.
+fn answered(child: &mut Child, arguments: &str) -> Result<()> {
+    let (mut input, mut output) = (child.stdin.take().context("no pipe")?, child.stdout.take().context("no pipe")?);
+    let mut answer = String::new();
+    input.write_all(arguments.as_bytes())?;
+    drop(input);
+    output.read_to_string(&mut answer)?;
+    let status = child.wait()?;
+    if !status.success() || answer.len() != arguments.len() {
+        bail!("the process ended with {status} and {} bytes", answer.len());
+    }
+    Ok(())
 }
 
 /// A child that answers one line per line, ended when it is dropped.
@@ -234,6 +242,54 @@ fn line_peer(name: &str, about: &str, command: &mut Command, arguments: &str) ->
 pub(super) fn pipe(arguments: &str) -> Result<Peer> {
     let about = "one process for all calls over a pipe: calls are isolated from the host but not from each other";
     line_peer("pipe", about, &mut echo_command(&["lines"])?, arguments)
+}
+
+/// Processes that wait for their call, and are refilled between calls, outside of the time that is measured.
+const POOL: usize = 4;
+
+/// Calls of the pool in one turn: filling it takes longer than the calls.
+const POOL_CALLS: usize = 16;
+
+pub(super) fn process_pool(arguments: &Arc<str>) -> Result<Peer> {
+    let about = "a process that was spawned ahead of its call, used once: what a pool gives that is never empty";
+    let arguments = Arc::clone(arguments);
+    let mut command = echo_command(&[])?;
+    let mut waiting: VecDeque<Child> = VecDeque::new();
+    let turn = move |calls: usize| {
+        let mut times = Vec::new();
+        for _ in 0..calls.min(POOL_CALLS) {
+            while waiting.len() < POOL {
+                waiting.push_back(command.spawn()?);
+            }
+            let mut child = waiting.pop_front().context("an empty pool")?;
+            let started = Instant::now();
+            answered(&mut child, &arguments)?;
+            times.push(nanos(started));
+        }
+        Ok(times)
+    };
+    Ok(Peer::elsewhere("process-pool", about, turn))
+}
+
+/// A program of the operator: it answers each line of its standard input with one line.
+pub(super) fn command(name: &str, command: &str, arguments: &str) -> Result<Peer> {
+    let line = format!("{arguments}\n");
+    let mut lines = Lines::start(Command::new("sh").args(["-c", command]))?;
+    lines.ask(&line).with_context(|| format!("`{command}` does not answer a line with a line"))?;
+    let about = format!("`{command}` over a pipe: a line of arguments, a line of result");
+    Ok(Peer::blocking(name, &about, move || lines.ask(&line).map(drop)))
+}
+
+/// The function itself in a running Node.js, for reference: calls see each other's state.
+const FUNCTION_PER_LINE: &str = "
+require('node:readline').createInterface({input: process.stdin}).on('line', line =>
+  process.stdout.write(JSON.stringify(JSON.parse(line)) + '\\n'));";
+
+pub(super) fn node_warm(arguments: &str) -> Result<Peer> {
+    let about = "a function of a running Node.js, requested over a pipe: no isolation between calls";
+    let mut node = Command::new("node");
+    line_peer("node-warm", about, node.args(["-e", FUNCTION_PER_LINE]).stderr(Stdio::null()), arguments)
+        .context("no working `node` on the path")
 }
 
 /// A worker thread of its own for every line.

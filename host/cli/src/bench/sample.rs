@@ -1,9 +1,12 @@
 //! From durations to medians.
 
-use super::Peer;
+use super::{
+    Peer,
+    interval::{self, Interval},
+};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 /// Calls in one turn, at most: more would make turns longer without making medians better.
 const CALLS: usize = 5_000;
@@ -19,6 +22,9 @@ pub struct Row {
     pub calls: usize,
     /// Half of the calls took at most this long.
     pub median_us: f64,
+    /// Where the median lies, by the bootstrap over rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_interval_us: Option<Interval>,
     /// A quarter.
     pub p25_us: f64,
     /// Three quarters.
@@ -29,15 +35,44 @@ pub struct Row {
     pub min_us: f64,
     /// The median against that of a cell.
     pub times_a_cell: f64,
-    /// How far the medians of single rounds are apart: half of them lie within this part of the median.
+    /// Where that ratio lies, by the bootstrap over pairs of rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times_a_cell_interval: Option<Interval>,
+    /// The distance between the quartiles of the medians of single rounds, as a part of the median: half of the rounds
+    /// lie within it, and half further out.
     pub round_spread_percent: f64,
+    /// The median of each round, in their order.
+    pub round_medians_us: Vec<f64>,
+}
+
+impl Row {
+    #[cfg(test)]
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            about: String::new(),
+            calls: 0,
+            median_us: 0.0,
+            median_interval_us: None,
+            p25_us: 0.0,
+            p75_us: 0.0,
+            p99_us: 0.0,
+            min_us: 0.0,
+            times_a_cell: 1.0,
+            times_a_cell_interval: None,
+            round_spread_percent: 0.0,
+            round_medians_us: Vec::new(),
+        }
+    }
 }
 
 /// What one peer took.
 #[derive(Debug, Default)]
 pub struct Samples {
+    /// In the order in which they were made.
     nanos: Vec<u64>,
-    round_medians: Vec<u64>,
+    /// How many of them each round has, and their median.
+    rounds: Vec<(usize, u64)>,
     calls: usize,
 }
 
@@ -52,7 +87,7 @@ impl Samples {
         let slowest = samples.nanos.iter().copied().max().unwrap_or(1).max(1);
         samples.calls = (u64::try_from(turn.as_nanos()).unwrap_or(u64::MAX) / slowest).clamp(1, 200) as usize;
         samples.take(peer).await?;
-        let typical = samples.round_medians.last().copied().unwrap_or(1).max(1);
+        let typical = samples.rounds.last().map_or(1, |(_, median)| *median).max(1);
         let calls = (u64::try_from(turn.as_nanos()).unwrap_or(u64::MAX) / typical).max(1) as usize;
         Ok(Self { calls: calls.min(CALLS), ..Self::default() })
     }
@@ -62,38 +97,63 @@ impl Samples {
     /// # Errors
     /// When the peer fails.
     pub async fn take(&mut self, peer: &mut Peer) -> Result<()> {
-        let mut times = Vec::with_capacity(self.calls);
-        peer.turn(self.calls, &mut times).await.with_context(|| format!("`{}` failed", peer.name))?;
-        times.sort_unstable();
-        self.round_medians.push(percentile(&times, 0.5));
-        self.nanos.append(&mut times);
+        let before = self.nanos.len();
+        peer.turn(self.calls, &mut self.nanos).await.with_context(|| format!("`{}` failed", peer.name))?;
+        let mut turn = self.nanos.get(before..).unwrap_or_default().to_vec();
+        turn.sort_unstable();
+        self.rounds.push((turn.len(), percentile(&turn, 0.5)));
         Ok(())
     }
 
     /// In microseconds.
     #[must_use]
     pub fn median_us(&self) -> f64 {
-        let mut nanos = self.nanos.clone();
-        nanos.sort_unstable();
-        micros(percentile(&nanos, 0.5))
+        micros(percentile(&self.sorted(), 0.5))
     }
 
-    pub(super) fn row(&mut self, peer: &Peer, cell_us: f64) -> Row {
-        self.nanos.sort_unstable();
-        self.round_medians.sort_unstable();
-        let at = |share| micros(percentile(&self.nanos, share));
-        let rounds = |share| micros(percentile(&self.round_medians, share));
+    /// The median of each round, in microseconds.
+    #[must_use]
+    pub fn round_medians_us(&self) -> Vec<f64> {
+        self.rounds.iter().map(|(_, median)| micros(*median)).collect()
+    }
+
+    fn sorted(&self) -> Vec<u64> {
+        let mut sorted = self.nanos.clone();
+        sorted.sort_unstable();
+        sorted
+    }
+
+    /// Every call, a line each: peer, round, nanoseconds.
+    pub(super) fn write(&self, peer: &str, out: &mut String) {
+        let mut nanos = self.nanos.iter();
+        for (round, (calls, _)) in self.rounds.iter().enumerate() {
+            for time in nanos.by_ref().take(*calls) {
+                let _ = writeln!(out, "{peer},{round},{time}");
+            }
+        }
+    }
+
+    pub(super) fn row(&self, peer: &Peer, cell: &Self) -> Row {
+        let (sorted, cell_us) = (self.sorted(), cell.median_us());
+        let mut medians: Vec<u64> = self.rounds.iter().map(|(_, median)| *median).collect();
+        medians.sort_unstable();
+        let at = |share| micros(percentile(&sorted, share));
+        let rounds = |share| micros(percentile(&medians, share));
+        let in_order = self.round_medians_us();
         Row {
             name: peer.name.clone(),
             about: peer.about.clone(),
-            calls: self.nanos.len(),
+            calls: sorted.len(),
             median_us: at(0.5),
+            median_interval_us: interval::of_median(&in_order),
             p25_us: at(0.25),
             p75_us: at(0.75),
             p99_us: at(0.99),
             min_us: at(0.0),
             times_a_cell: rounded(at(0.5) / cell_us),
+            times_a_cell_interval: interval::of_ratio(&in_order, &cell.round_medians_us()),
             round_spread_percent: ((rounds(0.75) - rounds(0.25)) / at(0.5) * 1_000.0).round() / 10.0,
+            round_medians_us: in_order,
         }
     }
 }
@@ -125,14 +185,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_row_tells_how_a_peer_compares_with_a_cell() {
+    async fn a_row_has_every_round_and_how_a_peer_compares_with_a_cell() {
         let mut peer = Peer::blocking("sleeper", "sleeps", || {
             std::thread::sleep(Duration::from_millis(1));
             Ok(())
         });
         let mut samples = Samples::warm_up(&mut peer, Duration::from_millis(5)).await.unwrap();
-        samples.take(&mut peer).await.unwrap();
-        let row = samples.row(&peer, 100.0);
-        assert!(row.calls >= 1 && row.min_us >= 1_000.0 && row.times_a_cell >= 10.0, "{row:?}");
+        for _ in 0..6 {
+            samples.take(&mut peer).await.unwrap();
+        }
+        let cell = Samples { nanos: vec![100_000; 6], rounds: vec![(1, 100_000); 6], calls: 1 };
+        let row = samples.row(&peer, &cell);
+        assert!(row.calls >= 6 && row.min_us >= 1_000.0 && row.times_a_cell >= 10.0, "{row:?}");
+        assert_eq!(row.round_medians_us.len(), 6);
+        assert!(row.times_a_cell_interval.unwrap().low >= 10.0, "{row:?}");
+        let mut raw = String::new();
+        samples.write("sleeper", &mut raw);
+        assert_eq!(raw.lines().count(), row.calls);
+        assert!(raw.starts_with("sleeper,0,") && raw.lines().last().unwrap().starts_with("sleeper,5,"), "{raw}");
     }
 }

@@ -1,28 +1,59 @@
 //! `opcell bench`: what a cell costs on this machine, and how fast it stops a runaway guest.
 
+mod grants;
+mod table;
+
 use super::{Exit, Failure, Global, Terminal, input};
-use crate::bench::{self, Bench, Guest, Options, Report, contain};
+use crate::bench::{
+    self, Bench, Guest, Options,
+    compare::compare,
+    contain::{self, Attack},
+};
 use anyhow::Context as _;
-use clap::Args;
-use opcell::{CompileMode, config::Config};
+use clap::{Args, Subcommand};
+use opcell::{CompileMode, LimitRequest, config::Config};
+use opcell_sandbox::inspect::inspect;
 use opcell_workflow::Diagnostic;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
     /// Component file, or name of a plugin of the project. Defaults to the project's plugin `echo`, else a built-in
     /// echo.
-    #[arg(requires = "op")]
     plugin: Option<String>,
-    /// Operation to call.
+    /// Operation to call; may be omitted if the plugin has only one.
     #[arg(long, value_name = "ID", requires = "plugin")]
     op: Option<String>,
     /// Arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
     #[arg(long, value_name = "ARGS", requires = "plugin")]
     args: Vec<String>,
-    /// Time for the peers that are measured alternately, in seconds; setting up and the memory figures take longer.
+    /// Grant the plugin a directory: `files:NAME=PATH` to read, `files-write:NAME=PATH` to read and write (repeatable).
+    #[arg(long, value_name = "GRANT", requires = "plugin", value_parser = grants::parse)]
+    grant: Vec<grants::Granted>,
+    /// Time for the peers that are measured alternately, in seconds; setting up and the other figures take some 15 s
+    /// more.
     #[arg(long, value_name = "SECONDS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
+    /// Measure a program beside the others: it answers each line of arguments with a line (repeatable).
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = own_peer)]
+    peer: Vec<(String, String)>,
+    /// Measure arguments from 50 bytes to 1 MB as well. Only for an echo.
+    #[arg(long, conflicts_with_all = ["plugin", "contain"])]
+    sizes: bool,
+    /// Run on these cores only, such as `0` or `0,1`, with every program that is measured.
+    #[arg(long, value_name = "CORES")]
+    pin: Option<String>,
+    /// Write every single call to `samples.csv` as well.
+    #[arg(long, conflicts_with_all = ["no_files", "contain"])]
+    samples: bool,
     /// Folder for `bench.json` and its chart, `bench.svg`.
     #[arg(long, value_name = "FOLDER", default_value = ".opcell/bench")]
     out: PathBuf,
@@ -33,61 +64,143 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with = "out")]
     no_files: bool,
     /// Measure containment instead: how long after its deadline a guest is stopped, and how much its neighbours are
-    /// slowed.
-    #[arg(long, conflicts_with_all = ["plugin", "out", "no_files"])]
+    /// slowed. Of the built-in attacks, or of the plugin's operation.
+    #[arg(long, conflicts_with_all = ["out", "no_files", "peer"])]
     contain: bool,
+    /// Deadline of the plugin's operation.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, requires = "contain")]
+    deadline: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
+    /// Compare two reports: which rows differ by more than their rounds vary.
+    Compare {
+        /// The report to compare with.
+        before: PathBuf,
+        /// The other one.
+        after: PathBuf,
+    },
+}
+
+fn own_peer(text: &str) -> Result<(String, String), String> {
+    let named = text.split_once('=').filter(|(name, command)| !name.is_empty() && !command.trim().is_empty());
+    let (name, command) = named.ok_or("expected NAME=COMMAND, such as `deno=deno run echo.ts`")?;
+    Ok((name.to_owned(), command.to_owned()))
 }
 
 pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let options = Options {
-        time: Duration::from_secs(args.seconds),
-        compile: CompileMode::find().map_err(anyhow::Error::from)?,
-        keep_resident: args.keep_resident,
-    };
+    if let Some(BenchCommand::Compare { before, after }) = &args.command {
+        let comparison = compare(before, after).map_err(|error| {
+            Diagnostic::error("invalid-report", format!("{error:#}")).help("a report is a bench.json")
+        })?;
+        if terminal.json {
+            terminal.json(&comparison)?;
+        } else {
+            table::comparison(&comparison, terminal)?;
+        }
+        return Ok(Exit::Done);
+    }
+    if let Some(cores) = &args.pin {
+        pin(cores)?;
+    }
+    let mut options =
+        Options::new(Duration::from_secs(args.seconds), CompileMode::find().map_err(anyhow::Error::from)?);
+    options.keep_resident = args.keep_resident;
+    options.peers.clone_from(&args.peer);
+    (options.samples, options.sizes) = (args.samples, args.sizes);
     let progress = |text: &str| terminal.note(&format!("bench: {text}"));
     if cfg!(debug_assertions) {
         terminal.note("bench: this build is not optimised; measure one made with `cargo build --release`");
     }
-    if args.contain {
-        let containment = contain::contain(&options, &progress).await?;
-        if terminal.json {
-            terminal.json(&serde_json::to_value(&containment).context("the report")?)?;
-        } else {
-            contained(&containment, terminal)?;
-        }
-        let damage: usize = containment.neighbour.iter().map(|row| row.failures).sum();
-        let through = containment.rows.iter().any(|row| row.by.iter().any(|kind| kind == "ok"));
-        return Ok(if damage == 0 && !through { Exit::Done } else { Exit::RunFailed });
-    }
     let guest = guest(global, args, terminal)?;
+    if args.contain {
+        let own = args.plugin.as_ref().map(|_| Attack {
+            name: guest.plugin_name(),
+            limits: LimitRequest { wall_time: Some(args.deadline.max(1)), ..LimitRequest::default() },
+            guest,
+        });
+        return contained(&options, own, terminal, &progress).await;
+    }
+    if !args.no_files {
+        // Before anything is measured: a folder that cannot be written is found at once.
+        make(&args.out)?;
+    }
     progress(&format!("{}, {}", guest.name, guest.operation));
     let report = Bench::new(guest, &options).await?.run(&progress).await?;
     let value = serde_json::to_value(&report).context("the report")?;
     if terminal.json {
         terminal.json(&value)?;
     } else {
-        table(&report, terminal)?;
+        table::report(&report, terminal)?;
     }
     if !args.no_files {
-        let title = format!("{} of {}, {} bytes of arguments", report.operation, report.guest, report.argument_bytes);
-        let (data, picture) = (args.out.join("bench.json"), args.out.join("bench.svg"));
-        std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create `{}`", args.out.display()))?;
-        let write = |path: &PathBuf, text: &str| {
-            std::fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
+        let write = |name: &str, text: &str| {
+            let path = args.out.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))
         };
-        write(&data, &format!("{value:#}\n"))?;
-        write(&picture, &bench::chart(&title, &report.rows)?)?;
-        progress(&format!("wrote {} and {}", data.display(), picture.display()));
+        write("bench.json", &format!("{value:#}\n"))?;
+        write("bench.svg", &bench::chart(&report)?)?;
+        if args.samples {
+            write("samples.csv", &report.samples)?;
+        }
+        progress(&format!("wrote {} and bench.svg", args.out.join("bench.json").display()));
     }
     Ok(Exit::Done)
+}
+
+async fn contained(
+    options: &Options,
+    own: Option<Attack>,
+    terminal: &Terminal,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Result<Exit, Failure> {
+    let is_own = own.is_some();
+    let containment = contain::contain(options, own, progress).await?;
+    if terminal.json {
+        terminal.json(&serde_json::to_value(&containment).context("the report")?)?;
+    } else {
+        table::containment(&containment, terminal)?;
+    }
+    let damage: usize = containment.neighbour.iter().map(|row| row.failures).sum();
+    // An attack that is known to be one must not end by itself; of another plugin that is no fault.
+    let through = !is_own && containment.rows.iter().any(|row| row.by.iter().any(|kind| kind == contain::NOT_STOPPED));
+    Ok(if damage == 0 && !through { Exit::Done } else { Exit::RunFailed })
+}
+
+fn make(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
+    let probe = tempfile::tempfile_in(folder);
+    Ok(probe.map(drop).with_context(|| format!("cannot write into `{}`", folder.display()))?)
+}
+
+/// Marks a process that runs on chosen cores already.
+const PINNED: &str = "OPCELL_BENCH_PINNED";
+
+/// Begins again on these cores. What is measured is started by this process, and stays there as well.
+fn pin(cores: &str) -> Result<(), Failure> {
+    if std::env::var_os(PINNED).is_some_and(|pinned| pinned == cores) {
+        return Ok(());
+    }
+    let listed = |c: char| c.is_ascii_digit() || c == ',' || c == '-';
+    if cores.is_empty() || !cores.chars().all(listed) {
+        let message = format!("`{cores}` is not a list of cores");
+        return Err(Diagnostic::error("invalid-cores", message).help("expected such as `0`, `0,1` or `2-5`").into());
+    }
+    let program = std::env::current_exe().context("this program's path")?;
+    let mut again = Command::new("taskset");
+    again.args(["-c", cores]).arg(program).args(std::env::args_os().skip(1)).env(PINNED, cores);
+    let error = again.exec();
+    let message = format!("cannot pin to cores {cores}: `taskset`: {error}");
+    Err(Diagnostic::error("cannot-pin", message).help("install util-linux, or measure without `--pin`").into())
 }
 
 /// What the command line names; without a name, the project's echo if it is built.
 fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest, Failure> {
     let config = if global.has_project()? { Some(global.config()?) } else { None };
     let of_project = |name: &str| config.as_ref().and_then(|config: &Config| config.plugins.get(name));
-    let (Some(plugin), Some(operation)) = (&args.plugin, &args.op) else {
-        if let Some(echo) = of_project("echo") {
+    let Some(plugin) = &args.plugin else {
+        if let Some(echo) = of_project("echo").filter(|_| !args.contain) {
             match std::fs::read(&echo.path) {
                 Ok(component) => return Ok(Guest::echo(&echo.path.display().to_string(), component)),
                 Err(error) => terminal.note(&format!(
@@ -97,97 +210,28 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
         }
         return Ok(Guest::built_in()?);
     };
-    let path = of_project(plugin).map_or_else(|| PathBuf::from(plugin), |plugin| plugin.path.clone());
-    let component = std::fs::read(&path).map_err(|error| {
-        Diagnostic::error("no-plugin", format!("`{}` cannot be read: {error}", path.display()))
+    let project = of_project(plugin);
+    let path = project.map_or_else(|| PathBuf::from(plugin), |plugin| plugin.path.clone());
+    let component = opcell::document::read_bounded(&path, super::plugin::MAX_COMPONENT).map_err(|error| {
+        Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
             .help("expected a component file, or a plugin of the project")
     })?;
-    let arguments = input::arguments(&args.args)?.to_json();
+    let surface =
+        inspect(&component).map_err(|error| Diagnostic::error(error.kind(), format!("{}: {error}", path.display())))?;
+    let mut grants = project.map(|plugin| plugin.grants.capabilities.clone()).unwrap_or_default();
+    // No host serves what is measured: its tools and skills would fail one by one.
+    grants.tools.clear();
+    grants.skills.clear();
+    for granted in &args.grant {
+        granted.check(&surface.manifest)?;
+        grants.files.insert(granted.name.clone(), granted.files.clone());
+    }
     Ok(Guest {
         name: path.display().to_string(),
+        operation: args.op.clone().unwrap_or_default(),
         component: component.into(),
         echo: false,
-        operation: operation.clone(),
-        arguments,
+        arguments: input::arguments(&args.args)?.to_json(),
+        grants,
     })
-}
-
-fn table(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
-    let width = report.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    terminal.line(&format!(
-        "{:width$} {:>12} {:>12} {:>12} {:>10} {:>8}",
-        "", "median us", "p99 us", "p25-p75 us", "x a cell", "calls"
-    ))?;
-    for row in &report.rows {
-        let spread = format!("{:.1}-{:.1}", row.p25_us, row.p75_us);
-        terminal.line(&format!(
-            "{:width$} {:>12.2} {:>12.2} {:>12} {:>10.2} {:>8}",
-            row.name, row.median_us, row.p99_us, spread, row.times_a_cell, row.calls
-        ))?;
-    }
-    let figures = &report.figures;
-    terminal.line("")?;
-    terminal.line(&format!("cold compile and load   {:>10.2} ms", figures.cold_compile_ms))?;
-    terminal.line(&format!("warm load               {:>10.2} ms", figures.warm_load_ms))?;
-    if let Some(phases) = &figures.phases {
-        terminal.line(&format!(
-            "engine, phase by phase  {:>10.2} us instantiate, {:.2} us call, {:.2} us drop",
-            phases.instantiate_us, phases.call_us, phases.drop_us
-        ))?;
-    }
-    terminal.line(&format!("call of the host        {:>10.0} ns", figures.host_call_ns))?;
-    terminal.line(&format!("each waiting cell       {:>10} KiB", figures.kib_per_waiting_cell))?;
-    terminal.line(&format!("each loaded plugin      {:>10} KiB", figures.kib_per_loaded_plugin))?;
-    let throughput = &figures.throughput;
-    terminal.line(&format!(
-        "cells per second        {:>10.0} on one core, {:.0} on {}",
-        throughput.cells_per_second_one_core, throughput.cells_per_second_all_cores, throughput.cores
-    ))?;
-    let bare = throughput.bare_all_cores_to_one.map(|ratio| format!(", the bare engine {ratio:.2}"));
-    terminal.line(&format!(
-        "all cores to one        {:>10.2}{}, a native function {:.2}",
-        throughput.cells_per_second_all_cores / throughput.cells_per_second_one_core,
-        bare.unwrap_or_default(),
-        throughput.native_all_cores_to_one
-    ))?;
-    terminal.line("")?;
-    terminal.line(&format!("{}, {} cores, {}", report.machine.cpu, report.machine.cores, report.machine.system))?;
-    terminal.line(&report.noise)?;
-    for note in &report.notes {
-        terminal.line(note)?;
-    }
-    Ok(())
-}
-
-fn contained(containment: &contain::Containment, terminal: &Terminal) -> std::io::Result<()> {
-    let millis = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-    terminal.line(&format!(
-        "{:20} {:>12} {:>12} {:>12} {:>12}  stopped by",
-        "", "deadline ms", "ended ms", "late ms", "at most"
-    ))?;
-    for row in &containment.rows {
-        terminal.line(&format!(
-            "{:20} {:>12} {:>12.2} {:>12} {:>12}  {}",
-            row.name,
-            millis(row.deadline_ms),
-            row.stopped_after_ms,
-            millis(row.late_ms),
-            millis(row.worst_late_ms),
-            row.by.join(", ")
-        ))?;
-    }
-    terminal.line("")?;
-    terminal
-        .line(&format!("{:20} {:>12} {:>12} {:>12}  failures", "an honest plugin", "median us", "p99 us", "calls"))?;
-    for row in &containment.neighbour {
-        terminal.line(&format!(
-            "{:20} {:>12.1} {:>12.1} {:>12}  {}",
-            format!("beside {}", row.beside),
-            row.median_us,
-            row.p99_us,
-            row.calls,
-            row.failures
-        ))?;
-    }
-    terminal.line(&containment.noise)
 }

@@ -73,11 +73,11 @@ fn check_name(name: &str) -> Result<(), Rejected> {
     Err(Diagnostic::error("invalid-name", message).help(help).into())
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
+pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
     Diagnostic::error("unwritable", format!("cannot write `{}`: {error}", path.display())).into()
 }
 
-fn create(path: &Path, text: &str) -> Result<(), Rejected> {
+pub(super) fn create(path: &Path, text: &str) -> Result<(), Rejected> {
     let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Diagnostic::error("already-exists", format!("`{}` already exists; it was not changed", path.display()))

@@ -116,7 +116,7 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
 }
 
 /// As much of a component is read; what the compiler takes.
-const MAX_COMPONENT: u64 = opcell_registry::MAX_COMPONENT;
+pub(super) const MAX_COMPONENT: u64 = opcell_registry::MAX_COMPONENT;
 
 /// A component's bytes and what they say.
 struct Component {

@@ -1,6 +1,7 @@
 //! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
 mod export;
+mod keep;
 mod list;
 mod resume;
 mod send;
@@ -52,13 +53,21 @@ enum RunsCommand {
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
-    /// Print a run as a trace for an OpenTelemetry collector.
+    /// Print every event of a run for other tools, or a trace for an OpenTelemetry collector.
     Export(export::ExportArgs),
+    /// Delete runs that have ended.
+    Delete(keep::DeleteArgs),
+    /// Copy the journal into a new file, while workers may use it.
+    Backup(keep::BackupArgs),
+    /// Put a copy in the journal's place.
+    Restore(keep::RestoreArgs),
 }
 
 pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = match &args.command {
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => args.store.config(global)?,
+        // The journal may be missing: that is what a copy is for.
+        RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?),
         _ => args.store.looking(global)?,
     };
     match &args.command {
@@ -70,6 +79,9 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, approve, terminal).await,
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
+        RunsCommand::Delete(delete) => keep::delete(&Open::journal(&config).await?, delete, terminal).await,
+        RunsCommand::Backup(backup) => keep::backup(&config, backup, terminal).await,
+        RunsCommand::Restore(restore) => keep::restore(&config, restore, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,
     }
 }
@@ -83,21 +95,31 @@ impl StoreArgs {
     /// As [`Self::config`], for looking into a journal and sending messages to its runs. A journal that is named here
     /// is the user's own word; one that the project names takes consent.
     fn looking(&self, global: &Global) -> Result<Config, Failure> {
-        self.with(if self.journal.is_some() { global.config()? } else { global.trusted()? })
+        self.with(self.looking_at(global)?)
     }
 
-    fn with(&self, mut config: Config) -> Result<Config, Failure> {
+    fn looking_at(&self, global: &Global) -> Result<Config, Failure> {
+        if self.journal.is_some() { global.config() } else { global.trusted() }
+    }
+
+    /// The project with the chosen journal, which may be missing.
+    fn chosen(&self, mut config: Config) -> Config {
         let default = config.root.join(JournalSettings::DEFAULT_PATH);
-        let settings = match &self.journal {
+        config.journal = Some(match &self.journal {
             Some(place) => JournalSettings::at(place.clone()),
             None => config.journal.take().unwrap_or_else(|| JournalSettings::at(default)),
-        };
-        if settings.place.file().is_some_and(|path| !path.is_file()) {
-            let missing = format!("there is no journal `{}`", settings.place);
+        });
+        config
+    }
+
+    fn with(&self, config: Config) -> Result<Config, Failure> {
+        let config = self.chosen(config);
+        let file = config.journal.as_ref().and_then(|settings| settings.place.file());
+        if let Some(path) = file.filter(|path| !path.is_file()) {
+            let missing = format!("there is no journal `{}`", path.display());
             let help = "`opcell run --journal WORKFLOW` creates one; `--journal PATH` chooses another";
             return Err(Diagnostic::error("no-journal", missing).help(help.to_owned()).into());
         }
-        config.journal = Some(settings);
         Ok(config)
     }
 }

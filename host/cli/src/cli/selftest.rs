@@ -1,11 +1,11 @@
 //! `opcell selftest`: hostile guests against this very build.
 
 use super::{Exit, Failure, Terminal};
-use crate::selftest::{self, CaseFolder, Report, against};
+use crate::selftest::{self, CaseFolder, Report, against, project};
 use clap::Args;
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
@@ -15,15 +15,22 @@ pub struct SelftestArgs {
     /// guest.
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
+    /// Run the commands of the cases in this folder: hostile projects, each a folder with a `case.toml` and what the
+    /// commands find.
+    #[arg(long, value_name = "DIR", conflicts_with = "cases")]
+    project: Option<PathBuf>,
     /// Run neutral twins of the attacks through another host instead: a command that runs one module, such as those in
     /// `benches/adapters`.
-    #[arg(long, value_name = "COMMAND", conflicts_with = "cases")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["cases", "project"])]
     against: Option<String>,
 }
 
 pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     if let Some(command) = &args.against {
         return against(command.clone(), args.filter.clone(), terminal).await;
+    }
+    if let Some(folder) = &args.project {
+        return projects(folder, args.filter.as_deref(), terminal).await;
     }
     let mut cases = CaseFolder::all(args.cases.as_deref())?;
     cases.retain(|case| args.filter.as_ref().is_none_or(|filter| case.name.contains(filter)));
@@ -49,6 +56,10 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
         }
         reports.push(report);
     }
+    summed_up(&reports, terminal)
+}
+
+fn summed_up(reports: &[Report], terminal: &Terminal) -> Result<Exit, Failure> {
     let escaped = reports.iter().filter(|report| !report.contained).count();
     if terminal.json {
         terminal.json(&json!({"ok": escaped == 0, "cases": reports}))?;
@@ -56,6 +67,27 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
         terminal.line(&format!("{} contained, {escaped} got through", reports.len() - escaped))?;
     }
     Ok(if escaped == 0 { Exit::Done } else { Exit::RunFailed })
+}
+
+async fn projects(folder: &Path, filter: Option<&str>, terminal: &Terminal) -> Result<Exit, Failure> {
+    let name = |case: &PathBuf| case.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut cases = project::all(folder)?;
+    cases.retain(|case| filter.is_none_or(|filter| name(case).contains(filter)));
+    if cases.is_empty() {
+        let message = format!("`{}` holds no case with such a name, or none at all", folder.display());
+        return Err(Failure::Other(anyhow::anyhow!(message)));
+    }
+    let width = cases.iter().map(|case| name(case).len()).max().unwrap_or(0);
+    let (mut reports, count) = (Vec::with_capacity(cases.len()), cases.len());
+    for (done, case) in cases.into_iter().enumerate() {
+        terminal.note(&format!("{:>3}/{count} {}", done + 1, name(&case)));
+        let report = tokio::task::spawn_blocking(move || project::run(&case)).await.map_err(anyhow::Error::from)?;
+        if !terminal.json {
+            terminal.line(&row(&report, width))?;
+        }
+        reports.push(report);
+    }
+    summed_up(&reports, terminal)
 }
 
 async fn against(command: String, filter: Option<String>, terminal: &Terminal) -> Result<Exit, Failure> {

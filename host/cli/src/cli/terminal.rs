@@ -3,11 +3,11 @@
 use super::Global;
 use clap::ValueEnum;
 use opcell::{
-    Severity,
+    Diagnostic, Severity,
     report::{Rejected, printable},
 };
 use std::io::{self, IsTerminal, Write};
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
 
 /// When output has colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,6 +25,44 @@ impl Color {
             Self::Auto => stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         }
     }
+}
+
+/// How much of what Opcell does is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How a line of the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// A level is for this program's own crates, and libraries go on to warn; `RUST_LOG` decides over everything, and
+/// `--log-level` over it.
+fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) -> Result<EnvFilter, Diagnostic> {
+    let directives = match (level, variable.filter(|text| !text.is_empty())) {
+        (Some(LogLevel::Off), _) => "off".to_owned(),
+        (Some(LogLevel::Error), _) => "error".to_owned(),
+        (Some(level), _) => {
+            let level = level.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+            format!("warn,opcell={level}")
+        }
+        (None, Some(text)) => text,
+        (None, None) if quiet => "error".to_owned(),
+        (None, None) => "warn".to_owned(),
+    };
+    EnvFilter::try_new(&directives).map_err(|error| {
+        let message = format!("`RUST_LOG` is not a filter: {error}");
+        Diagnostic::error("invalid-log-filter", message).help("expected such as `info` or `warn,opcell=debug`")
+    })
 }
 
 /// Results go to stdout, everything else to stderr.
@@ -58,12 +96,18 @@ impl Terminal {
         console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
     }
 
-    /// Prints warnings of the libraries to stderr from now on.
-    pub fn show_warnings(&self) {
-        let level = if self.quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
-        let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_max_level(level);
-        // An embedder that runs the command line may have a subscriber already.
-        let _ = lines.without_time().with_target(false).try_init();
+    /// Writes the log to stderr from now on: by default what warns. An embedder that runs the command line may have a
+    /// subscriber already; then that one stays.
+    pub fn show_log(&self, global: &Global) -> Result<(), Diagnostic> {
+        let filter = log_filter(global.log_level, std::env::var("RUST_LOG").ok(), self.quiet)?;
+        let is_asked_for = global.log_level.is_some() || std::env::var_os("RUST_LOG").is_some();
+        let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);
+        let _ = match global.log_format {
+            LogFormat::Json => lines.json().flatten_event(true).try_init(),
+            LogFormat::Text if is_asked_for => lines.try_init(),
+            LogFormat::Text => lines.without_time().with_target(false).try_init(),
+        };
+        Ok(())
     }
 
     /// One line of a result. A terminal obeys what it is sent, and whoever wrote a name or a result is not its user:
@@ -142,4 +186,21 @@ fn escaped(json: &str) -> String {
         }
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_for_this_program_and_the_variable_for_everything() {
+        let filter = |level, variable: Option<&str>, quiet| {
+            log_filter(level, variable.map(str::to_owned), quiet).map(|filter| filter.to_string())
+        };
+        assert_eq!(filter(None, None, false).unwrap(), "warn");
+        assert_eq!(filter(None, None, true).unwrap(), "error");
+        assert_eq!(filter(None, Some("info"), true).unwrap(), "info");
+        assert_eq!(filter(Some(LogLevel::Debug), Some("trace"), false).unwrap(), "opcell=debug,warn");
+        assert!(filter(None, Some("opcell=loud"), false).unwrap_err().message.contains("RUST_LOG"));
+    }
 }

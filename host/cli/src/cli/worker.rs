@@ -10,7 +10,9 @@ use opcell_engine::{
     RunOutcome, Status,
     worker::{Worker, WorkerEvent, WorkerOptions},
 };
+use opcell_server::Probes;
 use serde_json::json;
+use std::net::SocketAddr;
 
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
@@ -22,6 +24,10 @@ pub struct WorkerArgs {
     /// Exit as soon as no run is runnable, instead of waiting for one.
     #[arg(long)]
     until_idle: bool,
+    /// Answer `/health`, `/ready` and `/metrics` (for Prometheus) over HTTP. They have no content of runs, and need no
+    /// token.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    health: Option<SocketAddr>,
     #[command(flatten)]
     stop: StopArgs,
 }
@@ -29,20 +35,33 @@ pub struct WorkerArgs {
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let host = crate::cli::host(args.store.config(global)?, terminal).await?;
     let stop = Stop::listen(args.stop, true, terminal)?;
+    let probes = match args.health {
+        Some(address) => Some(Probes::listen(address, host.clone(), stop.token())?),
+        None => None,
+    };
+    if let Some(probes) = &probes {
+        terminal.note(&format!("health and metrics at http://{}", probes.address()));
+    }
     let mut options = WorkerOptions::default();
     options.concurrency = usize::from(args.concurrency);
     options.until_idle = args.until_idle;
     options.grace = args.stop.grace();
-    let end = Worker::new(host, options).run(stop.token(), |event| report(terminal, event)).await?;
+    let end = Worker::new(host, options).run(stop.token(), |event| report(terminal, probes.as_ref(), event)).await?;
     if end.released > 0 {
         terminal.note(&format!("stopped; {} runs given back to the journal", end.released));
     }
     Ok(if end.refused > 0 && args.until_idle { Exit::RunFailed } else { Exit::Done })
 }
 
-fn report(terminal: &Terminal, event: WorkerEvent) -> Result<(), Failure> {
+fn report(terminal: &Terminal, probes: Option<&Probes>, event: WorkerEvent) -> Result<(), Failure> {
     match event {
-        WorkerEvent::Turn(outcome) => turned(terminal, &outcome)?,
+        WorkerEvent::Turn(outcome) => {
+            tracing::info!(run = %outcome.run, status = %outcome.status, reason = outcome.reason.as_deref(), "drove a run");
+            if let Some(probes) = probes {
+                probes.stopped(&outcome);
+            }
+            turned(terminal, &outcome)?;
+        }
         WorkerEvent::Refused { run, why } if terminal.json => {
             terminal.line(&json!({"run": run, "error": why}).to_string())?;
         }

@@ -64,6 +64,10 @@ impl Journal for Watched {
         self.journal.retain(rule).await
     }
 
+    async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.journal.delete(run).await
+    }
+
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         self.journal.post(run, at, payload).await
     }

@@ -12,10 +12,10 @@ use std::{fs::OpenOptions, io, path::Path, time::Duration};
 pub(super) const SCHEMA: u32 = 4;
 
 /// The schema before packs and large values. Adding their tables is all that has to be done.
-const BEFORE_PACKS: u32 = 3;
+pub(super) const BEFORE_PACKS: u32 = 3;
 
 /// How long to wait for another process's transaction.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// A record's id is `run * 2^32 + seq`: the records of a run stand together, in order.
 const TABLES: &str = "
@@ -145,7 +145,7 @@ pub(super) fn corrupt(path: &Path, reason: impl Into<String>) -> JournalError {
     JournalError::Corrupt { path: path.display().to_string(), reason: reason.into() }
 }
 
-fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
+pub(super) fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
     |error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => corrupt(path, error.to_string()),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => JournalError::Locked,
@@ -153,7 +153,7 @@ fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
     }
 }
 
-fn check(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sound(path))?;
     if verdict == "ok" { Ok(()) } else { Err(corrupt(path, verdict)) }
 }

@@ -18,7 +18,7 @@ use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports,
     grants::{DangerousPreopen, FilesGrant, Grants},
-    limits::{LimitError, LimitRequest, Unit},
+    limits::{LimitError, LimitRequest, TABLE, Unit},
 };
 use opcell_session::{
     models::ModelsConfig,
@@ -48,9 +48,11 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
     let mut checker = Checker { root, findings: Vec::new() };
     let folder_plugins = checker.folder_plugins(&text.plugin_folders);
     let mut plugins: IndexMap<String, PluginConfig> = IndexMap::new();
+    let values = checker.values(&mut text.limits);
+    let limits = checker.limits(text.limits);
     let names: Vec<String> = folder_plugins.keys().cloned().collect();
     for (name, plugin) in text.plugins {
-        if let Some(plugin) = checker.plugin(&name, plugin, &folder_plugins, &names) {
+        if let Some(plugin) = checker.plugin(&name, plugin, &limits, (&folder_plugins, &names)) {
             plugins.insert(plugin.name.clone(), plugin);
         }
     }
@@ -61,6 +63,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
+            ceiling: LimitRequest::default(),
             dev: false,
             exports: Exports::Contract,
             origin: None,
@@ -78,8 +81,8 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         workflows: checker.directories(&text.workflows, "workflow folder"),
         plugins,
         plugin_folders: text.plugin_folders.iter().map(|folder| root.join(folder.get_ref())).collect(),
-        values: checker.values(&mut text.limits),
-        limits: checker.limits(text.limits),
+        values,
+        limits,
         skills: checker.directories(&text.skill_folders, "skill folder"),
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
@@ -166,11 +169,13 @@ impl Checker<'_> {
         &mut self,
         name: &Spanned<String>,
         text: PluginText,
-        folder_plugins: &BTreeMap<String, PathBuf>,
-        names: &[String],
+        project: &LimitRequest,
+        (folder_plugins, names): (&BTreeMap<String, PathBuf>, &[String]),
     ) -> Option<PluginConfig> {
         self.plugin_name(name.get_ref(), span_of(name));
         let grants = self.grants(name.get_ref(), text.grants);
+        let ceiling = self.limits(text.ceiling);
+        self.check_ceiling(name.get_ref(), &text.limits, &ceiling.or(project));
         let limits = self.limits(text.limits);
         let exports = self.exports(text.exports, text.effects);
         if let Some(source) = &text.source {
@@ -185,6 +190,7 @@ impl Checker<'_> {
                 span: Some(span),
                 grants,
                 limits,
+                ceiling,
                 dev: false,
                 exports,
                 origin: Some(origin),
@@ -223,6 +229,7 @@ impl Checker<'_> {
             span: Some(span),
             grants,
             limits,
+            ceiling,
             dev: text.dev,
             exports,
             origin: None,
@@ -596,6 +603,29 @@ impl Checker<'_> {
             }
         }
         values
+    }
+
+    /// A plugin's own limits lower what the project allows. More than that is a word of its own, so that nobody raises
+    /// it unawares.
+    fn check_ceiling(
+        &mut self,
+        plugin: &str,
+        limits: &IndexMap<Spanned<String>, Spanned<Quantity>>,
+        ceiling: &LimitRequest,
+    ) {
+        for (key, value) in limits {
+            let Some(spec) = TABLE.iter().find(|spec| spec.key == key.get_ref()) else { continue };
+            let Ok(asked) = quantity(value.get_ref(), spec.unit, spec.key) else { continue };
+            let most = ceiling.get(spec.key).unwrap_or(spec.default);
+            if asked > most && asked <= spec.maximum {
+                let message = format!("`{}` is above its ceiling of {}", spec.key, spec.unit.show(most));
+                let help = format!(
+                    "raise `{0}` in [limits] for all plugins, or for this one in [plugins.{plugin}.ceiling]",
+                    spec.key
+                );
+                self.error("limit-above-ceiling", span_of(value), message, Some(help));
+            }
+        }
     }
 
     fn limits(&mut self, limits: IndexMap<Spanned<String>, Spanned<Quantity>>) -> LimitRequest {

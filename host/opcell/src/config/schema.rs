@@ -61,6 +61,7 @@ pub fn schema() -> Value {
                 "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}},
                 "grants": {"$ref": "#/$defs/grants"},
                 "limits": {"$ref": "#/$defs/limits"},
+                "ceiling": {"$ref": "#/$defs/limits"},
             })),
             "grants": table(&[], json!({
                 "tools": texts("Host tools, such as `http.fetch`."),

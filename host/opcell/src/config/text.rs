@@ -280,8 +280,10 @@ pub struct PluginText {
     pub dev: bool,
     /// What it may reach.
     pub grants: GrantsText,
-    /// Its own limits.
+    /// Its own limits, within its ceiling.
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
+    /// Its own ceiling, in place of the project's.
+    pub ceiling: IndexMap<Spanned<String>, Spanned<Quantity>>,
     /// How its exports become operations.
     pub exports: ExportsText,
     /// With `exports = "typed"`: what repeating an operation does, by its id.

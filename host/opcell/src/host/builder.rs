@@ -1,19 +1,21 @@
 //! From settings to a host, in four phases: tools, plugins, sessions, engine.
 
-use super::{Host, HostError, PluginError};
+use super::{
+    Host, HostError,
+    loading::{self, Ground, Loader, Parts},
+};
 use crate::{
-    catalog::{Catalog, Loaded},
+    catalog::Catalog,
     config::{
         Config, PluginConfig,
         control::control_files,
         lock::{Lock, Locked},
-        origin,
     },
     http::{FetchLimits, HttpClient},
     library::Library,
     places::Places,
     report::Rejected,
-    services::{HostTool, LogSink, PluginServices},
+    services::{HostTool, LogSink},
     sessions::{self, ChildRuns, SessionDeps},
     store,
     tools::{LockPins, Tools},
@@ -21,8 +23,7 @@ use crate::{
 use opcell_engine::Engine;
 use opcell_journal::Journal;
 use opcell_sandbox::{
-    Allocation, CompileLimits, CompileMode, LimitRequest, LoadError, LoadRequest, Metering, PluginSource, Sandbox,
-    SandboxConfig,
+    Allocation, CompileLimits, CompileMode, LimitRequest, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
 };
 use opcell_session::{
     HostSessions,
@@ -77,17 +78,6 @@ struct SandboxSettings {
     metering: Metering,
     allocation: Allocation,
     keep_resident: Option<usize>,
-}
-
-/// What every later phase builds on.
-struct Ground {
-    skills: Arc<SkillLibrary>,
-    http: Arc<HttpClient>,
-    /// The host's own tools.
-    own: Vec<Arc<dyn opcell_session::tools::HostTool>>,
-    places: Places,
-    /// What no grant extends to.
-    control: Arc<ControlFiles>,
 }
 
 impl HostBuilder {
@@ -256,28 +246,13 @@ impl HostBuilder {
         places.cache = self.cache.take().or(places.cache);
         let control = Arc::new(control_files(&config, &places));
         let (ground, tools) = self.tools(&config, places, control)?;
-        let catalog = Arc::new(self.plugins(&config, &ground, tools).await?);
-        let library = Arc::new(Library::read(&config.workflows));
-        let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
+        let (loader, catalog) = self.plugins(&config, &ground, tools.clone()).await?;
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
             (None, Some(settings)) => Some(store::open_and_retain(settings).await?),
             (None, None) => None,
         };
-        let values = config.values;
-        let sessions = Self::sessions(config, ground, &catalog, &library, child_runs.clone())?;
-        let mut engine = Engine::builder()
-            .values(values)
-            .operations(catalog.clone())
-            .judges(catalog.clone())
-            .sessions(sessions.clone())
-            .workflows(library.clone());
-        if let Some(journal) = journal {
-            engine = engine.journal(journal);
-        }
-        let engine = Arc::new(engine.build());
-        child_runs.connect(&engine, &library, &catalog);
-        Ok(Host { catalog, library, sessions, engine })
+        Host::of(Parts { config, ground, loader, tools, journal }, catalog)
     }
 
     /// The first phase: what documents, plugins and models may call that is not in a cell.
@@ -306,73 +281,60 @@ impl HostBuilder {
     }
 
     /// The second phase: plugins, and what they offer.
-    async fn plugins(&mut self, config: &Config, ground: &Ground, tools: Tools) -> Result<Catalog, HostError> {
+    async fn plugins(
+        &mut self,
+        config: &Config,
+        ground: &Ground,
+        tools: Tools,
+    ) -> Result<(Option<Loader>, Catalog), HostError> {
         let mut catalog = Catalog::with_tools(tools);
         if config.plugins.is_empty() {
-            return Ok(catalog);
+            return Ok((None, catalog));
         }
-        let sandbox = std::mem::take(&mut self.sandbox).open(config, ground)?;
         let under_work: Vec<&str> =
             config.plugins.values().filter(|plugin| plugin.dev).map(|plugin| plugin.name.as_str()).collect();
         if !under_work.is_empty() && config.lock.is_some() {
             tracing::warn!("not held by opcell.lock, because of `dev = true`: {}", under_work.join(", "));
         }
-        let offered = Arc::new(std::mem::take(&mut self.tools));
+        let loader = Loader {
+            sandbox: Arc::new(std::mem::take(&mut self.sandbox).open(config, ground)?),
+            offered: Arc::new(std::mem::take(&mut self.tools)),
+            sink: self.sink.clone(),
+            new_permissions: self.new_permissions,
+        };
         for plugin in config.plugins.values() {
-            let place = || Some((config.source.clone(), plugin.span?));
-            let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
-            if config.locked && !plugin.dev && locked.is_none_or(|locked| locked.digest.is_none()) {
-                let message =
-                    format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
-                let help = format!(
-                    "look at it, accept it with `opcell plugin update {}`, and commit opcell.lock",
-                    plugin.name
-                );
-                let finding = Diagnostic::error("plugin-not-locked", message).help(help);
-                return Err(HostError::Rejected(match place() {
-                    Some((source, span)) => Rejected::in_source(source, vec![finding.at(span)]),
-                    None => Rejected::plain(finding),
-                }));
-            }
-            let mut request = load_request(plugin, config);
-            if plugin.origin.is_some() {
-                let stored = origin::verified(plugin, locked, &config.store)
-                    .map_err(|finding| origin::rejected(config, plugin, *finding))?;
-                request.source = PluginSource::Bytes(stored.component.into());
-            }
-            let loaded = match sandbox.load(request).await {
-                Ok(loaded) => loaded,
-                Err(error) => {
-                    let (name, path) = (plugin.name.clone(), plugin.path.clone());
-                    let error = PluginError { plugin: name, path, error, place: place() };
-                    match (&error.error, self.new_permissions) {
-                        (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => {
-                            catalog.leave_out(error)
-                        }
-                        _ => return Err(Box::new(error).into()),
-                    }
-                    continue;
-                }
-            };
-            let services = Arc::new(PluginServices {
-                plugin: plugin.name.as_str().into(),
-                http: ground.http.clone(),
-                rules: plugin.grants.http.clone(),
-                tools: offered.clone(),
-                skills: ground.skills.clone(),
-                sink: self.sink.clone(),
-            });
-            catalog.add(Loaded { plugin: loaded, services }).map_err(|collision| match place() {
-                Some((source, span)) => Rejected::in_source(source, vec![collision.at(span)]),
-                None => Rejected::plain(*collision),
-            })?;
+            let loaded = loader.load(plugin, config, ground).await?;
+            loading::add(&mut catalog, loaded, config)?;
         }
         remember(config, &catalog, &ground.places);
-        Ok(catalog)
+        Ok((Some(loader), catalog))
+    }
+}
+
+impl Host {
+    /// The last two phases: sessions, engine.
+    pub(super) fn of(parts: Parts, catalog: Catalog) -> Result<Self, HostError> {
+        let (config, catalog) = (parts.config.clone(), Arc::new(catalog));
+        let library = Arc::new(Library::read(&config.workflows));
+        let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
+        let values = config.values;
+        let sessions = Self::sessions_of(config, parts.ground.clone(), &catalog, &library, child_runs.clone())?;
+        let mut engine = Engine::builder()
+            .values(values)
+            .operations(catalog.clone())
+            .judges(catalog.clone())
+            .sessions(sessions.clone())
+            .workflows(library.clone());
+        if let Some(journal) = &parts.journal {
+            engine = engine.journal(journal.clone());
+        }
+        let engine = Arc::new(engine.build());
+        child_runs.connect(&engine, &library, &catalog);
+        Ok(Self { catalog, library, sessions, engine, parts: Arc::new(parts) })
     }
 
     /// The third phase: model conversations.
-    fn sessions(
+    fn sessions_of(
         config: Config,
         ground: Ground,
         catalog: &Arc<Catalog>,
@@ -422,12 +384,12 @@ impl SandboxSettings {
     }
 }
 
-fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
+pub(super) fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
     LoadRequest {
         name: plugin.name.clone(),
         source: PluginSource::File(plugin.path.clone()),
         grants: plugin.grants.capabilities.clone(),
-        limits: plugin.limits.clone(),
+        limits: plugin.limits_within(&config.limits),
         agreed: config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)).cloned(),
         digest: match config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)) {
             Some(locked) if !plugin.dev => locked.digest.clone(),
@@ -438,7 +400,7 @@ fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
 }
 
 /// Writes down what was loaded, so that a change is noticed. What the lock says about a plugin that was left out stays.
-fn remember(config: &Config, catalog: &Catalog, places: &Places) {
+pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
     let Some(lock) = &config.lock else { return };
     if lock.was_deleted(places) && !config.plugins.is_empty() {
         tracing::warn!(

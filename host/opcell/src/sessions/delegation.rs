@@ -139,13 +139,13 @@ impl ChildRuns {
         };
         let mut stop = CancelOnDrop(handle);
         let lost = |error: RunError| failed("run-lost", error.to_string());
-        let mut outcome = stop.0.finished().await.map_err(lost)?;
+        let mut outcome = ended(&stop.0, call).await.map_err(lost)?;
         // An effect in doubt is for the operator to settle, and not for a caller to skip.
         while outcome.status == Status::Suspended && !waits_for_a_word(&outcome) {
             pause(&run, call).await?;
             let past = engine.history_up_to(&run, Some(1)).await.map_err(lost)?;
             stop = CancelOnDrop(take_up(&engine, catalog, &run, &past, wanted, call).await?);
-            outcome = stop.0.finished().await.map_err(lost)?;
+            outcome = ended(&stop.0, call).await.map_err(lost)?;
         }
         *receipt = of_started_run(&run, &outcome.used);
         match outcome.status {
@@ -162,6 +162,17 @@ impl ChildRuns {
                 let because = because.map(|because| format!(": {because}")).unwrap_or_default();
                 Err(failed("delegated-run-failed", format!("the workflow `{workflow}` {status}{because}")))
             }
+        }
+    }
+}
+
+/// The end of a run that a call started. A caller that is cancelled cancels it, and still learns what it used.
+async fn ended(run: &RunHandle, call: &ToolCall) -> Result<RunOutcome, RunError> {
+    tokio::select! {
+        outcome = run.finished() => outcome,
+        () = call.cancel.cancelled() => {
+            run.cancel("its caller was cancelled");
+            run.finished().await
         }
     }
 }

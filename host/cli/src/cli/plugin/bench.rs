@@ -56,6 +56,7 @@ pub(super) async fn bench(args: &BenchArgs, terminal: &Terminal) -> Result<Exit,
         return Err(Diagnostic::error("bench-operation", message).help(help.to_owned()).into());
     }
     let guest = Guest {
+        grants: Grants::default(),
         name: build::shown(&file),
         component: component.bytes.as_slice().into(),
         operation: operation.clone(),
@@ -65,11 +66,8 @@ pub(super) async fn bench(args: &BenchArgs, terminal: &Terminal) -> Result<Exit,
     if cfg!(debug_assertions) {
         terminal.note("bench: this build of opcell is not optimised; its figures say little");
     }
-    let options = Options {
-        time: Duration::from_secs(args.seconds.clamp(1, 600)),
-        compile: CompileMode::find().map_err(anyhow::Error::from)?,
-        keep_resident: None,
-    };
+    let compile = CompileMode::find().map_err(anyhow::Error::from)?;
+    let options = Options::new(Duration::from_secs(args.seconds.clamp(1, 600)), compile);
     let progress = |text: &str| terminal.note(&format!("bench: {text}"));
     let report = Bench::new(guest, &options).await?.run(&progress).await?;
     let receipt = once.receipt;

@@ -43,7 +43,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
     let capabilities = capabilities(plugin, &component);
     let excess = excess_requests(&config, plugin, &component);
     let limits =
-        EffectiveLimits::resolve(&plugin.limits.or(&config.limits), &component.surface.manifest.limits).explain();
+        EffectiveLimits::resolve(&plugin.limits_within(&config.limits), &component.surface.manifest.limits).explain();
     let operation = match &args.call {
         None => None,
         Some(id) => {

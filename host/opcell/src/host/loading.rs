@@ -1,0 +1,161 @@
+//! Loading plugins into a host, and one of them again later.
+
+use super::{Host, HostError, NewPermissions, PluginError, builder::load_request};
+use crate::{
+    catalog::{Catalog, Loaded},
+    config::{Config, PluginConfig, origin},
+    http::HttpClient,
+    places::Places,
+    report::Rejected,
+    services::{HostTool, LogSink, PluginServices},
+    tools::Tools,
+};
+use opcell_journal::Journal;
+use opcell_sandbox::{LoadError, PluginSource, Sandbox};
+use opcell_session::{skills::SkillLibrary, tools::HostTool as SessionTool};
+use opcell_types::control::ControlFiles;
+use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
+use std::sync::Arc;
+
+/// What every phase of a host builds on.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub skills: Arc<SkillLibrary>,
+    pub http: Arc<HttpClient>,
+    /// The host's own tools.
+    pub own: Vec<Arc<dyn SessionTool>>,
+    pub places: Places,
+    /// What no grant extends to.
+    pub control: Arc<ControlFiles>,
+}
+
+/// What a host was made of, as far as another one can be made of it again.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub config: Config,
+    pub ground: Ground,
+    pub loader: Option<Loader>,
+    pub tools: Tools,
+    pub journal: Option<Arc<dyn Journal>>,
+}
+
+/// Loads plugins, each with the services that its cells get.
+#[derive(Clone)]
+pub(super) struct Loader {
+    pub sandbox: Arc<Sandbox>,
+    /// Tools of the embedder for plugins.
+    pub offered: Arc<Vec<Arc<dyn HostTool>>>,
+    pub sink: Option<Arc<dyn LogSink>>,
+    pub new_permissions: NewPermissions,
+}
+
+/// A plugin, or why it is left out.
+pub(super) type LoadedOrNot = Result<Loaded, PluginError>;
+
+impl Loader {
+    pub(super) async fn load(
+        &self,
+        plugin: &PluginConfig,
+        config: &Config,
+        ground: &Ground,
+    ) -> Result<LoadedOrNot, HostError> {
+        let place = || Some((config.source.clone(), plugin.span?));
+        let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
+        if config.locked && !plugin.dev && locked.is_none_or(|locked| locked.digest.is_none()) {
+            let message = format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
+            let help =
+                format!("look at it, accept it with `opcell plugin update {}`, and commit opcell.lock", plugin.name);
+            let finding = Diagnostic::error("plugin-not-locked", message).help(help);
+            return Err(HostError::Rejected(match place() {
+                Some((source, span)) => Rejected::in_source(source, vec![finding.at(span)]),
+                None => Rejected::plain(finding),
+            }));
+        }
+        let mut request = load_request(plugin, config);
+        if plugin.origin.is_some() {
+            let stored = origin::verified(plugin, locked, &config.store)
+                .map_err(|finding| origin::rejected(config, plugin, *finding))?;
+            request.source = PluginSource::Bytes(stored.component.into());
+        }
+        let loaded = match self.sandbox.load(request).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                let (name, path) = (plugin.name.clone(), plugin.path.clone());
+                let error = PluginError { plugin: name, path, error, place: place() };
+                return match (&error.error, self.new_permissions) {
+                    (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => Ok(Err(error)),
+                    _ => Err(Box::new(error).into()),
+                };
+            }
+        };
+        let services = Arc::new(PluginServices {
+            plugin: plugin.name.as_str().into(),
+            http: ground.http.clone(),
+            rules: plugin.grants.http.clone(),
+            tools: self.offered.clone(),
+            skills: ground.skills.clone(),
+            sink: self.sink.clone(),
+        });
+        Ok(Ok(Loaded { plugin: loaded, services }))
+    }
+}
+
+/// Adds a plugin to a catalogue, or what is said of one that is left out.
+pub(super) fn add(catalog: &mut Catalog, loaded: LoadedOrNot, config: &Config) -> Result<(), HostError> {
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(left_out) => {
+            catalog.leave_out(left_out);
+            return Ok(());
+        }
+    };
+    let span = config.plugins.get(loaded.plugin.name()).and_then(|plugin| plugin.span);
+    catalog.add(loaded).map_err(|collision| {
+        HostError::Rejected(match span {
+            Some(span) => Rejected::in_source(config.source.clone(), vec![collision.at(span)]),
+            None => Rejected::plain(*collision),
+        })
+    })
+}
+
+impl Host {
+    /// How a plugin of this host was configured, for [`Host::reload`].
+    #[must_use]
+    pub fn plugin_config(&self, name: &str) -> Option<&PluginConfig> {
+        self.parts.config.plugins.get(name)
+    }
+
+    /// Loads one plugin again: another host, with everything else of this one. Nothing changes for this host: its runs
+    /// and calls end with the plugin that they began with, and what begins on the new host has the new one. Put the new
+    /// host where this one is, then [`shut this one down`](Host::shutdown); runs that this gives back to a journal that
+    /// both have can be resumed on the new host only if they were started with the plugins that it has.
+    ///
+    /// Both hosts share pools and limits of cells. The plugin's directories are opened again, and its write quotas
+    /// begin anew.
+    ///
+    /// # Errors
+    /// When this host has no such plugin; as [`HostBuilder::build`](super::HostBuilder::build), and this host stays as
+    /// it is.
+    pub async fn reload(&self, plugin: PluginConfig) -> Result<Self, HostError> {
+        let mut parts = Parts::clone(&self.parts);
+        let name = plugin.name.clone();
+        let known = || parts.config.plugins.keys().map(String::as_str);
+        let Some(loader) = parts.loader.clone().filter(|_| known().any(|known| known == name)) else {
+            let mut finding = Diagnostic::error("unknown-plugin", format!("the host has no plugin `{name}`"));
+            finding.help = did_you_mean(&name, known()).map(|meant| format!("did you mean `{meant}`?"));
+            return Err(HostError::Rejected(Rejected::plain(finding)));
+        };
+        parts.config.plugins.insert(name.clone(), plugin);
+        let mut catalog = Catalog::with_tools(parts.tools.clone());
+        for config in parts.config.plugins.values() {
+            let kept = (config.name != name).then(|| self.catalog.loaded(&config.name)).flatten();
+            let loaded = match kept {
+                Some(kept) => Ok(kept),
+                None => loader.load(config, &parts.config, &parts.ground).await?,
+            };
+            add(&mut catalog, loaded, &parts.config)?;
+        }
+        super::builder::remember(&parts.config, &catalog, &parts.ground.places);
+        Self::of(parts, catalog)
+    }
+}

@@ -1,0 +1,67 @@
+//! Health, readiness and metrics of a process that drives runs and serves no API: what a supervisor and a monitoring
+//! system ask.
+//!
+//! No content and no token: `/health` and `/ready` say whether the process works, `/metrics` counts.
+
+use crate::{
+    api::{self, App},
+    serve::{ServeError, Settings, limit},
+    tenant::{Tenant, TenantLimits, Tenants},
+};
+use opcell::Host;
+use opcell_engine::RunOutcome;
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Answers until it is dropped.
+pub struct Probes {
+    address: SocketAddr,
+    tenant: Arc<Tenant>,
+    task: JoinHandle<()>,
+}
+
+impl Probes {
+    /// Listens. From the moment at which `stop` is cancelled, `/ready` says that the process is stopping.
+    ///
+    /// # Errors
+    /// [`ServeError::Listen`].
+    pub fn listen(address: SocketAddr, host: Host, stop: CancellationToken) -> Result<Self, ServeError> {
+        let refused = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let tenants = Tenants::new([Tenant::new(Tenant::DEFAULT, host, TenantLimits::default())]);
+        let tenant =
+            tenants.iter().next().map(Arc::clone).ok_or_else(|| refused(std::io::Error::other("no tenant")))?;
+        let router = api::probes(Arc::new(App::new(&Settings::new(address), tenants, stop)?));
+        let mut server = axum_server::from_tcp(listener)?;
+        let task = tokio::spawn(async move {
+            limit(server.http_builder());
+            if let Err(error) = server.serve(router.into_make_service()).await {
+                tracing::warn!(%error, "health and metrics are not served any more");
+            }
+        });
+        Ok(Self { address, tenant, task })
+    }
+
+    /// Where it listens: the port is known even if any was asked for.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Counts a run that this process stopped driving.
+    pub fn stopped(&self, outcome: &RunOutcome) {
+        self.tenant.counters.stopped(outcome);
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
