@@ -290,7 +290,7 @@ pub fn main() -> ExitCode {
     };
     let terminal = Terminal::new(&cli.global);
     if let Err(finding) = terminal.show_log(&cli.global) {
-        terminal.rejected(&Rejected::plain(finding));
+        terminal.rejected(&Rejected::plain(*finding));
         return ExitCode::from(2);
     }
     let outcome =

@@ -1,6 +1,6 @@
 //! Every hostile case is contained by the build under test, through the command that people run.
 
-#![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
 
 use std::{
     fs,

@@ -65,10 +65,10 @@ impl Queue {
     /// # Errors
     /// [`CellError::Busy`] when as many calls wait as may.
     pub(crate) async fn enter<'a>(&'a self, engine: &'a CellEngine, wait: &mut Wait) -> Result<Turn<'a>, CellError> {
-        if let Ok(cell) = self.cells.try_acquire() {
-            if let Some(slot) = engine.free_slot() {
-                return Ok((Some(cell), Some(slot)));
-            }
+        if let Ok(cell) = self.cells.try_acquire()
+            && let Some(slot) = engine.free_slot()
+        {
+            return Ok((Some(cell), Some(slot)));
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _place = Place(&self.waiting);

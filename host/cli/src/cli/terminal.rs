@@ -47,7 +47,7 @@ pub enum LogFormat {
 
 /// A level is for this program's own crates, and libraries go on to warn; `RUST_LOG` decides over everything, and
 /// `--log-level` over it.
-fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) -> Result<EnvFilter, Diagnostic> {
+fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) -> Result<EnvFilter, Box<Diagnostic>> {
     let directives = match (level, variable.filter(|text| !text.is_empty())) {
         (Some(LogLevel::Off), _) => "off".to_owned(),
         (Some(LogLevel::Error), _) => "error".to_owned(),
@@ -61,7 +61,7 @@ fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) ->
     };
     EnvFilter::try_new(&directives).map_err(|error| {
         let message = format!("`RUST_LOG` is not a filter: {error}");
-        Diagnostic::error("invalid-log-filter", message).help("expected such as `info` or `warn,opcell=debug`")
+        Box::new(Diagnostic::error("invalid-log-filter", message).help("expected such as `info` or `warn,opcell=debug`"))
     })
 }
 
@@ -98,7 +98,7 @@ impl Terminal {
 
     /// Writes the log to stderr from now on: by default what warns. An embedder that runs the command line may have a
     /// subscriber already; then that one stays.
-    pub fn show_log(&self, global: &Global) -> Result<(), Diagnostic> {
+    pub fn show_log(&self, global: &Global) -> Result<(), Box<Diagnostic>> {
         let filter = log_filter(global.log_level, std::env::var("RUST_LOG").ok(), self.quiet)?;
         let is_asked_for = global.log_level.is_some() || std::env::var_os("RUST_LOG").is_some();
         let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);

@@ -219,7 +219,12 @@ impl Page {
         let _ = writeln!(page, "\n{pad}#{} {}{element}{visit}  {}{target}  {took}", step.seq, step.step, step.form);
         let depth = depth + 1;
         self.optional(page, depth, "arguments", step.arguments.as_ref());
-        self.optional(page, depth, "context", step.context.as_ref());
+        self.optional(
+            page,
+            depth,
+            "context",
+            step.context.as_ref().filter(|context| context.as_array().is_none_or(|list| !list.is_empty())),
+        );
         if let Some(talk) = &step.conversation {
             self.conversation(page, depth, talk);
         }
