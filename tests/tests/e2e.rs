@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 
+#[path = "e2e/budgets.rs"]
+mod budgets;
 #[path = "e2e/forge.rs"]
 mod forge;
 #[path = "e2e/github.rs"]

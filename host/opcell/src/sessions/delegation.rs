@@ -282,7 +282,7 @@ fn failed(reason: &str, message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failed test")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test")]
 
     use super::*;
     use crate::run::Workflow;
@@ -354,6 +354,31 @@ mod tests {
         let refused = process.children.run("ask", "please", &call).await.result.unwrap_err();
         assert_eq!(refused.reason.as_ref(), "delegation-too-deep");
         assert!(process.engine.runs().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_a_call_starts_has_what_its_caller_has_left_and_is_charged_when_the_caller_is_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = process(&folder.path().join("runs.db"));
+        let mut call = call();
+        call.left.total_visits = Some(7);
+        call.left.tokens = Some(100);
+        let cancel = call.cancel.clone();
+        let cancelled = async {
+            waits(&process.engine).await;
+            cancel.cancel();
+        };
+        let (reply, ()) = tokio::join!(process.children.run("ask", "please", &call), cancelled);
+        let failure = reply.result.unwrap_err();
+        assert!(failure.message.contains("was cancelled"), "{}", failure.message);
+        let receipt = reply.receipt.unwrap();
+        let used = opcell_engine::receipt::used_by_started_run(&receipt).unwrap();
+        assert_eq!(used.visits, 1, "what was begun is on the caller's account");
+        let history = process.engine.history(&"parent~2.7".into()).await.unwrap();
+        let Event::RunStarted(started) = &history[0].event else { panic!("{:?}", history[0]) };
+        assert_eq!((started.limits.total_visits, started.limits.tokens), (Some(7), Some(100)));
+        let last = history.last().unwrap().event.kind();
+        assert_eq!(last, "run-finished", "it does not go on by itself");
     }
 
     #[test]
