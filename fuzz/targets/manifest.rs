@@ -3,10 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use opcell_sandbox::{
-    grants::{Grants, Kind, Policy},
+    grants::{Grants, Policy},
     inspect,
     manifest::Manifest,
 };
+use opcell_types::Capability;
 
 fuzz_target!(|bytes: &[u8]| {
     if bytes.starts_with(b"\0asm") {
@@ -21,7 +22,12 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let policy = Policy::new("fuzz".into(), manifest.requests(), Grants::default());
     // Whatever a manifest says, it grants nothing.
-    for (kind, requests) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)] {
+    let asked = [
+        (Capability::Tool, &manifest.tools),
+        (Capability::Skill, &manifest.skills),
+        (Capability::Files, &manifest.files),
+    ];
+    for (kind, requests) in asked {
         for request in requests {
             let denial = policy.allows(kind, &request.name, None).expect_err("nothing is granted");
             assert_printable(&denial);

@@ -36,7 +36,10 @@ mod trust;
 mod units;
 mod worker;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use opcell::{
     config::{Config, lock::Lock},
     consent,
@@ -270,6 +273,19 @@ enum Exit {
     Waiting,
 }
 
+/// Says how a value is given to an option whose value may be left out.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let invalid = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let follows =
+        |pair: &&[String]| matches!(pair, [option, value] if option == "--journal" && Some(value) == invalid.as_ref());
+    if let Some([_, value]) = words.windows(2).find(follows) {
+        let tip = format!("the value follows an equals sign: `--journal={value}`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -284,7 +300,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
+            let _ = with_tip(error).print();
             return ExitCode::from(code);
         }
     };

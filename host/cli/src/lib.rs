@@ -2,7 +2,7 @@
 //! guests, drawings of workflows.
 //!
 //! **Owns** arguments, terminals, exit codes ([`cli`]); the hostile guests and how they are run ([`selftest`]); what
-//! isolation costs ([`bench`]); Mermaid, DOT and SVG ([`graph`]).
+//! isolation costs ([`mod@bench`]); Mermaid, DOT and SVG ([`graph`]).
 //!
 //! **Must not** decide anything that an embedder needs: that belongs to the library `opcell`.
 

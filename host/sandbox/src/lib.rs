@@ -73,7 +73,7 @@ pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};
 pub use typed::Exports;
 
 /// Ways into the crate that only fuzz targets have.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing {
     /// What a cell's result becomes: the value, when the schema is one and the result fits it.
     pub async fn result(schema: &str, result: &str) -> Option<serde_json::Value> {

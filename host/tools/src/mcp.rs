@@ -25,6 +25,25 @@ mod tests;
 #[cfg(not(feature = "mcp"))]
 mod unavailable;
 
+/// Ways into the crate that only fuzz targets have.
+#[cfg(all(feature = "fuzzing", feature = "mcp"))]
+pub mod fuzzing {
+    use super::{Binary, Listing, ask, result};
+    use opcell_types::{Failure, Value};
+
+    /// What a list of tools becomes, where it is one.
+    #[must_use]
+    pub fn tools(json: &str) -> Option<Listing> {
+        serde_json::from_str(json).ok().map(ask::weigh)
+    }
+
+    /// What the result of a call becomes, where it is one.
+    #[must_use]
+    pub fn result(json: &str) -> Option<Result<Value, Failure>> {
+        serde_json::from_str(json).ok().map(|found| result::output(found, Binary::Keep))
+    }
+}
+
 pub use listing::{ListedTool, Listing};
 pub use pins::{Pins, ToolDigests};
 #[cfg(feature = "mcp")]

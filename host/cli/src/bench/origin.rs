@@ -9,7 +9,7 @@ pub const SCHEMA: &str = "opcell-bench/v1";
 /// Everything that must be equal, or be named, before two reports are compared.
 #[derive(Debug, Clone, Serialize)]
 pub struct Origin {
-    /// [`SCHEMA`].
+    /// Of the report: its name and version.
     pub schema: &'static str,
     /// Opcell's version.
     pub opcell: &'static str,

@@ -61,7 +61,9 @@ fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) ->
     };
     EnvFilter::try_new(&directives).map_err(|error| {
         let message = format!("`RUST_LOG` is not a filter: {error}");
-        Box::new(Diagnostic::error("invalid-log-filter", message).help("expected such as `info` or `warn,opcell=debug`"))
+        Box::new(
+            Diagnostic::error("invalid-log-filter", message).help("expected such as `info` or `warn,opcell=debug`"),
+        )
     })
 }
 

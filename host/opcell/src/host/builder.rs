@@ -42,7 +42,7 @@ const STEP_RESULT: usize = 4 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum NewPermissions {
-    /// There is no host: [`HostError::Plugin`] with [`LoadError::AsksForMore`].
+    /// There is no host: [`HostError::Plugin`] with [`LoadError::AsksForMore`](opcell_sandbox::LoadError::AsksForMore).
     #[default]
     Refuse,
     /// The host has every other plugin. Calls of this one are refused, and [`Host::left_out`] says why.

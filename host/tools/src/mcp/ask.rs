@@ -42,7 +42,7 @@ pub(super) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError
     Ok(Listing { truncated, ..weighed.unwrap_or_default() })
 }
 
-fn weigh(found: Vec<Tool>) -> Listing {
+pub(super) fn weigh(found: Vec<Tool>) -> Listing {
     let mut listing = Listing::default();
     for tool in found {
         let name = printable(&tool.name, NAME_BYTES);
