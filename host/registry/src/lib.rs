@@ -1,6 +1,6 @@
 //! Plugins from OCI registries.
 //!
-//! **Owns** references ([`reference`]), what plugins look like in a registry ([`artifact`]), requests to registries
+//! **Owns** references ([`mod@reference`]), what plugins look like in a registry ([`artifact`]), requests to registries
 //! ([`client`]), signatures of publishers ([`signature`]), bills of materials ([`sbom`]), and the store of what was
 //! fetched ([`store`]).
 //!

@@ -114,8 +114,7 @@ pub enum Refusal<'a> {
     },
 }
 
-/// Short, and with what only the refusal knows; [`TransitionError`](crate::promptpack::TransitionError) has the
-/// reference's whole texts.
+/// Short, and with what only the refusal knows.
 impl std::fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -118,7 +118,7 @@ impl ToolSet {
         }
     }
 
-    /// Fits a call's arguments to the tool's schema ([`arguments::fit`]) and checks them, before it is executed.
+    /// Fits a call's arguments to the tool's schema (`arguments::fit`) and checks them, before it is executed.
     ///
     /// # Errors
     /// When there is no such tool, or the arguments do not pass its schema.
