@@ -435,9 +435,10 @@ impl Global {
 
     /// A host for looking at the project: it has no journal, and does without what its user did not consent to.
     async fn looking(&self, terminal: &Terminal) -> Result<Host, Failure> {
-        let config = self.config()?;
-        let lock = config.lock.clone().map(Lock::frozen);
-        host(Config { journal: None, lock, ..config }, terminal).await
+        let mut config = self.config()?;
+        config.journal = None;
+        config.lock = config.lock.map(Lock::frozen);
+        host(config, terminal).await
     }
 }
 

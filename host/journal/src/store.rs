@@ -241,6 +241,30 @@ pub enum JournalError {
 }
 
 /// Runs as append-only sequences of records. Every method returns only after its changes are durable, if the store is.
+///
+/// One of your own passes [`contract!`](crate::contract!), which makes a test of each promise (feature `contract`).
+///
+/// ```
+/// use opcell_journal::{Append, Journal, MemoryJournal, NewRun, Record, RunId};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), opcell_journal::JournalError> {
+/// let journal = MemoryJournal::new();
+/// let run: RunId = "run-1".into();
+/// // Whoever makes a run owns it, and proves it with the fence.
+/// let fence = journal.create(NewRun::empty(&run, "greet", 0)).await?;
+/// let record = Record { seq: 1, kind: "happened".into(), version: 1, at: 0, payload: r#"{"n":1}"#.to_owned().into() };
+/// let records = vec![record];
+/// journal
+///     .append(Append { run: run.clone(), fence, records, state: None, snapshot: None, inbox: None })
+///     .await?;
+///
+/// // Anyone may read.
+/// let read = journal.read(&run, 0, 10).await?;
+/// assert_eq!(read[0].payload.as_ref(), r#"{"n":1}"#);
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Whether appending reads the records' payloads, so that whoever appends had better make the texts first. A

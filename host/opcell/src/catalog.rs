@@ -44,6 +44,7 @@ impl LazyReceipt for CellReceipt {
 
 /// What one id refers to.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Entry {
     /// `namespace/name`.
     pub id: Arc<str>,
@@ -61,6 +62,7 @@ pub struct Entry {
 /// What only one kind of entry has.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Offer {
     /// An operation.
     Operation {

@@ -48,6 +48,7 @@ pub const MAX_BYTES: u64 = 4 << 20;
 
 /// A checked project.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The file it came from; `None` for a project without one.
     pub file: Option<PathBuf>,
@@ -88,6 +89,7 @@ pub struct Config {
 
 /// What model conversations of a project are made of.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SessionSettings {
     /// Providers and models.
     pub models: ModelsConfig,
@@ -119,6 +121,7 @@ pub struct SessionSettings {
 
 /// One plugin of a project.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PluginConfig {
     /// Its name in this project.
     pub name: String,
@@ -143,6 +146,7 @@ pub struct PluginConfig {
 
 /// What a plugin may reach. Empty: nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PluginGrants {
     /// Tools, skills, files and preopens, enforced by the sandbox.
     pub capabilities: Grants,

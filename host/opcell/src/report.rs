@@ -9,6 +9,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 /// Findings about one input: a document, a project file, a plugin, a command line.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Rejected {
     /// What was read, when the findings point into a text.
     pub source: Option<Arc<SourceFile>>,

@@ -23,7 +23,7 @@ use opcell_session::{
     models::{Models, ScriptedModel},
     sessions::Extension,
     skills::SkillLibrary,
-    tools::{BoundTool, DelegateTool, FileRoots, HostTool, OperationTool, ShellTool, ToolDescription, file_tools},
+    tools::{BoundTool, DelegateTool, FileRoots, OperationTool, SessionTool, ShellTool, ToolDescription, file_tools},
 };
 use opcell_types::{Value, control::ControlFiles};
 use opcell_workflow::Diagnostic;
@@ -42,7 +42,7 @@ pub(crate) struct SessionDeps<'a> {
     pub skills: &'a Arc<SkillLibrary>,
     pub child_runs: Arc<ChildRuns>,
     /// What [`own_tools`] gave.
-    pub own: Vec<Arc<dyn HostTool>>,
+    pub own: Vec<Arc<dyn SessionTool>>,
 }
 
 /// The host's own tools, as far as the project enables them: over its file roots, requests, commands.
@@ -51,7 +51,7 @@ pub(crate) fn own_tools(
     skills: &Arc<SkillLibrary>,
     http: &Arc<HttpClient>,
     control: &Arc<ControlFiles>,
-) -> Result<Vec<Arc<dyn HostTool>>, Rejected> {
+) -> Result<Vec<Arc<dyn SessionTool>>, Rejected> {
     let roots = FileRoots::open(&settings.files, control).map_err(|error| wrong(error.to_string()))?;
     let mut tools = file_tools(roots, skills.clone());
     if !settings.http.is_empty() {
@@ -140,20 +140,20 @@ fn extensions(
 }
 
 /// The tools that documents call by other names. A name without a binding is not a tool, and what declares it says so.
-fn bound(tools: &[Arc<dyn HostTool>], bindings: &IndexMap<String, String>) -> Vec<Arc<dyn HostTool>> {
+fn bound(tools: &[Arc<dyn SessionTool>], bindings: &IndexMap<String, String>) -> Vec<Arc<dyn SessionTool>> {
     let find = |name: &str| tools.iter().find(|tool| tool.description().spec.name == name);
     let bind = |(name, target): (&String, &String)| {
         let tool = find(target).filter(|_| find(name).is_none())?;
-        Some(Arc::new(BoundTool::new(name, tool.clone())) as Arc<dyn HostTool>)
+        Some(Arc::new(BoundTool::new(name, tool.clone())) as Arc<dyn SessionTool>)
     };
     bindings.iter().filter_map(bind).collect()
 }
 
 /// The tools of documents that no plugin offers and no session has by itself: requests under rules of their own, the
 /// embedder's tools, those of MCP servers. A session that declares one by its name has it.
-fn outside_tools(tools: &[Arc<dyn HostTool>], catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
+fn outside_tools(tools: &[Arc<dyn SessionTool>], catalog: &Arc<Catalog>) -> Vec<Arc<dyn SessionTool>> {
     let is_taken = |name: &str| tools.iter().any(|tool| tool.description().spec.name == name);
-    let tool = |description: ToolDescription| -> Arc<dyn HostTool> {
+    let tool = |description: ToolDescription| -> Arc<dyn SessionTool> {
         match catalog.remote_tool(&description.spec.name) {
             Some((server, tool)) => Arc::new(RemoteTool::new(server.clone(), tool.to_owned(), description)),
             None => Arc::new(OperationTool::new(catalog.clone(), description)),
@@ -172,7 +172,7 @@ fn reaches(catalog: &Catalog, plugin: &str) -> bool {
     })
 }
 
-fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
+fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn SessionTool>> {
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, .. } = entry.offer else { return None };
         let description = ToolDescription {
@@ -188,7 +188,7 @@ fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn HostTool>> {
             by_declaration: reaches(catalog, &entry.plugin),
         };
         let operations: Arc<dyn Operations> = catalog.clone();
-        Some(Arc::new(OperationTool::new(operations, description)) as Arc<dyn HostTool>)
+        Some(Arc::new(OperationTool::new(operations, description)) as Arc<dyn SessionTool>)
     };
     catalog.entries().into_iter().filter_map(tool).collect()
 }

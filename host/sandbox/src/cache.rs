@@ -23,6 +23,7 @@ use std::{
 
 /// A cache directory that is not safe to use.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CacheError {
     /// The directory or its key cannot be made or opened.
     #[error("the cache `{}` cannot be used: {error}; choose another directory", .path.display())]

@@ -81,6 +81,7 @@ impl Default for CompileLimits {
 
 /// Why there is no native code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompileError {
     /// The component is invalid, or uses what is switched off.
     #[error("the component does not compile: {message}")]

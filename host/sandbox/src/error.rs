@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// Why a cell has no result. The receipt is beside it in [`crate::CellResult`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CellError {
     /// The plugin offers no such operation or judge.
     #[error("plugin `{plugin}` has no {what} `{id}`{}", .suggestion.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default())]
@@ -165,6 +166,7 @@ impl From<CellError> for Failure {
 
 /// Why a component did not become a plugin.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read.
     #[error("cannot read the plugin `{}`: {source}", .path.display())]

@@ -50,6 +50,30 @@ pub enum LogEvent<'a> {
 /// The host's side of the imports. Implementations must not block.
 ///
 /// The sandbox asks only for what the cell may use: a tool that is not granted never reaches [`Self::call_tool`].
+///
+/// ```
+/// use async_trait::async_trait;
+/// use opcell_sandbox::host::{HostServices, ToolDescription};
+/// use opcell_types::{CallContext, Failure, TouchLog};
+///
+/// /// Plugins that are granted `clock.zone` may ask which time zone the host is in.
+/// struct Zone(&'static str);
+///
+/// #[async_trait]
+/// impl HostServices for Zone {
+///     fn tools(&self) -> Vec<ToolDescription> {
+///         vec![ToolDescription {
+///             name: "clock.zone".to_owned(),
+///             summary: "The time zone of the host".to_owned(),
+///             arguments_schema: r#"{"type": "object", "additionalProperties": false}"#.to_owned(),
+///         }]
+///     }
+///
+///     async fn call_tool(&self, _: &str, _: &str, _: &CallContext, _: &TouchLog) -> Result<String, Failure> {
+///         Ok(format!("{:?}", self.0))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait HostServices: Send + Sync {
     /// Every tool of the host; the sandbox shows a cell those that it may use.

@@ -61,6 +61,7 @@ impl fmt::Display for Source {
 
 /// A limit that cannot be taken as written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimitError {
     /// No limit has this name.
     #[error("`{key}` is not a limit{}", suggest(.suggestion.as_deref()))]

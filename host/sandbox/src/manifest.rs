@@ -56,6 +56,7 @@ const MAX_PROMPT: usize = 8 << 10;
 
 /// What a plugin says about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Manifest {
     /// `[a-z0-9][a-z0-9-]*`; absent when the component has no manifest.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -45,7 +45,7 @@ pub struct ToolDescription {
 
 /// A tool.
 #[async_trait]
-pub trait HostTool: Send + Sync {
+pub trait SessionTool: Send + Sync {
     /// What the host says about it; the same at every call.
     fn description(&self) -> &ToolDescription;
 
@@ -65,7 +65,7 @@ pub trait HostTool: Send + Sync {
 /// The tools over files: `read`, `ls`, `glob` and `grep`, and `write` and `edit` where a root is writable. `read`
 /// serves skills too.
 #[must_use]
-pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn HostTool>> {
+pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn SessionTool>> {
     let writable = roots.any_writable();
     let files = Arc::new(files::Files { roots, skills });
     let mut tools = vec![files::read(&files), files::ls(&files), search::glob(&files), search::grep(&files)];

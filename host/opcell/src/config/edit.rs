@@ -4,6 +4,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
 /// A grant to add to a plugin's.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NewGrant {
     /// A host tool by name.
     Tool(String),
@@ -33,6 +34,7 @@ pub enum NewGrant {
 
 /// Why a file cannot be changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EditError {
     /// It is not TOML.
     #[error(transparent)]

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 /// The implementation of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ToolTarget {
     /// A plugin's operation by its id, run in a cell.
     Operation(String),

@@ -12,7 +12,7 @@ use crate::{
 };
 use opcell_journal::Journal;
 use opcell_sandbox::{LoadError, PluginSource, Sandbox};
-use opcell_session::{skills::SkillLibrary, tools::HostTool as SessionTool};
+use opcell_session::{skills::SkillLibrary, tools::SessionTool};
 use opcell_types::control::ControlFiles;
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use opcell_engine::{
     ports::{Effects, Reply, ToolCall},
     receipt::Provider,
 };
-use opcell_session::tools::{HostTool, ToolDescription};
+use opcell_session::tools::{SessionTool, ToolDescription};
 use opcell_types::{Value, denial::HttpScope};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Fetch {
 }
 
 #[async_trait]
-impl HostTool for Fetch {
+impl SessionTool for Fetch {
     fn description(&self) -> &ToolDescription {
         &self.description
     }

@@ -7,7 +7,7 @@ use opcell_engine::{
     conversation::ToolSpec,
     ports::{Failure, Reply, ToolCall},
 };
-use opcell_session::tools::{HostTool, ToolDescription};
+use opcell_session::tools::{SessionTool, ToolDescription};
 use opcell_tools::mcp::{Binary, ListedTool, Server};
 use opcell_types::Value;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl RemoteTool {
 }
 
 #[async_trait]
-impl HostTool for RemoteTool {
+impl SessionTool for RemoteTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }

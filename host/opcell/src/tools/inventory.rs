@@ -9,6 +9,7 @@ use std::sync::Arc;
 /// One name that documents may call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct ToolEntry {
     /// The name that documents use.
     pub name: String,
@@ -25,6 +26,7 @@ pub struct ToolEntry {
 /// One MCP server of a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct ServerEntry {
     /// Its name in the project.
     pub name: String,
@@ -43,6 +45,7 @@ pub struct ServerEntry {
 /// One tool of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct ServerTool {
     /// The server's own name of it.
     pub name: String,

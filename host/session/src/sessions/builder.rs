@@ -4,7 +4,7 @@ use super::{HostSessions, RuntimeMetadata};
 use crate::models::{Model, Models, ModelsConfig, ModelsError, Recorder};
 use crate::prompt::ContextFile;
 use crate::skills::SkillLibrary;
-use crate::tools::{HostTool, RESULT_LIMIT, ToolError, Toolbox};
+use crate::tools::{RESULT_LIMIT, SessionTool, ToolError, Toolbox};
 use indexmap::IndexMap;
 use opcell_engine::ports::Workflows;
 use opcell_workflow::ir;
@@ -62,7 +62,7 @@ pub enum BuildError {
 pub struct HostSessionsBuilder {
     models: Option<Models>,
     record: Option<PathBuf>,
-    tools: Vec<Arc<dyn HostTool>>,
+    tools: Vec<Arc<dyn SessionTool>>,
     result_limit: Option<usize>,
     skills: Arc<SkillLibrary>,
     extensions: Vec<Extension>,
@@ -91,13 +91,13 @@ impl HostSessionsBuilder {
 
     /// Adds a tool.
     #[must_use]
-    pub fn tool(self, tool: Arc<dyn HostTool>) -> Self {
+    pub fn tool(self, tool: Arc<dyn SessionTool>) -> Self {
         self.tools([tool])
     }
 
     /// Adds tools; prompts list them in this order.
     #[must_use]
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn HostTool>>) -> Self {
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn SessionTool>>) -> Self {
         self.tools.extend(tools);
         self
     }

@@ -4,7 +4,7 @@ use crate::prompt::Component;
 use crate::skills::{SkillFolder, SkillLibrary};
 use crate::testing::context;
 use crate::tools::{
-    DelegateTool, Delegation, FileRoot, FileRoots, HostTool, Shell, ShellTool, ToolDescription, file_tools,
+    DelegateTool, Delegation, FileRoot, FileRoots, SessionTool, Shell, ShellTool, ToolDescription, file_tools,
 };
 use opcell_engine::call;
 use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
@@ -36,7 +36,7 @@ impl Workflows for Catalog {
 struct Echo(ToolDescription);
 
 #[async_trait]
-impl HostTool for Echo {
+impl SessionTool for Echo {
     fn description(&self) -> &ToolDescription {
         &self.0
     }
@@ -59,7 +59,7 @@ impl Delegation for Runs {
     }
 }
 
-fn echo(name: &str, extension: Option<&str>) -> Arc<dyn HostTool> {
+fn echo(name: &str, extension: Option<&str>) -> Arc<dyn SessionTool> {
     let parameters = Value::from(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
     Arc::new(Echo(ToolDescription {
         by_declaration: false,

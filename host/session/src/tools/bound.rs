@@ -1,6 +1,6 @@
 //! A tool under the name that a document calls it by.
 
-use super::{HostTool, ToolDescription};
+use super::{SessionTool, ToolDescription};
 use async_trait::async_trait;
 use opcell_engine::ports::{Reply, ToolCall};
 use opcell_types::Value;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// Another tool under this name.
 pub struct BoundTool {
-    tool: Arc<dyn HostTool>,
+    tool: Arc<dyn SessionTool>,
     description: ToolDescription,
 }
 
 impl BoundTool {
     /// The tool.
     #[must_use]
-    pub fn new(name: &str, tool: Arc<dyn HostTool>) -> Self {
+    pub fn new(name: &str, tool: Arc<dyn SessionTool>) -> Self {
         let mut description = tool.description().clone();
         name.clone_into(&mut description.spec.name);
         description.by_declaration = true;
@@ -24,7 +24,7 @@ impl BoundTool {
 }
 
 #[async_trait]
-impl HostTool for BoundTool {
+impl SessionTool for BoundTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }

@@ -1,7 +1,7 @@
 //! `delegate`: a model calls a workflow. Only the session's workflows can be called. The agents of a pack are called
 //! through it too, each under its own name.
 
-use super::{HostTool, ToolDescription, describe};
+use super::{SessionTool, ToolDescription, describe};
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply, ToolCall};
 use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
@@ -51,7 +51,7 @@ impl DelegateTool {
 }
 
 #[async_trait]
-impl HostTool for DelegateTool {
+impl SessionTool for DelegateTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }

@@ -1,7 +1,7 @@
 //! `read`, `write`, `edit` and `ls`.
 
 use super::roots::{FileRoots, Place};
-use super::{HostTool, ToolDescription, describe, failure};
+use super::{SessionTool, ToolDescription, describe, failure};
 use crate::confined::{EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
@@ -61,12 +61,12 @@ struct FileTool {
     run: Run,
 }
 
-pub(super) fn tool(files: &Arc<Files>, description: ToolDescription, run: Run) -> Arc<dyn HostTool> {
+pub(super) fn tool(files: &Arc<Files>, description: ToolDescription, run: Run) -> Arc<dyn SessionTool> {
     Arc::new(FileTool { description, files: files.clone(), run })
 }
 
 #[async_trait]
-impl HostTool for FileTool {
+impl SessionTool for FileTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }
@@ -130,7 +130,7 @@ pub(super) fn file_failure(error: &FileError) -> Failure {
     failure(reason, error.to_string())
 }
 
-pub(super) fn read(files: &Arc<Files>) -> Arc<dyn HostTool> {
+pub(super) fn read(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     let description = describe(
         "read",
         "Reads a text file. `path` is relative to the working folder, `ROOT:path`, or a skill's location such as \
@@ -197,7 +197,7 @@ fn lines(text: &str, offset: u64, limit: u64) -> String {
     shown
 }
 
-pub(super) fn write(files: &Arc<Files>) -> Arc<dyn HostTool> {
+pub(super) fn write(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     let description = describe(
         "write",
         "Creates or replaces a file, and creates missing parent folders.",
@@ -234,7 +234,7 @@ fn replace<'a>(place: &Place<'_>, size: u64, content: impl FnOnce() -> Cow<'a, [
     place.root.folder.write(&place.path, &content()).map_err(|error| file_failure(&error))
 }
 
-pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
+pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     let description = describe(
         "edit",
         "Replaces `old_text` with `new_text` in a file. `old_text` must occur exactly once, unless `replace_all` is true.",
@@ -284,7 +284,7 @@ pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn HostTool> {
     })
 }
 
-pub(super) fn ls(files: &Arc<Files>) -> Arc<dyn HostTool> {
+pub(super) fn ls(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     let description = describe(
         "ls",
         "Lists a folder: folders end in `/`, links in `@`, files are followed by their size in bytes.",

@@ -1,6 +1,6 @@
 //! An operation as a tool: what a plugin offers to workflows, a model may call too.
 
-use super::{HostTool, ToolDescription};
+use super::{SessionTool, ToolDescription};
 use async_trait::async_trait;
 use opcell_engine::call;
 use opcell_engine::ports::{Call, Operations, Reply, ToolCall};
@@ -23,7 +23,7 @@ impl OperationTool {
 }
 
 #[async_trait]
-impl HostTool for OperationTool {
+impl SessionTool for OperationTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }

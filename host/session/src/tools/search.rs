@@ -2,7 +2,7 @@
 
 use super::files::{Ask, FILE_LIMIT, Files, file_failure, tool};
 use super::roots::Place;
-use super::{HostTool, describe, failure};
+use super::{SessionTool, describe, failure};
 use crate::confined::{EntryKind, Folder};
 use globset::{GlobBuilder, GlobMatcher};
 use opcell_engine::ports::{Effects, Failure};
@@ -104,7 +104,7 @@ fn finish(mut text: String, end: &End) -> String {
     text
 }
 
-pub(super) fn glob(files: &Arc<Files>) -> Arc<dyn HostTool> {
+pub(super) fn glob(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     let description = describe(
         "glob",
         "Finds files by a pattern such as `src/**/*.rs`, relative to `path`. `.git` and `node_modules` are left out.",
@@ -136,7 +136,7 @@ pub(super) fn glob(files: &Arc<Files>) -> Arc<dyn HostTool> {
     })
 }
 
-pub(super) fn grep(files: &Arc<Files>) -> Arc<dyn HostTool> {
+pub(super) fn grep(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     let description = describe(
         "grep",
         "Finds lines that match a regular expression, as `path:line: text`, in a file or in the files below a folder. `glob` \

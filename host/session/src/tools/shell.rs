@@ -1,7 +1,7 @@
 //! `bash`: outside every cell, with the rights of the host. Not there unless the operator enables it, and the prompt
 //! says so.
 
-use super::{HostTool, ToolDescription, describe, failure};
+use super::{SessionTool, ToolDescription, describe, failure};
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
 use opcell_types::Value;
@@ -114,7 +114,7 @@ impl ShellTool {
 }
 
 #[async_trait]
-impl HostTool for ShellTool {
+impl SessionTool for ShellTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }

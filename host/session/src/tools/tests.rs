@@ -42,7 +42,7 @@ fn world() -> World {
     let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(folder.path().join("skills"))]));
     let mut shell = Shell::new(folder.path().join("work"));
     shell.timeout = Duration::from_secs(1);
-    let tools = file_tools(roots, skills).into_iter().chain([Arc::new(ShellTool::new(shell)) as Arc<dyn HostTool>]);
+    let tools = file_tools(roots, skills).into_iter().chain([Arc::new(ShellTool::new(shell)) as Arc<dyn SessionTool>]);
     let toolbox = Toolbox::new(tools, RESULT_LIMIT).unwrap();
     World { folder, toolbox }
 }
@@ -360,7 +360,7 @@ async fn only_the_host_says_what_the_host_refused() {
         provider: Provider::Plugin("sly".into()),
         ..describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object"}))
     };
-    let tool: Arc<dyn HostTool> = Arc::new(OperationTool::new(Arc::new(Pretends), description));
+    let tool: Arc<dyn SessionTool> = Arc::new(OperationTool::new(Arc::new(Pretends), description));
     world.toolbox = Toolbox::new([tool], RESULT_LIMIT).unwrap();
     let left = receipt(&world, "sum/add", json!({})).await;
     assert_eq!((&left["status"], &left["error"]), (&json!("failed"), &json!("plugin-failure")));
@@ -390,7 +390,7 @@ async fn an_operation_is_a_tool_that_keeps_its_receipt() {
     let mut description =
         describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object", "required": ["n"]}));
     description.extension = Some("sum".to_owned());
-    let tool: Arc<dyn HostTool> = Arc::new(OperationTool::new(Arc::new(Adds), description));
+    let tool: Arc<dyn SessionTool> = Arc::new(OperationTool::new(Arc::new(Adds), description));
     world.toolbox = Toolbox::new([tool], RESULT_LIMIT).unwrap();
     assert_eq!(call(&world, "sum/add", json!({"n": 1})).await.unwrap(), Value::from(json!({"n": 1})));
     let reply = world.toolbox.call(&prepare(&world, "sum/add", json!({"n": 1, "say": true}))).await;

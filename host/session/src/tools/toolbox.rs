@@ -1,6 +1,6 @@
 //! All tools of a host: what they are, whether a call's arguments match, and how much of a result is returned.
 
-use super::{DELEGATE_TOOL, HostTool, ToolDescription, failure};
+use super::{DELEGATE_TOOL, SessionTool, ToolDescription, failure};
 use indexmap::IndexMap;
 use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Failure, Reply, ToolCall};
@@ -44,7 +44,7 @@ pub struct Toolbox {
 }
 
 struct Tool {
-    tool: Arc<dyn HostTool>,
+    tool: Arc<dyn SessionTool>,
     arguments: Arc<Schema>,
 }
 
@@ -53,7 +53,7 @@ impl Toolbox {
     ///
     /// # Errors
     /// When two have one name, or a schema is none.
-    pub fn new(tools: impl IntoIterator<Item = Arc<dyn HostTool>>, result_limit: usize) -> Result<Self, ToolError> {
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn SessionTool>>, result_limit: usize) -> Result<Self, ToolError> {
         let mut toolbox = Self { tools: IndexMap::new(), result_limit };
         for tool in tools {
             let spec = &tool.description().spec;
@@ -73,7 +73,7 @@ impl Toolbox {
         self.tools.get(name).map(|tool| tool.tool.description())
     }
 
-    /// What a tool says about itself now, where that takes asking; see [`HostTool::current`].
+    /// What a tool says about itself now, where that takes asking; see [`SessionTool::current`].
     ///
     /// # Errors
     /// When it is not there.
@@ -115,7 +115,7 @@ impl Toolbox {
         Reply { receipt: ended.to_receipt(), ..reply }
     }
 
-    fn admit(&self, call: &ToolCall) -> Result<&Arc<dyn HostTool>, Failure> {
+    fn admit(&self, call: &ToolCall) -> Result<&Arc<dyn SessionTool>, Failure> {
         let name = call.request.name.as_str();
         let allowed = || call.session.tools.iter().map(|tool| tool.name.as_str());
         if !allowed().any(|tool| tool == name) {

@@ -22,6 +22,7 @@ impl Default for FetchLimits {
 
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FetchError {
     /// The arguments are wrong.
     #[error(transparent)]

@@ -65,7 +65,7 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
     let text = edit::add_plugin(config.source.text(), &added.name, added.key, &added.value, args.unsigned)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
     // What would be written must mean something before anything is written.
-    let new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
+    let mut new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
     let permissions = file.metadata().ok().map(|about| about.permissions());
     let target = file.canonicalize().unwrap_or_else(|_| file.clone());
     write_whole(&target, &text, permissions)?;
@@ -74,7 +74,8 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
     }
     if consented {
         // Who names a registry on the command line consents to it.
-        global.consent(Config { file: Some(file.clone()), ..new })?;
+        new.file = Some(file.clone());
+        global.consent(new)?;
     }
     report(&added, &file, terminal)
 }
