@@ -409,6 +409,7 @@ impl Engine {
             unsaved: drive.unsaved,
             saved: 0,
             moment: None,
+            behind: None,
             values: self.journal.keeps_values().then(LargeValues::default),
         };
         listeners.start_at(driver.state.seq());

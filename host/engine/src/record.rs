@@ -30,6 +30,10 @@ impl Unread {
         &self.0
     }
 
+    pub(crate) fn into_events(self) -> Vec<Recorded> {
+        self.0
+    }
+
     pub(crate) fn records(self: &Arc<Self>) -> Vec<Record> {
         (0..self.0.len()).filter_map(|at| self.at(at)).collect()
     }

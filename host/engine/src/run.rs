@@ -9,7 +9,7 @@ use crate::{
     record::{Unread, to_record, to_snapshot},
     shutdown::Shutdown,
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture, poll};
 use opcell_core::{
     Next, Program, RunOutcome, State, Status, decide,
     decide::is_mid_transition,
@@ -23,7 +23,7 @@ use opcell_core::{
 use opcell_journal::{
     Append, Fence, Journal, JournalError, NewRun, Ownership, Payload, Record, RunId, RunState, Snapshot,
 };
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -83,6 +83,8 @@ pub(crate) struct Driver {
     pub values: Option<LargeValues>,
     /// When what is decided now happens, where the clock has just been read.
     pub moment: Option<Timestamp>,
+    /// The append that is under way while pure calls go on.
+    pub behind: Option<Appending>,
 }
 
 /// What the journal has not seen yet.
@@ -95,6 +97,24 @@ struct Batch {
     since: Option<Instant>,
     /// The last inbox message that is among them.
     inbox: Option<u64>,
+}
+
+/// When what happened must become durable.
+enum Due {
+    Later,
+    /// From now on, while pure calls go on.
+    Behind,
+    /// Before anything else happens.
+    Now,
+}
+
+/// An append that is under way, and what it makes durable.
+pub(crate) struct Appending {
+    append: BoxFuture<'static, Result<(), JournalError>>,
+    events: Arc<Unread>,
+    /// The last event that is durable then.
+    last: u64,
+    state: RunState,
 }
 
 /// One round's part of a run's text.
@@ -141,7 +161,10 @@ impl Driver {
 
     /// Drives the run until it ends or is suspended. `resumed`: another driver drove it before.
     pub(crate) async fn drive(mut self, resumed: bool) {
-        let result = self.run_loop(resumed).await;
+        let mut result = self.run_loop(resumed).await;
+        if result.is_ok() {
+            result = self.settle().await;
+        }
         if let Err(error) = &result {
             tracing::error!(run = %self.run, %error, "run stopped");
         }
@@ -187,8 +210,10 @@ impl Driver {
                 self.read_letters(&mut batch).await?;
             }
             let next = self.decide_on(&mut batch, in_flight.next().max(taken_over))?;
-            if !self.may_lag(&batch, &next, now) {
-                self.flush(&mut batch).await?;
+            match self.due(&batch, &next, now) {
+                Due::Later => {}
+                Due::Behind => self.flush_behind(&mut batch).await?,
+                Due::Now => self.flush(&mut batch).await?,
             }
             self.stop_abandoned(&mut in_flight);
             decides = matches!(next, Next::Record(_));
@@ -225,16 +250,16 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether what happened may become durable a little later, together with what comes next, instead of waiting for
-    /// the disk once per call: nothing is wanted but pure calls, and after a crash making those again is as good as
-    /// never having made them.
-    fn may_lag(&mut self, batch: &Batch, next: &Next, now: Instant) -> bool {
+    /// When what happened must become durable. A little later, together with what comes next, or while that goes on,
+    /// instead of waiting for the disk once per call, if nothing is wanted but pure calls: after a crash making those
+    /// again is as good as never having made them.
+    fn due(&mut self, batch: &Batch, next: &Next, now: Instant) -> Due {
+        if !matches!(next, Next::Perform) || batch.inbox.is_some() || !self.only_pure_calls() {
+            return Due::Now;
+        }
         let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
-        matches!(next, Next::Perform)
-            && batch.inbox.is_none()
-            && batch.events.len() < most
-            && batch.since.is_none_or(|since| now.duration_since(since) < LAG)
-            && self.only_pure_calls()
+        let waits = batch.since.is_none_or(|since| now.duration_since(since) < LAG);
+        if batch.events.len() < most && waits { Due::Later } else { Due::Behind }
     }
 
     /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at
@@ -319,17 +344,48 @@ impl Driver {
         Ok(())
     }
 
+    /// Makes everything durable that has happened.
     async fn flush(&mut self, batch: &mut Batch) -> Result<(), RunError> {
+        self.settle().await?;
         if batch.events.is_empty() && batch.inbox.is_none() {
             return Ok(());
         }
+        self.behind = Some(self.append(batch));
+        self.settle().await
+    }
+
+    /// Begins to make everything durable that has happened, and goes on: nothing is wanted but pure calls. At most one
+    /// append is under way.
+    async fn flush_behind(&mut self, batch: &mut Batch) -> Result<(), RunError> {
+        self.settle().await?;
+        self.behind = Some(self.append(batch));
+        self.look_behind().await
+    }
+
+    /// Waits for the append that is under way.
+    async fn settle(&mut self) -> Result<(), RunError> {
+        let Some(appending) = &mut self.behind else { return Ok(()) };
+        let done = (&mut appending.append).await;
+        self.appended(done)
+    }
+
+    /// Lets the append that is under way go on, without waiting for it.
+    async fn look_behind(&mut self) -> Result<(), RunError> {
+        let Some(appending) = &mut self.behind else { return Ok(()) };
+        match poll!(&mut appending.append) {
+            Poll::Ready(done) => self.appended(done),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn append(&mut self, batch: &mut Batch) -> Appending {
         let state = self.run_state();
         let changed = self.last_state.as_ref() != Some(&state);
         batch.since = None;
         let records = std::mem::take(&mut batch.records);
         // As many again are likely to come.
         let likely = Vec::with_capacity(batch.events.len());
-        let events = std::mem::replace(&mut batch.events, likely);
+        let events = Unread::new(std::mem::replace(&mut batch.events, likely));
         let append = Append {
             run: self.run.clone(),
             fence: self.fence,
@@ -338,15 +394,28 @@ impl Driver {
             state: changed.then(|| state.clone()),
             inbox: batch.inbox.take(),
         };
-        if self.journal.reads_payloads() || events.is_empty() {
-            self.journal.append(append).await?;
-            self.listeners.notify(self.state.seq(), events);
-        } else {
-            let events = Unread::new(events);
-            self.journal.append_deferred(append, events.clone()).await?;
-            self.listeners.notify(self.state.seq(), events.events().iter().cloned());
+        let (journal, unread) = (self.journal.clone(), events.clone());
+        let append = async move {
+            match journal.reads_payloads() || unread.events().is_empty() {
+                true => journal.append(append).await,
+                false => journal.append_deferred(append, unread).await,
+            }
+        };
+        Appending { append: append.boxed(), events, last: self.state.seq(), state }
+    }
+
+    /// An append has ended: what it made durable reaches the listeners.
+    fn appended(&mut self, done: Result<(), JournalError>) -> Result<(), RunError> {
+        let appending = self.behind.take();
+        done?;
+        if let Some(Appending { events, last, state, .. }) = appending {
+            match Arc::try_unwrap(events) {
+                Ok(events) => self.listeners.notify(last, events.into_events()),
+                // A journal in memory has kept them.
+                Err(kept) => self.listeners.notify(last, kept.events().iter().cloned()),
+            }
+            self.last_state = Some(state);
         }
-        self.last_state = Some(state);
         Ok(())
     }
 
@@ -418,6 +487,7 @@ impl Driver {
         if let Ok(message) = self.inbox.try_recv() {
             return self.receive(batch, message).map(|()| false);
         }
+        self.look_behind().await?;
         // Not all of them: those that work elsewhere should find more to do before they have ended what they have.
         let enough = in_flight.len().div_ceil(4);
         let mut ended = 0;
@@ -446,6 +516,7 @@ impl Driver {
                 None => self.wait_alone(in_flight, batch).await?,
             },
             done = in_flight.ended() => self.take(batch, done)?,
+            done = appended(&mut self.behind) => self.appended(done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
             () = self.shutdown.begun() => {}
@@ -587,6 +658,14 @@ impl Driver {
             self.record(batch, stopped)?;
         }
         self.flush(batch).await
+    }
+}
+
+/// The end of the append that is under way; never, when there is none.
+async fn appended(behind: &mut Option<Appending>) -> Result<(), JournalError> {
+    match behind {
+        Some(appending) => (&mut appending.append).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -84,7 +84,8 @@ where
 {
     let started = Instant::now();
     let operation = Arc::clone(&call.operation);
-    match permits::run(&linked.share, live(Arc::clone(linked), call, started, before, export, after)).await {
+    let work: permits::Work<_> = Box::pin(live(Arc::clone(linked), call, started, before, export, after));
+    match permits::run(&linked.share, work).await {
         Some(done) => done,
         None => {
             let message = "the host failed inside of the cell".to_owned();

@@ -67,9 +67,8 @@ impl Share {
         self.id
     }
 
-    /// Books what a cell has used; what it owes then.
-    fn charge(&self, used: u64) -> u64 {
-        let now = now();
+    /// Books what a cell has used by now; what it owes then.
+    fn charge(&self, used: u64, now: u64) -> u64 {
         let since = now.saturating_sub(self.at.swap(now, Ordering::Relaxed));
         let owed = |debt: u64| Some(debt.saturating_sub(since / STEADY) + used);
         let before = self.debt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owed).unwrap_or_default();
@@ -84,7 +83,7 @@ impl Share {
             CHANGED.store(now, Ordering::Relaxed);
         }
         let beside = now.saturating_sub(CHANGED.load(Ordering::Relaxed)) < BESIDE;
-        beside && self.charge(0) > ALLOWANCE
+        beside && self.charge(0, now) > ALLOWANCE
     }
 }
 
@@ -118,7 +117,8 @@ pub(crate) async fn give_way() {
     .await;
 }
 
-type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A cell, boxed where it is made: it is too large to be handed from one function to the next.
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 enum Place<T> {
     /// On the caller's thread.
@@ -128,11 +128,7 @@ enum Place<T> {
 }
 
 /// Runs a cell to its end; `None` when it panicked. Dropping this cancels it.
-pub(crate) async fn run<T: Send + 'static>(
-    share: &Arc<Share>,
-    cell: impl Future<Output = T> + Send + 'static,
-) -> Option<T> {
-    let work: Work<T> = Box::pin(cell);
+pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, work: Work<T>) -> Option<T> {
     let mut place = match share.waits() {
         true => hand_over(share, work),
         false => Place::Here(work),
@@ -140,9 +136,10 @@ pub(crate) async fn run<T: Send + 'static>(
     poll_fn(|context| {
         if let Place::Here(work) = &mut place {
             SLICE_OVER.set(false);
-            let started = Instant::now();
+            let started = now();
             let polled = work.as_mut().poll(context);
-            share.charge(nanos(started.elapsed()));
+            let ended = now();
+            share.charge(ended.saturating_sub(started), ended);
             if polled.is_ready() {
                 return polled.map(Some);
             }
@@ -231,12 +228,13 @@ impl Workers {
             yield_to_others();
             loop {
                 let (share, cell) = self.next();
-                let started = Instant::now();
+                let started = now();
                 // A panic is the host's own mistake; the caller gets no answer, and the worker goes on.
                 let _ = catch_unwind(AssertUnwindSafe(|| cell.run()));
-                let used = nanos(started.elapsed());
+                let ended = now();
+                let used = ended.saturating_sub(started);
                 share.turns.fetch_add(used, Ordering::Relaxed);
-                share.charge(used);
+                share.charge(used, ended);
             }
         };
         let named = thread::Builder::new().name("opcell-worker".to_owned()).stack_size(2 << 20);

@@ -149,6 +149,10 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         let history = host.engine().history(&outcome.run).await?;
         graph::write(file, &graph::text(&Drawing::of(workflow.ir(), Some(&Path::of(&history))), format)?)?;
     }
+    if !journaled {
+        // The process ends now: giving back what the run made, value by value, would only take time.
+        std::mem::forget(Arc::clone(host.engine().journal()));
+    }
     Ok(exit)
 }
 
