@@ -6,6 +6,7 @@ mod agents;
 mod budgets;
 mod contracts;
 mod dialogue;
+mod durable;
 mod flow;
 mod large;
 mod lasting;
