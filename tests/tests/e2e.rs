@@ -14,6 +14,8 @@ mod github;
 mod provider;
 #[path = "e2e/psi.rs"]
 mod psi;
+#[path = "e2e/replay.rs"]
+mod replay;
 #[path = "e2e/sessions.rs"]
 mod sessions;
 

@@ -5,10 +5,12 @@
 
 mod case;
 mod doubles;
+mod recorded;
 mod run;
 mod update;
 
 pub use case::{Case, CaseError, CaseFile, read};
+pub use recorded::{case_of, write};
 pub use run::{Got, Outcome, Runner};
 pub use update::updated;
 

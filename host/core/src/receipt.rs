@@ -30,8 +30,18 @@ pub trait LazyReceipt: fmt::Debug + Send + Sync {
 }
 
 /// What a call used and touched. Reads as a value.
+///
+/// Beside it there may be a record: what a cell's host calls were given and answered, for calling the plugin again. It
+/// is written with the receipt, and is not part of what the receipt reads as. Its shape belongs to whoever performed
+/// the call.
 #[derive(Clone)]
-pub struct Receipt(Repr);
+pub struct Receipt {
+    repr: Repr,
+    record: Option<Arc<Value>>,
+}
+
+/// The name of the record in a receipt as it is written.
+const RECORD: &str = "recorded";
 
 #[derive(Clone)]
 enum Repr {
@@ -48,13 +58,31 @@ impl Receipt {
     /// A receipt that is made into a value when it is first read.
     #[must_use]
     pub fn deferred(of: impl LazyReceipt + 'static) -> Self {
-        Self(Repr::Deferred(Arc::new(Deferred { value: OnceLock::new(), of })))
+        Self { repr: Repr::Deferred(Arc::new(Deferred { value: OnceLock::new(), of })), record: None }
+    }
+
+    /// The same receipt with a record beside it.
+    #[must_use]
+    pub fn with_record(self, record: Value) -> Self {
+        Self { record: Some(Arc::new(record)), ..self }
+    }
+
+    /// What was recorded of the call.
+    #[must_use]
+    pub fn record(&self) -> Option<&Value> {
+        self.record.as_deref()
+    }
+
+    /// The receipt alone, as states and views hold it.
+    #[must_use]
+    pub fn without_record(&self) -> Self {
+        Self { repr: self.repr.clone(), record: None }
     }
 
     /// What the run used that the call started, if it started one. No cell does, and its receipt is not made for that.
     #[must_use]
     pub fn used_by_started_run(&self) -> Option<Used> {
-        match &self.0 {
+        match &self.repr {
             Repr::Deferred(deferred) if deferred.of.host_calls().is_some() => None,
             _ => used_by_started_run(self),
         }
@@ -63,7 +91,7 @@ impl Receipt {
     /// How many functions of the host the cell called that the receipt lists; nothing where no cell ran.
     #[must_use]
     pub fn host_calls(&self) -> Option<u64> {
-        match &self.0 {
+        match &self.repr {
             Repr::Value(receipt) => cell_of(receipt).map(|cell| match cell.get("host-calls") {
                 Some(Value::Object(calls)) => calls.values().map(count).sum(),
                 Some(calls) => count(calls),
@@ -85,7 +113,7 @@ impl Deref for Receipt {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        match &self.0 {
+        match &self.repr {
             Repr::Value(value) => value,
             Repr::Deferred(deferred) => deferred.value.get_or_init(|| deferred.of.to_value()),
         }
@@ -94,7 +122,7 @@ impl Deref for Receipt {
 
 impl From<Value> for Receipt {
     fn from(value: Value) -> Self {
-        Self(Repr::Value(Arc::new(value)))
+        Self { repr: Repr::Value(Arc::new(value)), record: None }
     }
 }
 
@@ -106,13 +134,21 @@ impl fmt::Debug for Receipt {
 
 impl PartialEq for Receipt {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        **self == **other && self.record == other.record
     }
 }
 
 impl Serialize for Receipt {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
+        if let Some(record) = &self.record {
+            let mut written = match &**self {
+                Value::Object(entries) => entries.clone(),
+                _ => Default::default(),
+            };
+            written.insert(RECORD, (**record).clone());
+            return Value::Object(written).serialize(serializer);
+        }
+        match &self.repr {
             // Written and not kept: a run may have a hundred thousand of them.
             Repr::Deferred(deferred) if deferred.value.get().is_none() => deferred.of.to_value().serialize(serializer),
             _ => (**self).serialize(serializer),
@@ -122,7 +158,12 @@ impl Serialize for Receipt {
 
 impl<'de> Deserialize<'de> for Receipt {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(Self::from)
+        let mut value = Value::deserialize(deserializer)?;
+        let record = match &mut value {
+            Value::Object(entries) if entries.contains_key(RECORD) => entries.remove(RECORD),
+            _ => None,
+        };
+        Ok(Self { record: record.map(Arc::new), ..Self::from(value) })
     }
 }
 
@@ -311,7 +352,11 @@ impl CallReceipt {
     /// As replies and journals hold it.
     #[must_use]
     pub fn to_receipt(&self) -> Option<Receipt> {
-        Value::of(self).ok().map(Receipt::from)
+        let Some(record) = self.receipt.as_ref().and_then(Receipt::record) else {
+            return Value::of(self).ok().map(Receipt::from);
+        };
+        let plain = Self { receipt: self.receipt.as_ref().map(Receipt::without_record), ..self.clone() };
+        Some(Receipt::from(Value::of(&plain).ok()?).with_record(record.clone()))
     }
 }
 
@@ -373,6 +418,26 @@ mod tests {
         fn host_calls(&self) -> Option<u64> {
             self.1
         }
+    }
+
+    #[test]
+    fn a_record_is_written_with_its_receipt_and_is_not_part_of_it() {
+        let plain = r#"{"plugin":"p","host-calls":{"tools":1}}"#;
+        let old: Receipt = serde_json::from_str(plain).unwrap();
+        assert_eq!((old.record(), serde_json::to_string(&old).unwrap().as_str()), (None, plain));
+        let record = Value::object([("calls", Value::array([]))]);
+        let cell = old.clone().with_record(record.clone());
+        assert_eq!(cell.to_json(), plain);
+        let written = serde_json::to_string(&cell).unwrap();
+        assert_eq!(written, r#"{"plugin":"p","host-calls":{"tools":1},"recorded":{"calls":[]}}"#);
+        let read: Receipt = serde_json::from_str(&written).unwrap();
+        assert_eq!((read.record(), &read), (Some(&record), &cell));
+        assert_eq!(read.without_record(), old);
+        // A tool's receipt takes over the record of the cell that performed it.
+        let tool = CallReceipt::of_tool("t", None, &Value::Null).ended(Duration::ZERO, Ok(1), Some(cell));
+        let tool = tool.to_receipt().unwrap();
+        assert_eq!(tool.record(), Some(&record));
+        assert_eq!((tool.get("receipt").unwrap().to_json().as_str(), tool.host_calls()), (plain, Some(1)));
     }
 
     #[test]

@@ -420,7 +420,7 @@ impl Reader {
                 if let Some((frame, request)) = self.effects.remove(effect)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.receipts_of(&request).extend(receipt.clone());
+                    step.receipts_of(&request).extend(receipt.as_ref().map(Receipt::without_record));
                 }
             }
             Event::Retrying { frame, failure, .. } => {
@@ -613,13 +613,15 @@ impl StepTrace {
     fn replied(&mut self, request: &Request, reply: &EffectReply) {
         match reply {
             EffectReply::Invoke(reply) => {
-                self.receipts.extend(reply.receipt.clone());
+                self.receipts.extend(reply.receipt.as_ref().map(Receipt::without_record));
                 match &reply.result {
                     Ok(success) => self.result = Some(success.data.clone()),
                     Err(failure) => self.failure = Some(failure.clone()),
                 }
             }
-            EffectReply::Judge(reply) => self.judging().receipts.extend(reply.receipt.clone()),
+            EffectReply::Judge(reply) => {
+                self.judging().receipts.extend(reply.receipt.as_ref().map(Receipt::without_record))
+            }
             EffectReply::Open(Ok(opened)) => {
                 // Another attempt is another conversation.
                 *self.conversation_mut() = ConversationTrace {
@@ -645,7 +647,7 @@ impl StepTrace {
                     _ => None,
                 };
                 self.conversation_mut().add(tool_message(call, &reply.result));
-                self.receipts_of(request).extend(reply.receipt.clone());
+                self.receipts_of(request).extend(reply.receipt.as_ref().map(Receipt::without_record));
             }
             EffectReply::Slept | EffectReply::Found => {}
         }

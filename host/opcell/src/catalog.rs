@@ -2,6 +2,7 @@
 
 use crate::{
     host::PluginError,
+    replay::Record,
     report::Rejected,
     tools::{ServerEntry, ToolEntry, Tools},
 };
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
-use opcell_sandbox::{CellRequest, CellResult, HostServices, Narrowing, Plugin};
+use opcell_sandbox::{CellRequest, CellResult, HostServices, Narrowing, Plugin, Tape};
 use opcell_session::tools::ToolDescription;
 use opcell_tools::mcp::Server;
 use opcell_types::Value;
@@ -25,6 +26,8 @@ use std::{
 pub(crate) struct Loaded {
     pub plugin: Arc<Plugin>,
     pub services: Arc<dyn HostServices>,
+    /// Whether what its host calls were given and answered is kept.
+    pub recorded: bool,
 }
 
 /// What a cell left.
@@ -254,16 +257,22 @@ impl Catalog {
             timeout: call.timeout_ms.map(Duration::from_millis),
             cancel: call.cancel.clone(),
             host: loaded.services.clone(),
+            tape: if loaded.recorded { Tape::Record } else { Tape::Off },
         };
-        let CellResult { result, receipt } = run(&loaded.plugin, request).await;
+        let CellResult { result, mut receipt } = run(&loaded.plugin, request).await;
         tracing::debug!(
             plugin = %receipt.plugin, operation = %receipt.operation, duration_us = receipt.duration_us,
             error = receipt.error.as_deref(), "called a plugin"
         );
-        Reply {
-            result: result.map(turn).map_err(Failure::from),
-            receipt: Some(Receipt::deferred(CellReceipt(receipt))),
+        let recording = receipt.recording.take();
+        let mut receipt = Receipt::deferred(CellReceipt(receipt));
+        if let Some(recording) = recording {
+            let judge = matches!(entry.offer, Offer::Judge { .. });
+            if let Some(record) = Record::of(&entry.id, judge, &call.of, *recording).to_value() {
+                receipt = receipt.with_record(record);
+            }
         }
+        Reply { result: result.map(turn).map_err(Failure::from), receipt: Some(receipt) }
     }
 }
 

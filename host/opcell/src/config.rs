@@ -76,6 +76,8 @@ pub struct Config {
     pub sessions: SessionSettings,
     /// Where runs are kept; `None` is in memory.
     pub journal: Option<JournalSettings>,
+    /// Whether what host calls of plugins were given and answered is kept with their runs.
+    pub record_host_calls: bool,
     /// What plugins asked for when they were last loaded; `None` for a project without a file, which has no upgrades.
     pub lock: Option<lock::Lock>,
     /// Whether every plugin must be in the lock.
@@ -139,6 +141,9 @@ pub struct PluginConfig {
     pub dev: bool,
     /// How its exports become operations and judges.
     pub exports: Exports,
+    /// Whether what its host calls were given and answered is kept with its runs, for calling it again with the same
+    /// ([`crate::replay`]); as [`Config::record_host_calls`] says unless said.
+    pub record_host_calls: Option<bool>,
     /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference
     /// where the lock has none.
     pub origin: Option<Origin>,
@@ -211,6 +216,7 @@ impl PluginConfig {
             ceiling: LimitRequest::default(),
             dev: false,
             exports: Exports::Contract,
+            record_host_calls: None,
             origin: None,
         }
     }
@@ -245,6 +251,13 @@ impl PluginConfig {
         self
     }
 
+    /// Keeps what its host calls were given and answered with its runs, or does not.
+    #[must_use]
+    pub fn record_host_calls(mut self, record: bool) -> Self {
+        self.record_host_calls = Some(record);
+        self
+    }
+
     /// What its cells may use on a host with these limits, before its manifest asks for less.
     #[must_use]
     pub fn limits_within(&self, host: &LimitRequest) -> LimitRequest {
@@ -270,6 +283,7 @@ impl Config {
             servers: IndexMap::new(),
             sessions: SessionSettings::default(),
             journal: None,
+            record_host_calls: false,
             lock: None,
             locked: false,
             in_force: Vec::new(),

@@ -78,6 +78,7 @@ pub mod host;
 mod names;
 mod pins;
 pub mod prompts;
+pub mod replay;
 pub mod run;
 
 pub use async_trait::async_trait;

@@ -7,6 +7,8 @@ wasmtime::component::bindgen!({
     world: "plugin",
     imports: { "opcell:plugin/log": trappable, default: async | trappable },
     exports: { default: async },
+    // As recordings hold answers.
+    additional_derives: [serde::Serialize, serde::Deserialize],
     with: {
         "opcell:plugin/files.directory": crate::imports::files::OpenDirectory,
         "opcell:plugin/files.file": crate::imports::files::OpenFile,

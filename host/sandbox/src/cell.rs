@@ -7,13 +7,14 @@ use crate::{
     engine::Metering,
     error::CellError,
     grants::Narrowing,
-    host::HostServices,
+    host::{HostServices, NoServices},
     limits::Limits,
     memory::Memory,
     permits,
     plugin::Linked,
     queue::Wait,
     receipt::{FileBytes, LogTail, Receipt},
+    recording::{self, Player, Recorder, Running, Tape},
     state::{CellState, Denials},
     ticker::SLICES_PER_TICK,
     wasi::{ClosedWasi, drain_output},
@@ -42,6 +43,7 @@ pub(crate) struct Call {
     pub(crate) context: CallContext,
     pub(crate) cancel: CancellationToken,
     pub(crate) host: Arc<dyn HostServices>,
+    pub(crate) tape: Tape,
     /// Whether it is about what the plugin offers, which needs nothing from the host.
     pub(crate) describes: bool,
 }
@@ -162,17 +164,34 @@ async fn within<T>(
 }
 
 fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> {
-    let Call { limits, narrowing, context, host, describes, .. } = call;
+    let Call { limits, narrowing, context, host, describes, tape, .. } = call;
+    let random = |error: getrandom::Error| wasmtime::Error::msg(format!("no random numbers: {error}"));
+    let taped = match &tape {
+        Tape::Off => None,
+        Tape::Record => Some(recording::Wasi::recorded().map_err(random)?),
+        Tape::Replay(recording) => Some(recording::Wasi::replayed(recording)),
+    };
+    let taped = taped.filter(|_| linked.wasi);
     let wasi = if linked.wasi {
         let seed = (linked.metering == Metering::Deterministic).then_some(&*context.idempotency_key);
         let preopens = match describes {
             true => &[][..],
             false => &linked.policy.grants().dangerous_preopens,
         };
-        Some(Box::new(ClosedWasi::new(seed, limits.log_bytes, preopens)?))
+        Some(Box::new(ClosedWasi::new(seed, limits.log_bytes, preopens, taped.as_ref())?))
     } else {
         None
     };
+    let tape = match tape {
+        Tape::Off => None,
+        Tape::Record => {
+            let preopens = linked.wasi && !linked.policy.grants().dangerous_preopens.is_empty();
+            Some(Running::Recorder(Recorder::new(taped.map(|taped| taped.clocks()), preopens)))
+        }
+        Tape::Replay(recording) => Some(Running::Player(Player::new(recording))),
+    };
+    // What is not in the recording is nowhere.
+    let host = if matches!(tape, Some(Running::Player(_))) { Arc::new(NoServices) } else { host };
     let mut resources = ResourceTable::new();
     resources.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     let state = CellState {
@@ -193,6 +212,7 @@ fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> 
         plugin: Arc::clone(&linked.name),
         context,
         host,
+        tape,
         wasi,
         limits: Arc::clone(&limits),
     };
@@ -221,6 +241,9 @@ fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> 
 /// The error behind the way a cell ended.
 fn explain(end: End, state: &CellState) -> CellError {
     let limits = &state.limits;
+    if let (Some(missing), End::Error(_) | End::Timeout) = (state.not_recorded(), &end) {
+        return CellError::NotRecorded(missing.clone());
+    }
     let error = match end {
         End::Cancelled => return CellError::Cancelled,
         End::Timeout => return CellError::Timeout { limit_ms: limits.wall_time },
@@ -338,6 +361,7 @@ impl Receipt {
             more_denials: 0,
             error: None,
             panic: None,
+            recording: None,
         }
     }
 
@@ -356,6 +380,12 @@ impl Receipt {
             denials: state.denials.listed,
             more_denials: state.denials.more,
             panic: state.panic,
+            recording: state.tape.map(|tape| {
+                Box::new(match tape {
+                    Running::Recorder(recorder) => recorder.into_recording(),
+                    Running::Player(player) => player.into_rest(),
+                })
+            }),
             ..Self::unused(linked, operation, duration)
         }
     }

@@ -1,6 +1,6 @@
 //! All errors of plugins and cells, as closed enums with stable names.
 
-use crate::{compile::CompileError, limits::LimitError, manifest::ManifestError};
+use crate::{compile::CompileError, limits::LimitError, manifest::ManifestError, recording::NotRecorded};
 use opcell_types::{Denial, Failure, Source};
 use std::path::PathBuf;
 
@@ -109,6 +109,9 @@ pub enum CellError {
         /// Message of the host, printable and bounded.
         message: String,
     },
+    /// A call that was called again with its recording asked the host for what is not in it.
+    #[error("{0}")]
+    NotRecorded(NotRecorded),
     /// The result is not JSON, or does not fit the schema that the plugin itself declares.
     #[error("the result of `{id}` is malformed: {message}")]
     MalformedResult {
@@ -144,6 +147,7 @@ impl CellError {
             Self::HostCallLimit { .. } => "host-call-limit",
             Self::Denied(_) => "denied",
             Self::HostError { .. } => "host-error",
+            Self::NotRecorded(_) => "not-recorded",
             Self::MalformedResult { .. } => "malformed-result",
             Self::PluginFailure(_) => "plugin-failure",
         }

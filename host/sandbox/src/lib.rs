@@ -54,6 +54,7 @@ mod wasi;
 
 pub mod error;
 pub mod receipt;
+pub mod recording;
 
 pub mod bare;
 
@@ -69,6 +70,7 @@ pub use manifest::Manifest;
 pub use opcell_types::{Access, CallContext, Denial, Effects, Failure, Outcome, Remedy, Verdict};
 pub use plugin::{CellRequest, OperationSuccess, Plugin};
 pub use receipt::{CellResult, Receipt};
+pub use recording::{HostCall, NotRecorded, Recording, Tape};
 pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};
 pub use typed::Exports;
 

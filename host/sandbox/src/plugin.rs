@@ -19,6 +19,7 @@ use crate::{
     permits::Share,
     queue::Queue,
     receipt::{CellResult, Receipt},
+    recording::Tape,
     state::CellState,
     typed::{AskOperation, Typed},
 };
@@ -84,6 +85,8 @@ pub struct CellRequest<'a> {
     pub cancel: CancellationToken,
     /// Who serves the imports.
     pub host: Arc<dyn HostServices>,
+    /// Whether its host calls are recorded, or answered from a recording.
+    pub tape: Tape,
 }
 
 impl<'a> CellRequest<'a> {
@@ -99,6 +102,7 @@ impl<'a> CellRequest<'a> {
             timeout: None,
             cancel: CancellationToken::new(),
             host: Arc::clone(&*NOBODY) as Arc<dyn HostServices>,
+            tape: Tape::Off,
         }
     }
 }
@@ -146,6 +150,7 @@ impl Plugin {
             context: CallContext::default(),
             cancel: CancellationToken::new(),
             host: Arc::new(NoServices),
+            tape: Tape::Off,
             describes: true,
         };
         let ((operations, operation_schemas), of_operations) = match typed {
@@ -347,6 +352,7 @@ impl Plugin {
             context: request.context.clone(),
             cancel: request.cancel.clone(),
             host: Arc::clone(&request.host),
+            tape: request.tape.clone(),
             describes: false,
         };
         let arguments: Arc<str> = request.arguments.into();

@@ -1,6 +1,6 @@
 //! What one cell used and touched. Kept for every cell, however it ended.
 
-use crate::budget::HostCalls;
+use crate::{budget::HostCalls, recording::Recording};
 use opcell_types::{Denial, Touched};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
@@ -127,6 +127,10 @@ pub struct Receipt {
     /// What the guest's panic hook reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<String>,
+    /// Of a cell that was recorded, its recording; of one that replayed a recording, what is left of it: the calls that
+    /// were not made. Not part of the receipt's text.
+    #[serde(skip)]
+    pub recording: Option<Box<Recording>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]

@@ -9,6 +9,7 @@ use crate::{
     limits::Limits,
     memory::Memory,
     receipt::{FileBytes, LogTail},
+    recording::Running,
     wasi::ClosedWasi,
 };
 use opcell_types::{CallContext, Capability, Denial, TouchLog};
@@ -59,6 +60,8 @@ pub(crate) struct CellState {
     pub(crate) plugin: Arc<str>,
     pub(crate) context: CallContext,
     pub(crate) host: Arc<dyn HostServices>,
+    /// Present only when host calls are recorded or replayed.
+    pub(crate) tape: Option<Running>,
     /// Present only when the component imports WASI.
     pub(crate) wasi: Option<Box<ClosedWasi>>,
 }

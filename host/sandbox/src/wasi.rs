@@ -7,6 +7,7 @@ use crate::{
     grants::DangerousPreopen,
     imports::append_line,
     receipt::{Level, Stream},
+    recording,
     state::CellState,
 };
 use bytes::Bytes;
@@ -45,8 +46,13 @@ pub(crate) struct ClosedWasi {
 }
 
 impl ClosedWasi {
-    /// `seed` makes clock and random numbers a function of it.
-    pub(crate) fn new(seed: Option<&str>, log_bytes: u64, preopens: &[DangerousPreopen]) -> wasmtime::Result<Self> {
+    /// `seed` makes clock and random numbers a function of it; else they are those of the tape, if there is one.
+    pub(crate) fn new(
+        seed: Option<&str>,
+        log_bytes: u64,
+        preopens: &[DangerousPreopen],
+        tape: Option<&recording::Wasi>,
+    ) -> wasmtime::Result<Self> {
         let (stdout, stderr) = (Captured::new(log_bytes), Captured::new(log_bytes));
         let mut builder = WasiCtxBuilder::new();
         builder.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(MAX_RANDOM);
@@ -62,6 +68,8 @@ impl ClosedWasi {
                 .secure_random(Deterministic::new(stream))
                 .wall_clock(StepClock::default())
                 .monotonic_clock(StepClock::default());
+        } else if let Some(tape) = tape {
+            tape.configure(&mut builder);
         }
         for preopen in preopens {
             let access = match preopen.access {

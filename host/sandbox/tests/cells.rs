@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Guest, LOG, TOOLS, config, limits, load, request, run, sandbox};
+use common::{Guest, LOG, config, limits, load, request, run, sandbox, tool_caller};
 use opcell_sandbox::{
     Allocation, CallContext, CellError, CellRequest, CellResult, Denial, Failure, Grants, HostServices, LoadRequest,
     LogEvent, Metering, Narrowing, OperationSuccess, Outcome, Remedy, Sandbox, SandboxConfig, ToolDescription,
@@ -313,18 +313,6 @@ impl HostServices for Host {
             self.lines.lock().unwrap().push(format!("{plugin}: {message}"));
         }
     }
-}
-
-/// Calls the tool `test/run` with its own arguments. A denial becomes the failure `denied`, anything else the tool's
-/// answer.
-fn tool_caller() -> Guest {
-    let body = "(call $tool (i32.const 16) (i32.const 8) (local.get $args) (local.get $args_len) (i32.const 512))
-        (if (result i32) (i32.eqz (i32.load8_u (i32.const 512)))
-          (then (call $ok (i32.load (i32.const 516)) (i32.load (i32.const 520))))
-          (else (if (result i32) (i32.eqz (i32.load8_u (i32.const 516)))
-            (then (call $fail (i32.const 1100) (i32.const 6)))
-            (else (call $fail (i32.load (i32.const 520)) (i32.load (i32.const 524)))))))";
-    Guest::invoke(body).with(TOOLS).with(r#"(data (i32.const 1100) "denied")"#)
 }
 
 async fn call_tool(

@@ -7,7 +7,7 @@ mod common;
 use common::{Guest, limits, request, sandbox};
 use opcell_sandbox::{
     Access, CellRequest, CellResult, FilesGrant, Grants, LimitRequest, LoadRequest, Narrowing, OperationSuccess,
-    Plugin, Remedy,
+    Plugin, Recording, Remedy, Tape,
 };
 use opcell_types::Capability;
 use serde_json::{Value, json};
@@ -119,6 +119,34 @@ async fn a_read_grant_reads_below_its_root_and_nothing_else() {
         assert!(done.receipt.denials[0].rule.contains("for reading"), "{:?}", done.receipt.denials);
     }
     assert_eq!(std::fs::read_dir(ground.path().join("root")).unwrap().count(), 3);
+}
+
+#[tokio::test]
+async fn a_replay_reads_what_was_read_and_writes_nothing() {
+    let ground = ground();
+    let live = plugin("read-write", FilesGrant::read_write(ground.path().join("root")), LimitRequest::default()).await;
+    let call = async |plugin: &Plugin, text: &str, tape: Tape| {
+        plugin.invoke(CellRequest { tape, ..CellRequest::new("test/run", &json!(text).to_string()) }).await
+    };
+    let mut recorded = Vec::new();
+    for text in ["r a.json", "l ", "r nothing", "r link", "r ../secret", "w sub/new", "m made", "d sub/new", "d made"] {
+        let done = call(&live, text, Tape::Record).await;
+        let kept = serde_json::to_string(done.receipt.recording.as_ref().unwrap()).unwrap();
+        recorded.push((text, serde_json::from_str::<Recording>(&kept).unwrap(), done));
+    }
+    std::fs::remove_dir_all(ground.path().join("root")).unwrap();
+    let ungranted = sandbox().load(request(&guest("read-write"))).await.unwrap();
+    for (text, recording, done) in recorded {
+        let replayed = call(&ungranted, text, Tape::Replay(Arc::new(recording))).await;
+        assert_eq!(replayed.result, done.result, "{text}");
+        let used = |done: &CellResult<OperationSuccess>| {
+            let receipt = &done.receipt;
+            (receipt.host_calls, receipt.bytes_in, receipt.bytes_out, receipt.file_bytes, receipt.denials.clone())
+        };
+        assert_eq!(used(&replayed), used(&done), "{text}");
+        assert!(replayed.receipt.touched.is_empty() && replayed.receipt.recording.unwrap().calls.is_empty(), "{text}");
+    }
+    assert!(!ground.path().join("root").exists());
 }
 
 #[tokio::test]

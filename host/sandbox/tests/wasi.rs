@@ -6,7 +6,7 @@ mod common;
 
 use common::{Guest, config, load, request};
 use opcell_sandbox::{
-    Access, CellRequest, DangerousPreopen, Grants, LoadRequest, Metering, Plugin, Sandbox, SandboxConfig,
+    Access, CellRequest, DangerousPreopen, Grants, LoadRequest, Metering, Plugin, Sandbox, SandboxConfig, Tape,
     receipt::Stream,
 };
 use serde_json::Value;
@@ -134,7 +134,7 @@ async fn an_exit_is_a_trap_that_names_the_status() {
 }
 
 #[tokio::test]
-async fn random_numbers_repeat_only_when_the_engine_is_deterministic() {
+async fn random_numbers_repeat_only_in_a_replay_and_when_the_engine_is_deterministic() {
     let digits = guest(
         "(i64.store (i32.const 8) (i64.or (i64.and (call $random) (i64.const 0x0707070707070707)) (i64.const 0x3030303030303030)))
          (i32.store8 (i32.const 8) (i32.const 49)) (call $ok (i32.const 8) (i32.const 8))",
@@ -146,6 +146,11 @@ async fn random_numbers_repeat_only_when_the_engine_is_deterministic() {
     }
     random.dedup();
     assert!(random.len() > 1, "{random:?}");
+    let taped = async |tape| plugin.invoke(CellRequest { tape, ..CellRequest::new("test/run", "{}") }).await;
+    let (one, other) = (taped(Tape::Record).await, taped(Tape::Record).await);
+    let recording = one.receipt.recording.unwrap();
+    assert!(recording.random_seed != other.receipt.recording.unwrap().random_seed);
+    assert_eq!(taped(Tape::Replay((*recording).into())).await.result, one.result);
     let sandbox = Sandbox::new(SandboxConfig { metering: Metering::Deterministic, ..config() }).unwrap();
     let plugin = sandbox.load(request(&digits)).await.unwrap();
     assert_eq!(data(&plugin).await, data(&plugin).await);

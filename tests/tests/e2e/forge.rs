@@ -81,6 +81,11 @@ impl Forge {
         !state.authorised.is_empty() && state.authorised.iter().all(|authorised| *authorised)
     }
 
+    /// How many requests there were.
+    pub fn requests(&self) -> usize {
+        self.state.lock().unwrap().authorised.len()
+    }
+
     pub fn was_not_asked(&self) -> bool {
         self.state.lock().unwrap().authorised.is_empty()
     }

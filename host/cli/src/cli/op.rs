@@ -1,5 +1,7 @@
 //! `opcell op`: single operations, outside of any workflow.
 
+pub mod replay;
+
 use super::{Exit, Failure, Global, Terminal, input, receipts};
 use clap::{Args, Subcommand};
 use opcell::remedy;
@@ -12,6 +14,8 @@ pub enum OpCommand {
     List,
     /// Invoke one operation and print its data.
     Invoke(InvokeArgs),
+    /// Call a plugin again as a run recorded it, with no outside effect, and show what is different.
+    Replay(replay::ReplayArgs),
 }
 
 #[derive(Debug, Args)]
@@ -24,59 +28,52 @@ pub struct InvokeArgs {
 }
 
 pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = match command {
-        OpCommand::List => global.looking(terminal).await?,
-        OpCommand::Invoke(_) => global.host(terminal).await?,
-    };
     match command {
-        OpCommand::List => {
-            let entries = host.catalog().entries();
-            if terminal.json {
-                terminal.json(&json!(entries))?;
-                return Ok(Exit::Done);
-            }
-            let width = entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
-            for entry in entries {
-                terminal.line(&format!(
-                    "{:width$}  {:10}  {}: {}",
-                    entry.id,
-                    entry.kind(),
-                    entry.plugin,
-                    entry.summary
-                ))?;
-            }
-            Ok(Exit::Done)
+        OpCommand::List => list(global, terminal).await,
+        OpCommand::Invoke(args) => invoke(global, args, terminal).await,
+        OpCommand::Replay(args) => replay::replay(global, args, terminal).await,
+    }
+}
+
+async fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = global.looking(terminal).await?;
+    let entries = host.catalog().entries();
+    if terminal.json {
+        terminal.json(&json!(entries))?;
+        return Ok(Exit::Done);
+    }
+    let width = entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
+    for entry in entries {
+        terminal.line(&format!("{:width$}  {:10}  {}: {}", entry.id, entry.kind(), entry.plugin, entry.summary))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = global.host(terminal).await?;
+    let arguments = input::arguments(&args.args)?;
+    host.catalog().find(&args.id)?;
+    let reply = host.invoke(&args.id, arguments).await;
+    if let Some(receipt) = &reply.receipt {
+        receipts::cell_lines(receipt).iter().for_each(|line| terminal.note(line));
+    }
+    let exit = match &reply.result {
+        Ok(_) => Exit::Done,
+        Err(failure) if failure.source != Source::Plugin && failure.reason.as_ref() == "invalid-arguments" => {
+            Exit::InputWrong
         }
-        OpCommand::Invoke(args) => {
-            let arguments = input::arguments(&args.args)?;
-            host.catalog().find(&args.id)?;
-            let reply = host.invoke(&args.id, arguments).await;
-            if let Some(receipt) = &reply.receipt {
-                receipts::cell_lines(receipt).iter().for_each(|line| terminal.note(line));
+        Err(_) => Exit::RunFailed,
+    };
+    match (terminal.json, &reply.result) {
+        (true, Ok(success)) => terminal.json(&json!({"ok": true, "success": success, "receipt": reply.receipt}))?,
+        (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?,
+        (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
+        (false, Err(failure)) => {
+            terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message));
+            if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
+                terminal.failed(&format!("to allow it: {remedy}"));
             }
-            let exit = match &reply.result {
-                Ok(_) => Exit::Done,
-                Err(failure) if failure.source != Source::Plugin && failure.reason.as_ref() == "invalid-arguments" => {
-                    Exit::InputWrong
-                }
-                Err(_) => Exit::RunFailed,
-            };
-            match (terminal.json, &reply.result) {
-                (true, Ok(success)) => {
-                    terminal.json(&json!({"ok": true, "success": success, "receipt": reply.receipt}))?
-                }
-                (true, Err(failure)) => {
-                    terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?
-                }
-                (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
-                (false, Err(failure)) => {
-                    terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message));
-                    if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
-                        terminal.failed(&format!("to allow it: {remedy}"));
-                    }
-                }
-            }
-            Ok(exit)
         }
     }
+    Ok(exit)
 }

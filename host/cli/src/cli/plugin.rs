@@ -16,7 +16,7 @@ mod search;
 mod test;
 mod update;
 mod verify;
-mod watch;
+pub(super) mod watch;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::{Args, Subcommand};
@@ -95,8 +95,8 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::List => inspect::list(&global.proposed()?, terminal),
         PluginCommand::New(args) => new::new(args, terminal),
         PluginCommand::Build(args) => build::build(args, terminal).await,
-        PluginCommand::Test(args) => test::test(args, terminal).await,
-        PluginCommand::Dev(args) => test::dev(args, terminal).await,
+        PluginCommand::Test(args) => test::test(global, args, terminal).await,
+        PluginCommand::Dev(args) => test::dev(global, args, terminal).await,
         PluginCommand::Check(args) => check::check(args, terminal).await,
         PluginCommand::Bench(args) => bench::bench(args, terminal).await,
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),

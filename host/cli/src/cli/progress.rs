@@ -175,7 +175,7 @@ impl StepProgress {
                     self.line(&format!("    note: {note}"));
                 }
             }
-            event => self.receipts.extend(receipt(event).cloned()),
+            event => self.receipts.extend(receipt(event).map(Receipt::without_record)),
         }
     }
 
@@ -218,7 +218,7 @@ impl StepProgress {
                     .insert(*frame, Entered { label: label(name, *visit), at: recorded.at, bar: None, elements: None });
             }
             Event::StepFinished { frame, .. } => drop(self.steps.remove(frame)),
-            event => self.receipts.extend(receipt(event).cloned()),
+            event => self.receipts.extend(receipt(event).map(Receipt::without_record)),
         }
     }
 

@@ -28,7 +28,7 @@ pub struct RunsArgs {
 }
 
 /// Which journal.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct StoreArgs {
     /// Journal file, or URL of a PostgreSQL server; by default the project's, else `.opcell/runs.db`.
     #[arg(long, global = true, value_name = "PATH|URL", value_parser = journal_place)]
@@ -94,7 +94,7 @@ impl StoreArgs {
 
     /// As [`Self::config`], for looking into a journal and sending messages to its runs. A journal that is named here
     /// is the user's own word; one that the project names takes consent.
-    fn looking(&self, global: &Global) -> Result<Config, Failure> {
+    pub(super) fn looking(&self, global: &Global) -> Result<Config, Failure> {
         self.with(self.looking_at(global)?)
     }
 

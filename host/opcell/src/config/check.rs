@@ -66,6 +66,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
             ceiling: LimitRequest::default(),
             dev: false,
             exports: Exports::Contract,
+            record_host_calls: None,
             origin: None,
         });
     }
@@ -87,6 +88,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
         sessions: checker.sessions(text.models, text.sessions),
+        record_host_calls: text.journal.as_ref().is_some_and(|journal| journal.get_ref().records_host_calls()),
         journal: text.journal.map(|journal| checker.journal(journal)),
         lock: None,
         locked: false,
@@ -193,6 +195,7 @@ impl Checker<'_> {
                 ceiling,
                 dev: false,
                 exports,
+                record_host_calls: text.record_host_calls,
                 origin: Some(origin),
             });
         }
@@ -232,6 +235,7 @@ impl Checker<'_> {
             ceiling,
             dev: text.dev,
             exports,
+            record_host_calls: text.record_host_calls,
             origin: None,
         })
     }

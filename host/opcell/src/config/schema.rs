@@ -44,6 +44,7 @@ pub fn schema() -> Value {
                 })),
                 "keep": {"type": "integer", "minimum": 0, "description": "The most ended runs that are kept."},
                 "max-age": text("How long an ended run is kept, such as `30 d`."),
+                "record-host-calls": flag("Whether what host calls of plugins were given and answered is kept with their runs."),
             })),
             "quantity": {
                 "description": "A number, or a text with a unit: `64 MiB`, `5 s`.",
@@ -59,6 +60,7 @@ pub fn schema() -> Value {
                 "dev": flag("Whether it is under work: opcell.lock does not hold its digest."),
                 "exports": {"enum": ["contract", "typed"], "default": "contract"},
                 "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}},
+                "record-host-calls": flag("Whether what its host calls were given and answered is kept; as `[journal]` says unless said."),
                 "grants": {"$ref": "#/$defs/grants"},
                 "limits": {"$ref": "#/$defs/limits"},
                 "ceiling": {"$ref": "#/$defs/limits"},

@@ -48,6 +48,13 @@ pub enum JournalText {
     Table(JournalTable),
 }
 
+impl JournalText {
+    /// Whether what host calls of plugins were given and answered is kept.
+    pub fn records_host_calls(&self) -> bool {
+        matches!(self, Self::Table(JournalTable { record_host_calls: true, .. }))
+    }
+}
+
 impl<'de> Deserialize<'de> for JournalText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JournalVisitor)
@@ -86,6 +93,8 @@ pub struct JournalTable {
     pub keep: Option<u64>,
     /// How long an ended run is kept.
     pub max_age: Option<Spanned<String>>,
+    /// Whether what host calls of plugins were given and answered is kept with their runs.
+    pub record_host_calls: bool,
 }
 
 /// `password = { env = … }` or `{ file = … }`.
@@ -288,6 +297,8 @@ pub struct PluginText {
     pub exports: ExportsText,
     /// With `exports = "typed"`: what repeating an operation does, by its id.
     pub effects: IndexMap<Spanned<String>, opcell_types::Effects>,
+    /// Whether what its host calls were given and answered is kept with its runs; as `[journal]` says unless said.
+    pub record_host_calls: Option<bool>,
 }
 
 /// How a component's exports become operations.

@@ -56,7 +56,7 @@ pub struct PluginError {
     /// What is wrong with it.
     pub error: LoadError,
     /// Where the project file names it.
-    pub(super) place: Option<(Arc<SourceFile>, Span)>,
+    pub(crate) place: Option<(Arc<SourceFile>, Span)>,
 }
 
 impl PluginError {

@@ -68,6 +68,10 @@ impl<'a> IntoFuture for Invocation<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         let Self { host, call, cancel } = self;
-        Box::pin(async move { host.catalog.invoke(Call::new(call, cancel)).await })
+        Box::pin(async move {
+            let reply = host.catalog.invoke(Call::new(call, cancel)).await;
+            // There is no journal to keep it in.
+            Reply { receipt: reply.receipt.map(|receipt| receipt.without_record()), ..reply }
+        })
     }
 }

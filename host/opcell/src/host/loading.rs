@@ -96,7 +96,8 @@ impl Loader {
             skills: ground.skills.clone(),
             sink: self.sink.clone(),
         });
-        Ok(Ok(Loaded { plugin: loaded, services }))
+        let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
+        Ok(Ok(Loaded { plugin: loaded, services, recorded }))
     }
 }
 

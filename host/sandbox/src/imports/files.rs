@@ -11,9 +11,15 @@ use beneath::PathError;
 pub(crate) use roots::{Root, Roots};
 
 use super::View;
-use crate::{bindings::opcell::plugin::files as wit, budget::Interface, grants::Policy};
+use crate::{
+    bindings::opcell::plugin::files as wit,
+    budget::Interface,
+    grants::Policy,
+    recording::{Bytes, Step, bytes_to_json, taped},
+};
 use opcell_types::{Access, Capability, control::Touch, touched::FileAction};
 use rustix::io::Errno;
+use serde_json::{Value, json};
 use std::{os::fd::OwnedFd, path::Path, sync::Arc};
 use wasmtime::component::Resource;
 use wit::{EntryKind, FileError};
@@ -43,8 +49,169 @@ pub struct OpenFile {
 
 type Answer<T> = wasmtime::Result<Result<T, FileError>>;
 
+/// As [`taped`], for calls that hand out what the guest then holds: a replay hands out a stand-in.
+macro_rules! taped_open {
+    ($view:ident, $call:literal, $given:expr, $live:expr, $stand_in:expr) => {{
+        let given = $view.0.is_taped().then(|| $given);
+        match $view.0.begin::<Result<(), FileError>>(Interface::Files, $call, given)? {
+            Step::Answered(Ok(())) => $stand_in,
+            Step::Answered(Err(error)) => Ok(Err(error)),
+            Step::Live(begun) => {
+                let answer = $live;
+                let opened = answer.as_ref().ok().map(|opened| opened.as_ref().map(|_| ()));
+                $view.0.end(begun, opened.as_ref());
+                answer
+            }
+        }
+    }};
+}
+
 impl wit::Host for View<'_> {
     async fn roots(&mut self) -> wasmtime::Result<Vec<wit::Root>> {
+        taped!(self, Files, "files.roots", Value::Null, self.granted_roots())
+    }
+
+    async fn open_root(&mut self, name: String) -> Answer<Resource<OpenDirectory>> {
+        taped_open!(self, "files.open-root", json!([name]), self.open_granted(&name), {
+            let root = Arc::new(Root::stand_in(name)?);
+            let descriptor = Arc::clone(&root.descriptor);
+            self.keep_directory(OpenDirectory { root, descriptor, path: String::new(), access: Access::ReadWrite })
+        })
+    }
+}
+
+impl wit::HostDirectory for View<'_> {
+    async fn entries(&mut self, directory: Resource<OpenDirectory>) -> Answer<Vec<wit::Entry>> {
+        taped!(self, Files, "files.entries", self.place(&directory, ""), self.list_directory(&directory).await)
+    }
+
+    async fn open_directory(
+        &mut self,
+        directory: Resource<OpenDirectory>,
+        path: String,
+    ) -> Answer<Resource<OpenDirectory>> {
+        taped_open!(
+            self,
+            "files.open-directory",
+            self.place(&directory, &path),
+            self.open_below(&directory, path).await,
+            {
+                let OpenDirectory { root, descriptor, path: parent, access } = self.0.resources.get(&directory)?;
+                let (root, descriptor, access) = (Arc::clone(root), Arc::clone(descriptor), *access);
+                let path = join(parent, &path);
+                self.keep_directory(OpenDirectory { root, descriptor, path, access })
+            }
+        )
+    }
+
+    async fn open(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        taped_open!(
+            self,
+            "files.open",
+            self.place(&directory, &path),
+            self.open_to_read(&directory, path).await,
+            self.stand_in(&directory, &path, false)
+        )
+    }
+
+    async fn create(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        taped_open!(
+            self,
+            "files.create",
+            self.place(&directory, &path),
+            self.open_to_write(&directory, path).await,
+            self.stand_in(&directory, &path, true)
+        )
+    }
+
+    async fn create_directory(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
+        taped!(
+            self,
+            Files,
+            "files.create-directory",
+            self.place(&directory, &path),
+            self.make_directory(&directory, path).await
+        )
+    }
+
+    async fn remove(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
+        taped!(self, Files, "files.remove", self.place(&directory, &path), self.take_away(&directory, path).await)
+    }
+
+    async fn metadata(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<wit::Entry> {
+        taped!(self, Files, "files.metadata", self.place(&directory, &path), self.look_at(&directory, path).await)
+    }
+
+    async fn drop(&mut self, directory: Resource<OpenDirectory>) -> wasmtime::Result<()> {
+        self.0.resources.delete(directory)?;
+        self.0.open_files.close();
+        Ok(())
+    }
+}
+
+impl wit::HostFile for View<'_> {
+    async fn size(&mut self, file: Resource<OpenFile>) -> Answer<u64> {
+        taped!(self, Files, "files.size", self.file(&file, &[]), self.measure(&file).await)
+    }
+
+    async fn read(&mut self, file: Resource<OpenFile>, offset: u64, length: u32) -> Answer<Vec<u8>> {
+        let read: Answer<Bytes> = taped!(
+            self,
+            Files,
+            "files.read",
+            self.file(&file, &[json!(offset), json!(length)]),
+            self.read_at(&file, offset, length).await
+        );
+        Ok(read?.map(|Bytes(bytes)| bytes))
+    }
+
+    async fn write(&mut self, file: Resource<OpenFile>, bytes: Vec<u8>) -> Answer<()> {
+        taped!(self, Files, "files.write", self.file(&file, &[bytes_to_json(&bytes)]), self.append(&file, bytes).await)
+    }
+
+    async fn drop(&mut self, file: Resource<OpenFile>) -> wasmtime::Result<()> {
+        self.0.resources.delete(file)?;
+        self.0.open_files.close();
+        Ok(())
+    }
+}
+
+/// What recordings and replays need.
+impl View<'_> {
+    /// A path below a directory, as recordings hold it: the grant and the path from there.
+    fn place(&self, directory: &Resource<OpenDirectory>, path: &str) -> Value {
+        match self.0.resources.get(directory) {
+            Ok(directory) if path.is_empty() => json!([directory.root.name, directory.path]),
+            Ok(directory) => json!([directory.root.name, join(&directory.path, path)]),
+            // What the guest does not hold ends the cell when it is used.
+            Err(_) => Value::Null,
+        }
+    }
+
+    /// As [`Self::place`], for an open file, with what else the call is given.
+    fn file(&self, file: &Resource<OpenFile>, more: &[Value]) -> Value {
+        let Ok(file) = self.0.resources.get(file) else { return Value::Null };
+        let place = [json!(file.root.name), json!(file.path)];
+        place.into_iter().chain(more.iter().cloned()).collect()
+    }
+
+    /// A file that the guest holds while it replays a recording.
+    fn stand_in(
+        &mut self,
+        directory: &Resource<OpenDirectory>,
+        path: &str,
+        writable: bool,
+    ) -> Answer<Resource<OpenFile>> {
+        let directory = self.0.resources.get(directory)?;
+        let (root, descriptor) = (Arc::clone(&directory.root), Arc::clone(&directory.descriptor));
+        let path = join(&directory.path, path);
+        self.keep_file(OpenFile { root, descriptor, writable, path, touch: None })
+    }
+}
+
+/// What the host does.
+impl View<'_> {
+    fn granted_roots(&mut self) -> wasmtime::Result<Vec<wit::Root>> {
         self.0.budget.charge(Interface::Files, 0)?;
         let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
         let roots: Vec<wit::Root> = self
@@ -60,25 +227,23 @@ impl wit::Host for View<'_> {
         Ok(roots)
     }
 
-    async fn open_root(&mut self, name: String) -> Answer<Resource<OpenDirectory>> {
+    fn open_granted(&mut self, name: &str) -> Answer<Resource<OpenDirectory>> {
         self.0.budget.charge(Interface::Files, name.len())?;
-        if let Err(denial) = self.0.check(Capability::Files, &name) {
+        if let Err(denial) = self.0.check(Capability::Files, name) {
             return Ok(Err(FileError::Denied(denial.into())));
         }
-        let Some(root) = self.0.roots.get(&name) else { return Ok(Err(FileError::NotFound)) };
-        let access = match self.0.policy.file_access(&name, self.0.narrowing.as_ref()) {
+        let Some(root) = self.0.roots.get(name) else { return Ok(Err(FileError::NotFound)) };
+        let access = match self.0.policy.file_access(name, self.0.narrowing.as_ref()) {
             Ok(access) => access,
             Err(denial) => return Ok(Err(FileError::Denied(self.0.denials.note(denial).into()))),
         };
         let descriptor = Arc::clone(&root.descriptor);
         self.keep_directory(OpenDirectory { root, descriptor, path: String::new(), access })
     }
-}
 
-impl wit::HostDirectory for View<'_> {
-    async fn entries(&mut self, directory: Resource<OpenDirectory>) -> Answer<Vec<wit::Entry>> {
+    async fn list_directory(&mut self, directory: &Resource<OpenDirectory>) -> Answer<Vec<wit::Entry>> {
         self.0.budget.charge(Interface::Files, 0)?;
-        let directory = self.0.resources.get(&directory)?;
+        let directory = self.0.resources.get(directory)?;
         let (descriptor, root, path) =
             (Arc::clone(&directory.descriptor), Arc::clone(&directory.root), directory.path.clone());
         self.touch(&root, &path, FileAction::List);
@@ -93,12 +258,12 @@ impl wit::HostDirectory for View<'_> {
         Ok(Ok(entries))
     }
 
-    async fn open_directory(
+    async fn open_below(
         &mut self,
-        directory: Resource<OpenDirectory>,
+        directory: &Resource<OpenDirectory>,
         path: String,
     ) -> Answer<Resource<OpenDirectory>> {
-        let parent = match self.locate(&directory, &path)? {
+        let parent = match self.locate(directory, &path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
@@ -114,8 +279,8 @@ impl wit::HostDirectory for View<'_> {
         }
     }
 
-    async fn open(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
-        let parent = match self.locate_covered(&directory, &path)? {
+    async fn open_to_read(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        let parent = match self.locate_covered(directory, &path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
@@ -141,8 +306,8 @@ impl wit::HostDirectory for View<'_> {
         }
     }
 
-    async fn create(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
-        let parent = match self.locate_writable(&directory, &path)? {
+    async fn open_to_write(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        let parent = match self.locate_writable(directory, &path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
@@ -164,8 +329,8 @@ impl wit::HostDirectory for View<'_> {
         }
     }
 
-    async fn create_directory(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
-        let parent = match self.locate_writable(&directory, &path)? {
+    async fn make_directory(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<()> {
+        let parent = match self.locate_writable(directory, &path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
@@ -182,8 +347,8 @@ impl wit::HostDirectory for View<'_> {
         Ok(made.map_err(|error| self.file_error(error, &root, &whole)))
     }
 
-    async fn remove(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<()> {
-        let parent = match self.locate_writable(&directory, &path)? {
+    async fn take_away(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<()> {
+        let parent = match self.locate_writable(directory, &path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
@@ -197,8 +362,8 @@ impl wit::HostDirectory for View<'_> {
         Ok(removed.map_err(|error| self.file_error(error, &root, &whole)))
     }
 
-    async fn metadata(&mut self, directory: Resource<OpenDirectory>, path: String) -> Answer<wit::Entry> {
-        let parent = match self.locate(&directory, &path)? {
+    async fn look_at(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<wit::Entry> {
+        let parent = match self.locate(directory, &path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
@@ -218,25 +383,17 @@ impl wit::HostDirectory for View<'_> {
         Ok(Ok(entry))
     }
 
-    async fn drop(&mut self, directory: Resource<OpenDirectory>) -> wasmtime::Result<()> {
-        self.0.resources.delete(directory)?;
-        self.0.open_files.close();
-        Ok(())
-    }
-}
-
-impl wit::HostFile for View<'_> {
-    async fn size(&mut self, file: Resource<OpenFile>) -> Answer<u64> {
+    async fn measure(&mut self, file: &Resource<OpenFile>) -> Answer<u64> {
         self.0.budget.charge(Interface::Files, 0)?;
-        let file = self.0.resources.get(&file)?;
+        let file = self.0.resources.get(file)?;
         let (root, path, descriptor) = (Arc::clone(&file.root), file.path.clone(), Arc::clone(&file.descriptor));
         let size = blocking(move || beneath::size(&descriptor)).await;
         Ok(size.map_err(|error| self.file_error(error, &root, &path)))
     }
 
-    async fn read(&mut self, file: Resource<OpenFile>, offset: u64, length: u32) -> Answer<Vec<u8>> {
+    async fn read_at(&mut self, file: &Resource<OpenFile>, offset: u64, length: u32) -> Answer<Bytes> {
         self.0.budget.charge(Interface::Files, 0)?;
-        let file = self.0.resources.get(&file)?;
+        let file = self.0.resources.get(file)?;
         if file.writable {
             return Ok(Err(FileError::Failed("the file is open for writing; open it again to read it".to_owned())));
         }
@@ -259,15 +416,15 @@ impl wit::HostFile for View<'_> {
                 self.0.file_bytes.read += length;
                 self.0.touched().note(|touched| touched.moved(touch, length, 0));
                 self.0.budget.give(bytes.len())?;
-                Ok(Ok(bytes))
+                Ok(Ok(Bytes(bytes)))
             }
             Err(error) => Ok(Err(self.file_error(error, &root, &path))),
         }
     }
 
-    async fn write(&mut self, file: Resource<OpenFile>, bytes: Vec<u8>) -> Answer<()> {
+    async fn append(&mut self, file: &Resource<OpenFile>, bytes: Vec<u8>) -> Answer<()> {
         self.0.budget.charge(Interface::Files, bytes.len())?;
-        let file = self.0.resources.get(&file)?;
+        let file = self.0.resources.get(file)?;
         if !file.writable {
             return Ok(Err(FileError::Failed("the file is open for reading; `create` opens for writing".to_owned())));
         }
@@ -285,12 +442,6 @@ impl wit::HostFile for View<'_> {
         self.0.touched().note(|touched| touched.moved(touch, 0, length));
         let written = blocking(move || beneath::append(&descriptor, &bytes)).await;
         Ok(written.map_err(|error| self.file_error(error, &root, &path)))
-    }
-
-    async fn drop(&mut self, file: Resource<OpenFile>) -> wasmtime::Result<()> {
-        self.0.resources.delete(file)?;
-        self.0.open_files.close();
-        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 //! ends the cell.
 
 use super::View;
-use crate::{budget::Interface, host::HostServices, state::CellState};
+use crate::{budget::Interface, host::HostServices, recording::taped, state::CellState};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use opcell_types::{CallContext, Capability, Failure, TouchLog};
@@ -113,9 +113,9 @@ type Answer = Result<String, Failure>;
 /// A response that may not have come yet.
 pub enum FutureResponse {
     /// Performed while the guest waits for it, and not before: its body may still be written.
-    Waiting(Pin<Box<dyn Future<Output = Answer> + Send>>),
-    /// It has come.
-    Done(Answer),
+    Waiting(Pin<Box<dyn Future<Output = (Value, Answer)> + Send>>),
+    /// It has come, to what the tool was given.
+    Done(Value, Answer),
     /// The guest has it.
     Taken,
 }
@@ -124,8 +124,8 @@ pub enum FutureResponse {
 impl Pollable for FutureResponse {
     async fn ready(&mut self) {
         if let Self::Waiting(answer) = self {
-            let answer = answer.await;
-            *self = Self::Done(answer);
+            let (given, answer) = answer.await;
+            *self = Self::Done(given, answer);
         }
     }
 }
@@ -457,7 +457,9 @@ impl outgoing_handler::Host for View<'_> {
             Some(options) => self.0.resources.delete(options)?,
             None => RequestOptions::default(),
         };
-        if self.0.check(Capability::Tool, TOOL).is_err() {
+        let granted: wasmtime::Result<bool> =
+            taped!(self, Tools, "tools.is-granted", json!([TOOL]), Ok(self.0.check(Capability::Tool, TOOL).is_ok()));
+        if !granted? {
             return Ok(Err(ErrorCode::HttpRequestDenied));
         }
         let ask = Ask {
@@ -483,11 +485,16 @@ struct Ask {
 }
 
 impl Ask {
-    async fn answer(self) -> Answer {
-        let arguments = self.arguments()?.to_string();
-        let call = self.host.call_tool(TOOL, &arguments, &self.context, &self.touched);
+    async fn answer(self) -> (Value, Answer) {
+        let arguments = match self.arguments() {
+            Ok(arguments) => arguments,
+            Err(failure) => return (Value::Null, Err(failure)),
+        };
+        let text = arguments.to_string();
+        let call = self.host.call_tool(TOOL, &text, &self.context, &self.touched);
         let answer = tokio::time::timeout(self.limit, call).await;
-        answer.unwrap_or_else(|_| Err(super::too_slow(u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX))))
+        let too_slow = || Err(super::too_slow(u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX)));
+        (json!([TOOL, arguments]), answer.unwrap_or_else(|_| too_slow()))
     }
 
     /// As `http.fetch` takes them.

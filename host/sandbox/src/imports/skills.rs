@@ -1,12 +1,42 @@
 //! `skills`: the host's skills that this cell may read.
 
 use super::{View, failure_to_guest, too_slow};
-use crate::{bindings::opcell::plugin::skills as wit, budget::Interface};
+use crate::{
+    bindings::opcell::plugin::skills as wit,
+    budget::Interface,
+    recording::{Bytes, taped},
+};
 use opcell_types::{Capability, Failure};
+use serde_json::{Value, json};
 use std::{future::Future, sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
     async fn list(&mut self) -> wasmtime::Result<Vec<wit::SkillDescription>> {
+        taped!(self, Skills, "skills.list", Value::Null, self.listed_skills())
+    }
+
+    async fn read(&mut self, name: String) -> wasmtime::Result<Result<String, wit::SkillError>> {
+        taped!(self, Skills, "skills.read", json!([name]), self.read_skill(&name).await)
+    }
+
+    async fn read_resource(
+        &mut self,
+        name: String,
+        path: String,
+    ) -> wasmtime::Result<Result<Vec<u8>, wit::SkillError>> {
+        let read: wasmtime::Result<Result<Bytes, _>> = taped!(
+            self,
+            Skills,
+            "skills.read-resource",
+            json!([name, path]),
+            self.read_skill_resource(&name, &path).await
+        );
+        Ok(read?.map(|Bytes(bytes)| bytes))
+    }
+}
+
+impl View<'_> {
+    fn listed_skills(&mut self) -> wasmtime::Result<Vec<wit::SkillDescription>> {
         self.0.budget.charge(Interface::Skills, 0)?;
         let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
         let skills: Vec<_> = self
@@ -21,29 +51,28 @@ impl wit::Host for View<'_> {
         Ok(skills)
     }
 
-    async fn read(&mut self, name: String) -> wasmtime::Result<Result<String, wit::SkillError>> {
+    async fn read_skill(&mut self, name: &str) -> wasmtime::Result<Result<String, wit::SkillError>> {
         self.0.budget.charge(Interface::Skills, name.len())?;
-        if let Err(denial) = self.0.check(Capability::Skill, &name) {
+        if let Err(denial) = self.0.check(Capability::Skill, name) {
             return Ok(Err(wit::SkillError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
-        let answer = within(self.0.limits.host_call_time, host.read_skill(&name, &self.0.context)).await;
+        let answer = within(self.0.limits.host_call_time, host.read_skill(name, &self.0.context)).await;
         self.answer(answer, String::len)
     }
 
-    async fn read_resource(
+    async fn read_skill_resource(
         &mut self,
-        name: String,
-        path: String,
-    ) -> wasmtime::Result<Result<Vec<u8>, wit::SkillError>> {
+        name: &str,
+        path: &str,
+    ) -> wasmtime::Result<Result<Bytes, wit::SkillError>> {
         self.0.budget.charge(Interface::Skills, name.len() + path.len())?;
-        if let Err(denial) = self.0.check(Capability::Skill, &name) {
+        if let Err(denial) = self.0.check(Capability::Skill, name) {
             return Ok(Err(wit::SkillError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
-        let answer =
-            within(self.0.limits.host_call_time, host.read_skill_resource(&name, &path, &self.0.context)).await;
-        self.answer(answer, Vec::len)
+        let answer = within(self.0.limits.host_call_time, host.read_skill_resource(name, path, &self.0.context)).await;
+        self.answer(answer.map(Bytes), |Bytes(bytes)| bytes.len())
     }
 }
 

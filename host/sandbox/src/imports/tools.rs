@@ -1,12 +1,48 @@
 //! `tools`: the host's tools that this cell may use.
 
 use super::{View, failure_to_guest, too_slow};
-use crate::{bindings::opcell::plugin::tools as wit, budget::Interface};
+use crate::{bindings::opcell::plugin::tools as wit, budget::Interface, recording::taped};
 use opcell_types::Capability;
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
     async fn list(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
+        taped!(self, Tools, "tools.list", Value::Null, self.listed_tools())
+    }
+
+    async fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, wit::ToolError>> {
+        taped!(self, Tools, "tools.call", given(&name, &arguments), self.call_tool(&name, &arguments).await)
+    }
+}
+
+/// As recordings hold a call of a tool.
+fn given(name: &str, arguments: &str) -> Value {
+    match serde_json::from_str(arguments) {
+        Ok(parsed) if is_shallow(&parsed) => json!([name, parsed]),
+        _ => json!([name, arguments]),
+    }
+}
+
+/// Whether a journal can hold a value somewhere inside of an event: what reads events bounds their depth.
+fn is_shallow(value: &Value) -> bool {
+    const DEPTH: u32 = 48;
+    let mut pending = vec![(value, 0)];
+    while let Some((value, depth)) = pending.pop() {
+        if depth > DEPTH {
+            return false;
+        }
+        match value {
+            Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(entries) => pending.extend(entries.values().map(|entry| (entry, depth + 1))),
+            _ => {}
+        }
+    }
+    true
+}
+
+impl View<'_> {
+    fn listed_tools(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
         self.0.budget.charge(Interface::Tools, 0)?;
         let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
         let tools: Vec<_> = self
@@ -26,15 +62,15 @@ impl wit::Host for View<'_> {
         Ok(tools)
     }
 
-    async fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, wit::ToolError>> {
+    async fn call_tool(&mut self, name: &str, arguments: &str) -> wasmtime::Result<Result<String, wit::ToolError>> {
         self.0.budget.charge(Interface::Tools, name.len() + arguments.len())?;
-        if let Err(denial) = self.0.check(Capability::Tool, &name) {
+        if let Err(denial) = self.0.check(Capability::Tool, name) {
             return Ok(Err(wit::ToolError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
         let limit_ms = self.0.limits.host_call_time;
         let touched = self.0.touched().clone();
-        let call = host.call_tool(&name, &arguments, &self.0.context, &touched);
+        let call = host.call_tool(name, arguments, &self.0.context, &touched);
         let answer = tokio::time::timeout(Duration::from_millis(limit_ms), call).await;
         Ok(match answer {
             Ok(Ok(result)) => {

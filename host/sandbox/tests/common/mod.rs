@@ -208,3 +208,15 @@ pub async fn run(guest: &Guest, limit: &str) -> CellResult<OperationSuccess> {
     let plugin = sandbox().load(request).await.unwrap();
     plugin.invoke(CellRequest::new("test/run", "{}")).await
 }
+
+/// Calls the tool `test/run` with its own arguments. A denial becomes the failure `denied`, anything else the tool's
+/// answer.
+pub fn tool_caller() -> Guest {
+    let body = "(call $tool (i32.const 16) (i32.const 8) (local.get $args) (local.get $args_len) (i32.const 512))
+        (if (result i32) (i32.eqz (i32.load8_u (i32.const 512)))
+          (then (call $ok (i32.load (i32.const 516)) (i32.load (i32.const 520))))
+          (else (if (result i32) (i32.eqz (i32.load8_u (i32.const 516)))
+            (then (call $fail (i32.const 1100) (i32.const 6)))
+            (else (call $fail (i32.load (i32.const 520)) (i32.load (i32.const 524)))))))";
+    Guest::invoke(body).with(TOOLS).with(r#"(data (i32.const 1100) "denied")"#)
+}

@@ -4,7 +4,9 @@ use super::{Component, build, sandbox, watch::Watch};
 use crate::{
     cases::{self, CaseFile, Outcome, Runner},
     cli::{
-        Exit, Failure, Terminal,
+        Exit, Failure, Global, Terminal,
+        op::replay::{CallArgs, recorded},
+        runs::StoreArgs,
         units::{bytes, duration},
     },
 };
@@ -40,6 +42,18 @@ pub struct TestArgs {
     /// Also write the results as JUnit XML, for continuous integration.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Write a case file of a recorded call of this run instead of running cases: run ID, unique prefix of one, or
+    /// `last`.
+    #[arg(long, value_name = "RUN", requires = "step", conflicts_with_all = ["no_build", "watch", "update", "junit"])]
+    from_journal: Option<String>,
+    /// Of `--from-journal`: the step whose call becomes a case.
+    #[arg(long, value_name = "NAME", requires = "from_journal")]
+    step: Option<String>,
+    /// Of `--from-journal`: which of the step's recorded calls, from 1; the last one if omitted.
+    #[arg(long, value_name = "N", requires = "from_journal")]
+    call: Option<usize>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
@@ -61,7 +75,7 @@ struct Done {
 }
 
 /// `opcell plugin dev`: as `test --watch`.
-pub(super) async fn dev(args: &DevArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn dev(global: &Global, args: &DevArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let args = TestArgs {
         path: args.path.clone(),
         case: args.case.clone(),
@@ -70,12 +84,20 @@ pub(super) async fn dev(args: &DevArgs, terminal: &Terminal) -> Result<Exit, Fai
         watch: true,
         update: false,
         junit: None,
+        from_journal: None,
+        step: None,
+        call: None,
+        store: StoreArgs::default(),
     };
-    test(&args, terminal).await
+    test(global, &args, terminal).await
 }
 
-pub(super) async fn test(args: &TestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn test(global: &Global, args: &TestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
+    if let (Some(run), Some(step)) = (&args.from_journal, &args.step) {
+        let which = CallArgs { step: step.clone(), call: args.call };
+        return from_journal(global, args, &folder, run, &which, terminal).await;
+    }
     if !args.watch {
         return once(args, &folder, terminal).await;
     }
@@ -93,6 +115,32 @@ pub(super) async fn test(args: &TestArgs, terminal: &Terminal) -> Result<Exit, F
         terminal.note("waiting for changes; Ctrl-C ends this");
         watch.changed().await;
     }
+}
+
+/// Writes the case file of a recorded call: `cases/STEP.yaml`, or as `--case` names it.
+async fn from_journal(
+    global: &Global,
+    args: &TestArgs,
+    folder: &Path,
+    run: &str,
+    which: &CallArgs,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let call = recorded(&args.store.looking(global)?, run, which, terminal).await?;
+    let text = cases::case_of(&call);
+    let plain = |letter: char| if letter.is_alphanumeric() || letter == '_' { letter } else { '-' };
+    let name: String = args.case.as_ref().unwrap_or(&which.step).chars().take(100).map(plain).collect();
+    let path = args.cases.clone().unwrap_or_else(|| folder.join("cases")).join(format!("{name}.yaml"));
+    cases::write(&path, &text).map_err(|error| {
+        let help = "`--case NAME` gives the case another name, `--cases DIR` another folder";
+        Diagnostic::error("case-not-written", error.to_string()).help(help.to_owned())
+    })?;
+    if terminal.json {
+        terminal.json(&json!({"ok": true, "case": path, "recorded": call.to_json()}))?;
+    } else {
+        terminal.line(&format!("wrote {}: look at it before you keep it", path.display()))?;
+    }
+    Ok(Exit::Done)
 }
 
 async fn once(args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -65,7 +65,7 @@ impl State {
             EffectReply::Invoke(reply) => {
                 self.count_cell(frame, reply.receipt.as_ref());
                 let work = self.work_mut(frame)?;
-                work.receipt.clone_from(&reply.receipt);
+                work.receipt = reply.receipt.as_ref().map(Receipt::without_record);
                 work.stage = match &reply.result {
                     Ok(success) => Stage::Produced(Raw::Invoke(success.clone())),
                     Err(failure) => Stage::Failed(failure.clone()),
@@ -73,8 +73,10 @@ impl State {
             }
             EffectReply::Judge(reply) => {
                 self.count_cell(frame, reply.receipt.as_ref());
-                self.step_mut(frame)?.phase =
-                    Phase::Judging(Judging::Called(reply.result.clone(), reply.receipt.clone()));
+                self.step_mut(frame)?.phase = Phase::Judging(Judging::Called(
+                    reply.result.clone(),
+                    reply.receipt.as_ref().map(Receipt::without_record),
+                ));
             }
             EffectReply::Open(opened) => {
                 let talk = self.conversation_mut(frame)?;

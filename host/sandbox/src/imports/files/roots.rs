@@ -72,6 +72,21 @@ impl Root {
         })
     }
 
+    /// What a guest holds in place of a directory while it replays a recording: it leads nowhere.
+    pub(crate) fn stand_in(name: String) -> std::io::Result<Self> {
+        let descriptor = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self {
+            name,
+            descriptor: Arc::new(descriptor),
+            path: PathBuf::new(),
+            control: None,
+            patterns: None,
+            write_quota: 0,
+            created_entries: 0,
+            used: Arc::default(),
+        })
+    }
+
     /// Whether the grant's patterns cover a path from the root.
     pub(crate) fn covers(&self, path: &str) -> bool {
         self.patterns.as_ref().is_none_or(|patterns| patterns.is_match(path))

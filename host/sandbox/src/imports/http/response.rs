@@ -1,6 +1,7 @@
 //! Responses, as guests read them.
 
-use super::{Fields, FutureResponse, FutureTrailers, IncomingBody, IncomingResponse, View, size, wit};
+use super::{Answer, Fields, FutureResponse, FutureTrailers, IncomingBody, IncomingResponse, View, size, wit};
+use crate::recording::taped;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use wasmtime::component::Resource;
@@ -25,7 +26,11 @@ impl wit::HostFutureIncomingResponse for View<'_> {
                 return Ok(None);
             }
             FutureResponse::Taken => return Ok(Some(Err(()))),
-            FutureResponse::Done(answer) => answer,
+            FutureResponse::Done(given, answer) => {
+                // A replay's host knows no tool; what it says is not asked for.
+                let answer: wasmtime::Result<Answer> = taped!(self, Tools, "tools.call", given, Ok(answer));
+                answer?
+            }
         };
         match answer {
             Ok(text) => {

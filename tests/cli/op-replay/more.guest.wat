@@ -1,0 +1,20 @@
+;; world operation-plugin
+(module
+  (@custom "opcell:manifest" "{\"schema\":1,\"name\":\"test\",\"version\":\"1.2.0\",\"capabilities\":{\"files\":[{\"name\":\"notes\",\"access\":\"read-write\",\"reason\":\"keeps notes\"}]}}")
+  (import "opcell:plugin/files@0.1.0" "open-root" (func $open_root (param i32 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]directory.open" (func $open (param i32 i32 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]directory.create" (func $create (param i32 i32 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]file.read" (func $read (param i32 i64 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]file.write" (func $write (param i32 i32 i32 i32)))
+  ;; @memory
+  ;; @entry
+  ;; @describe
+  (data (i32.const 1100) "notesin.jsonout.json[0]")
+  ;; Reads another file than the version before.
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+    (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (local $root i32)
+    (call $open_root (i32.const 1100) (i32.const 5) (i32.const 512))
+    (local.set $root (i32.load (i32.const 516)))
+    (call $open (local.get $root) (i32.const 1112) (i32.const 8) (i32.const 512))
+    (call $ok (i32.const 1120) (i32.const 3)))
+)
