@@ -78,6 +78,25 @@ export const files: {
   write(root: string, path: string, content: string | Uint8Array): void;
   remove(root: string, path: string): void;
 };
+export interface StoreEntry {
+  value: Uint8Array;
+  version: bigint;
+}
+/** What the plugin keeps from one call to the next, in stores that are granted by name. */
+export const store: {
+  get(name: string, key: string): StoreEntry | undefined;
+  getText(name: string, key: string): string | undefined;
+  set(name: string, key: string, value: string | Uint8Array): bigint;
+  /** `expected` is undefined for a key that must have no entry. */
+  compareAndSet(
+    name: string,
+    key: string,
+    expected: bigint | undefined,
+    value: string | Uint8Array,
+  ): { stored: bigint } | { conflict: StoreEntry | undefined };
+  list(name: string, page?: { prefix?: string; after?: string; limit?: number }): { keys: string[]; more: boolean };
+  delete(name: string, key: string): boolean;
+};
 export const log: {
   debug(message: unknown): void;
   info(message: unknown): void;

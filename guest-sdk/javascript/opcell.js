@@ -2,6 +2,7 @@
 import * as hostTools from "opcell:plugin/tools@0.1.0";
 import * as hostSkills from "opcell:plugin/skills@0.1.0";
 import * as hostFiles from "opcell:plugin/files@0.1.0";
+import * as hostStore from "opcell:plugin/store@0.2.0";
 import * as hostLog from "opcell:plugin/log@0.1.0";
 
 /** A failure that the plugin reports on purpose; throw it from an operation or a judge. */
@@ -126,6 +127,36 @@ export const files = {
     const directory = asked(() => hostFiles.openRoot(root), root);
     asked(() => directory.remove(path), `${root}/${path}`);
   },
+};
+
+function ofStore(call) {
+  try {
+    return call();
+  } catch (thrown) {
+    const error = payload(thrown);
+    if (error && error.tag === "denied") throw new Denied(error.val);
+    if (error && ["invalid", "quota", "failed"].includes(error.tag)) throw new Failure(`store-${error.tag}`, error.val);
+    throw thrown;
+  }
+}
+
+const entryOf = (entry) => (entry ? { value: Uint8Array.from(entry.value), version: entry.version } : undefined);
+
+/** What the plugin keeps from one call to the next. Versions are `bigint`; values are bytes, texts are encoded. */
+export const store = {
+  get: (name, key) => entryOf(ofStore(() => hostStore.get(name, key))),
+  getText(name, key) {
+    const entry = store.get(name, key);
+    return entry && text(`the value of ${key} is not UTF-8`, entry.value);
+  },
+  set: (name, key, value) => ofStore(() => hostStore.set(name, key, bytesOf(value))),
+  /** `{ stored: version }`, or `{ conflict: entry }`; `expected` is undefined for a key without an entry. */
+  compareAndSet(name, key, expected, value) {
+    const swap = ofStore(() => hostStore.compareAndSet(name, key, expected, bytesOf(value)));
+    return swap.tag === "stored" ? { stored: swap.val } : { conflict: entryOf(swap.val) };
+  },
+  list: (name, { prefix = "", after, limit = 1000 } = {}) => ofStore(() => hostStore.list(name, prefix, after, limit)),
+  delete: (name, key) => ofStore(() => hostStore.delete(name, key)),
 };
 
 /** Messages for the operator. They reach the receipt, never a model. */

@@ -15,7 +15,7 @@
 use crate::{Failure, host};
 use std::fmt;
 
-pub use crate::bindings::imports::opcell::plugin::files::{Entry, EntryKind, FileError as FileErrorKind, Root};
+pub use crate::bindings::imports::opcell::plugin0_1_0::files::{Entry, EntryKind, FileError as FileErrorKind, Root};
 
 /// Bytes that one host call reads: large enough to need few calls, small enough to keep the guest's memory small.
 const CHUNK: u32 = 32 * 1024;

@@ -1,8 +1,10 @@
 //! Who answers host calls: the host in a component, the double of the current test in a native build.
-//! Both offer the same functions over the same types, those of `wit/host.wit`.
+//! Both offer the same functions over the same types, those of `wit/`.
 
 #[cfg(target_arch = "wasm32")]
-pub use crate::bindings::imports::opcell::plugin::{files, log, skills, tools};
+pub use crate::bindings::imports::opcell::plugin0_1_0::{files, log, skills, tools};
+#[cfg(target_arch = "wasm32")]
+pub use crate::bindings::imports::opcell::plugin0_2_0::store;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub use crate::testing::double::{files, log, skills, tools};
+pub use crate::testing::double::{files, log, skills, store, tools};

@@ -23,7 +23,8 @@
 //! by [`testing`].
 //!
 //! Arguments and data are serde types, and their JSON Schemas are derived with schemars. What the host offers is in
-//! [`tools`], [`skills`], [`files`] and [`log`](mod@log); each is granted by the operator, and a refusal is a [`Denial`]: data, never a trap.
+//! [`tools`], [`skills`], [`files`], [`store`] and [`log`](mod@log); each is granted by the operator, and a refusal is a
+//! [`Denial`]: data, never a trap.
 //!
 //! # Memory
 //!
@@ -52,12 +53,13 @@ mod reply;
 pub mod files;
 pub mod log;
 pub mod skills;
+pub mod store;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 pub mod tools;
 
-pub use bindings::imports::opcell::plugin::types::{Context, Denial, Effects};
-pub use bindings::judges::exports::opcell::plugin::judges::Outcome;
+pub use bindings::imports::opcell::plugin0_1_0::types::{Context, Denial, Effects};
+pub use bindings::judges::exports::opcell::plugin0_1_0::judges::Outcome;
 pub use opcell_sdk_macros::{judge, operation, plugin};
 pub use plugin::{Judge, Operation};
 pub use reply::{Failure, IntoReply, Success, Verdict};

@@ -3,7 +3,7 @@
 use crate::host;
 use std::sync::Once;
 
-pub use crate::bindings::imports::opcell::plugin::log::Level;
+pub use crate::bindings::imports::opcell::plugin0_1_0::log::Level;
 
 /// Logs one message; [`log!`](crate::log!) formats it.
 pub fn log(level: Level, message: &str) {

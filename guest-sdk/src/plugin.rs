@@ -1,8 +1,8 @@
 //! What the macros expand to: the tables of a plugin's operations and judges, and the exports over them.
 
-use crate::bindings::imports::opcell::plugin::types;
-use crate::bindings::judges::exports::opcell::plugin::judges;
-use crate::bindings::operations::exports::opcell::plugin::operations;
+use crate::bindings::imports::opcell::plugin0_1_0::types;
+use crate::bindings::judges::exports::opcell::plugin0_1_0::judges;
+use crate::bindings::operations::exports::opcell::plugin0_1_0::operations;
 use crate::{Context, Effects, Failure, IntoReply, Outcome, Verdict, log};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

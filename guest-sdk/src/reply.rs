@@ -1,8 +1,8 @@
 //! What operations and judges return.
 
-use crate::bindings::imports::opcell::plugin::types;
-use crate::bindings::judges::exports::opcell::plugin::judges;
-use crate::bindings::operations::exports::opcell::plugin::operations;
+use crate::bindings::imports::opcell::plugin0_1_0::types;
+use crate::bindings::judges::exports::opcell::plugin0_1_0::judges;
+use crate::bindings::operations::exports::opcell::plugin0_1_0::operations;
 use crate::{Denial, Outcome};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Skills in the Agent Skills format. Only what is granted is listed.
 
-use crate::bindings::imports::opcell::plugin::skills as raw;
+use crate::bindings::imports::opcell::plugin0_1_0::skills as raw;
 use crate::{Denial, Failure, host};
 use std::fmt;
 

@@ -20,7 +20,7 @@
 //! instead. Without an installed host every call is a failed test. A host serves the thread that installed it, until it
 //! is dropped.
 
-use crate::bindings::imports::opcell::plugin::log::Level;
+use crate::bindings::imports::opcell::plugin0_1_0::log::Level;
 use crate::{Context, Denial, Failure, Judge, Operation, Verdict};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -38,6 +38,7 @@ pub struct Host {
     tools: BTreeMap<String, Tool>,
     skills: BTreeMap<String, Skill>,
     roots: BTreeMap<String, Root>,
+    stores: BTreeMap<String, Store>,
 }
 
 #[derive(Default)]
@@ -53,6 +54,13 @@ struct Root {
     /// Whole files by their path; a directory is what a path runs through.
     files: Rc<RefCell<BTreeMap<String, Vec<u8>>>>,
     directories: Rc<RefCell<std::collections::BTreeSet<String>>>,
+}
+
+#[derive(Default)]
+struct Store {
+    version: u64,
+    /// Version and value by key.
+    entries: BTreeMap<String, (u64, Vec<u8>)>,
 }
 
 #[derive(Default)]
@@ -131,6 +139,21 @@ impl Host {
         host
     }
 
+    /// Grants a store, with these entries.
+    #[must_use]
+    pub fn store<K: Into<String>, V: Into<Vec<u8>>>(
+        mut self,
+        store: &str,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let store = self.stores.entry(store.to_owned()).or_default();
+        for (key, value) in entries {
+            store.version += 1;
+            store.entries.insert(key.into(), (store.version, value.into()));
+        }
+        self
+    }
+
     /// Lets this host answer the calls of the current thread until the guard is dropped.
     ///
     /// # Panics
@@ -176,6 +199,12 @@ impl HostGuard {
     #[must_use]
     pub fn file(&self, root: &str, path: &str) -> Option<Vec<u8>> {
         double::with(|installed| installed.host.roots.get(root)?.files.borrow().get(path).cloned())
+    }
+
+    /// A value of a store as it is now.
+    #[must_use]
+    pub fn stored(&self, store: &str, key: &str) -> Option<Vec<u8>> {
+        double::with(|installed| Some(installed.host.stores.get(store)?.entries.get(key)?.1.clone()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Host tools: what the operator lets this plugin do beyond its own computation. Only what is granted is listed.
 
-use crate::bindings::imports::opcell::plugin::tools as raw;
+use crate::bindings::imports::opcell::plugin0_1_0::tools as raw;
 use crate::{Denial, Failure, host};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -9,8 +9,15 @@ use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator};
 use wit_bindgen_rust::{Opts, WithOption};
 
-/// The interfaces of the imports, which the exporting worlds share.
-const SHARED: [&str; 5] = ["types", "tools", "skills", "files", "log"];
+/// The interfaces of the imports, which the exporting worlds share, each with the version in which it last changed.
+const SHARED: [(&str, &str); 6] = [
+    ("types", "0.1.0"),
+    ("tools", "0.1.0"),
+    ("skills", "0.1.0"),
+    ("files", "0.1.0"),
+    ("log", "0.1.0"),
+    ("store", "0.2.0"),
+];
 
 fn check(name: &str, world: &str, exports: bool) {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -22,15 +29,17 @@ fn check(name: &str, world: &str, exports: bool) {
         format: true,
         additional_derive_attributes: vec!["PartialEq".to_owned()],
         generate_unused_types: !exports,
+        // The interfaces of older versions are packages of their own.
+        generate_all: !exports,
         ..Opts::default()
     };
     if exports {
         options.pub_export_macro = true;
         options.export_macro_name = Some(format!("export_{name}"));
         options.default_bindings_module = Some(format!("opcell_sdk::bindings::{name}"));
-        let shared = |interface: &str| {
-            let path = format!("super::imports::opcell::plugin::{interface}");
-            (format!("opcell:plugin/{interface}@0.1.0"), WithOption::Path(path))
+        let shared = |(interface, version): (&str, &str)| {
+            let path = format!("super::imports::opcell::plugin{}::{interface}", version.replace('.', "_"));
+            (format!("opcell:plugin/{interface}@{version}"), WithOption::Path(path))
         };
         options.with = SHARED.map(shared).to_vec();
     }

@@ -5,7 +5,7 @@
 use opcell_sdk::files::{self, EntryKind, FileErrorKind};
 use opcell_sdk::log::{Level, progress};
 use opcell_sdk::testing::Host;
-use opcell_sdk::{Failure, log, skills, tools};
+use opcell_sdk::{Failure, log, skills, store, tools};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 
@@ -76,6 +76,22 @@ fn skills_are_read_with_their_resources() {
     assert_eq!(skills::read("manners").unwrap(), "Say hello.");
     assert_eq!(skills::read_resource("manners", "a/b.txt").unwrap(), b"hi");
     assert_eq!(Failure::from(skills::read_resource("manners", "c").unwrap_err()).reason, "not-found");
+}
+
+#[test]
+fn a_store_keeps_compares_lists_and_deletes() {
+    let host = Host::new().store("counts", [("b", "1"), ("a", "2")]).install();
+
+    let entry = store::get("counts", "a").unwrap().unwrap();
+    assert_eq!((entry.value.as_slice(), entry.version), (b"2".as_slice(), 2));
+    assert!(matches!(store::compare_and_set("counts", "a", Some(1), "x").unwrap(), store::Swap::Conflict(Some(_))));
+    assert_eq!(store::compare_and_set("counts", "a", Some(2), "3").unwrap(), store::Swap::Stored(3));
+    let page = store::list("counts", "", None, 1).unwrap();
+    assert_eq!((page.keys, page.more), (vec!["a".to_owned()], true));
+    assert_eq!(store::list("counts", "", Some("a"), 9).unwrap().keys, ["b"]);
+    assert!(store::delete("counts", "b").unwrap() && !store::delete("counts", "b").unwrap());
+    assert_eq!(host.stored("counts", "a").unwrap(), b"3");
+    assert_eq!(Failure::from(store::get("others", "a").unwrap_err()).reason, "denied");
 }
 
 fn tree() -> Host {

@@ -20,6 +20,7 @@ struct Capabilities {
     tools: Vec<Value>,
     skills: Vec<Value>,
     files: Vec<Value>,
+    stores: Vec<Value>,
 }
 
 impl Parse for Plugin {
@@ -67,12 +68,16 @@ impl Parse for Capabilities {
                 ("skill", None) => {
                     (&mut capabilities.skills, json!({ "name": name.value(), "reason": reason.value() }))
                 }
+                ("store", None) => {
+                    (&mut capabilities.stores, json!({ "name": name.value(), "reason": reason.value() }))
+                }
                 ("files", Some(access @ ("read" | "read-write"))) => {
                     let request = json!({ "name": name.value(), "access": access, "reason": reason.value() });
                     (&mut capabilities.files, request)
                 }
                 _ => {
                     let message = "a capability is tool \"name\": \"why\", skill \"name\": \"why\", \
+                                   store \"name\": \"why\", \
                                    files \"name\" read: \"why\" or files \"name\" read-write: \"why\"";
                     return Err(syn::Error::new(access.map_or(kind.span(), |(_, span)| span), message));
                 }
@@ -158,7 +163,7 @@ fn operations(operations: &[Path]) -> TokenStream {
             "two operations have the same id"
         );
 
-        impl ::opcell_sdk::bindings::operations::exports::opcell::plugin::operations::Guest for Plugin {
+        impl ::opcell_sdk::bindings::operations::exports::opcell::plugin0_1_0::operations::Guest for Plugin {
             fn describe() -> ::std::vec::Vec<::opcell_sdk::plugin::OperationDescription> {
                 ::opcell_sdk::plugin::describe_operations(OPERATIONS)
             }
@@ -186,7 +191,7 @@ fn judges(judges: &[Path]) -> TokenStream {
             "two judges have the same id"
         );
 
-        impl ::opcell_sdk::bindings::judges::exports::opcell::plugin::judges::Guest for Plugin {
+        impl ::opcell_sdk::bindings::judges::exports::opcell::plugin0_1_0::judges::Guest for Plugin {
             fn describe() -> ::std::vec::Vec<::opcell_sdk::plugin::JudgeDescription> {
                 ::opcell_sdk::plugin::describe_judges(JUDGES)
             }
@@ -211,15 +216,17 @@ fn manifest(plugin: &Plugin) -> syn::Result<Value> {
         std::env::var(key)
             .map_err(|_| syn::Error::new(Span::call_site(), format!("{key} is not set: build with cargo")))
     };
+    let Capabilities { tools, skills, files, stores } = &plugin.capabilities;
+    let mut capabilities = json!({ "tools": tools, "skills": skills, "files": files });
+    // Hosts before 0.2.0 of the contract do not know the key.
+    if let (Some(capabilities), false) = (capabilities.as_object_mut(), stores.is_empty()) {
+        capabilities.insert("stores".to_owned(), json!(stores));
+    }
     Ok(json!({
         "schema": 1,
         "name": package("CARGO_PKG_NAME")?,
         "version": package("CARGO_PKG_VERSION")?,
-        "capabilities": {
-            "tools": plugin.capabilities.tools,
-            "skills": plugin.capabilities.skills,
-            "files": plugin.capabilities.files,
-        },
+        "capabilities": capabilities,
         "limits": plugin.limits,
     }))
 }

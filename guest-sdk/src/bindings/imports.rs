@@ -5,7 +5,7 @@
 #[rustfmt::skip]
 #[allow(dead_code, clippy::all)]
 pub mod opcell {
-    pub mod plugin {
+    pub mod plugin0_1_0 {
         /// Types shared by every interface of the package.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod types {
@@ -143,9 +143,9 @@ pub mod opcell {
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
-            pub type Json = super::super::super::opcell::plugin::types::Json;
-            pub type Failure = super::super::super::opcell::plugin::types::Failure;
-            pub type Denial = super::super::super::opcell::plugin::types::Denial;
+            pub type Json = super::super::super::opcell::plugin0_1_0::types::Json;
+            pub type Failure = super::super::super::opcell::plugin0_1_0::types::Failure;
+            pub type Denial = super::super::super::opcell::plugin0_1_0::types::Denial;
             #[derive(Clone, PartialEq)]
             pub struct ToolDescription {
                 pub name: _rt::String,
@@ -390,7 +390,7 @@ pub mod opcell {
                                                 len17,
                                                 len17,
                                             );
-                                            super::super::super::opcell::plugin::types::Denial {
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
                                                 capability: _rt::string_lift(bytes11),
                                                 rule: _rt::string_lift(bytes14),
                                                 remedy: _rt::string_lift(bytes17),
@@ -430,7 +430,7 @@ pub mod opcell {
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>(),
                                             );
-                                            super::super::super::opcell::plugin::types::Failure {
+                                            super::super::super::opcell::plugin0_1_0::types::Failure {
                                                 reason: _rt::string_lift(bytes20),
                                                 message: _rt::string_lift(bytes23),
                                                 details: match l24 {
@@ -477,8 +477,8 @@ pub mod opcell {
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
-            pub type Failure = super::super::super::opcell::plugin::types::Failure;
-            pub type Denial = super::super::super::opcell::plugin::types::Denial;
+            pub type Failure = super::super::super::opcell::plugin0_1_0::types::Failure;
+            pub type Denial = super::super::super::opcell::plugin0_1_0::types::Denial;
             #[derive(Clone, PartialEq)]
             pub struct SkillDescription {
                 pub name: _rt::String,
@@ -687,7 +687,7 @@ pub mod opcell {
                                                 len16,
                                                 len16,
                                             );
-                                            super::super::super::opcell::plugin::types::Denial {
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
                                                 capability: _rt::string_lift(bytes10),
                                                 rule: _rt::string_lift(bytes13),
                                                 remedy: _rt::string_lift(bytes16),
@@ -727,7 +727,7 @@ pub mod opcell {
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>(),
                                             );
-                                            super::super::super::opcell::plugin::types::Failure {
+                                            super::super::super::opcell::plugin0_1_0::types::Failure {
                                                 reason: _rt::string_lift(bytes19),
                                                 message: _rt::string_lift(bytes22),
                                                 details: match l23 {
@@ -876,7 +876,7 @@ pub mod opcell {
                                                 len17,
                                                 len17,
                                             );
-                                            super::super::super::opcell::plugin::types::Denial {
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
                                                 capability: _rt::string_lift(bytes11),
                                                 rule: _rt::string_lift(bytes14),
                                                 remedy: _rt::string_lift(bytes17),
@@ -916,7 +916,7 @@ pub mod opcell {
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>(),
                                             );
-                                            super::super::super::opcell::plugin::types::Failure {
+                                            super::super::super::opcell::plugin0_1_0::types::Failure {
                                                 reason: _rt::string_lift(bytes20),
                                                 message: _rt::string_lift(bytes23),
                                                 details: match l24 {
@@ -963,7 +963,7 @@ pub mod opcell {
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
-            pub type Denial = super::super::super::opcell::plugin::types::Denial;
+            pub type Denial = super::super::super::opcell::plugin0_1_0::types::Denial;
             /// What kind of thing a path names. Anything else (device, pipe, socket, link) is refused.
             #[repr(u8)]
             #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
@@ -1294,7 +1294,7 @@ pub mod opcell {
                                                     len20,
                                                     len20,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes14),
                                                     rule: _rt::string_lift(bytes17),
                                                     remedy: _rt::string_lift(bytes20),
@@ -1448,7 +1448,7 @@ pub mod opcell {
                                                     len14,
                                                     len14,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes8),
                                                     rule: _rt::string_lift(bytes11),
                                                     remedy: _rt::string_lift(bytes14),
@@ -1603,7 +1603,7 @@ pub mod opcell {
                                                     len14,
                                                     len14,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes8),
                                                     rule: _rt::string_lift(bytes11),
                                                     remedy: _rt::string_lift(bytes14),
@@ -1758,7 +1758,7 @@ pub mod opcell {
                                                     len14,
                                                     len14,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes8),
                                                     rule: _rt::string_lift(bytes11),
                                                     remedy: _rt::string_lift(bytes14),
@@ -1907,7 +1907,7 @@ pub mod opcell {
                                                     len13,
                                                     len13,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes7),
                                                     rule: _rt::string_lift(bytes10),
                                                     remedy: _rt::string_lift(bytes13),
@@ -2057,7 +2057,7 @@ pub mod opcell {
                                                     len13,
                                                     len13,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes7),
                                                     rule: _rt::string_lift(bytes10),
                                                     remedy: _rt::string_lift(bytes13),
@@ -2227,7 +2227,7 @@ pub mod opcell {
                                                     len18,
                                                     len18,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes12),
                                                     rule: _rt::string_lift(bytes15),
                                                     remedy: _rt::string_lift(bytes18),
@@ -2365,7 +2365,7 @@ pub mod opcell {
                                                     len13,
                                                     len13,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes7),
                                                     rule: _rt::string_lift(bytes10),
                                                     remedy: _rt::string_lift(bytes13),
@@ -2529,7 +2529,7 @@ pub mod opcell {
                                                     len15,
                                                     len15,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes9),
                                                     rule: _rt::string_lift(bytes12),
                                                     remedy: _rt::string_lift(bytes15),
@@ -2679,7 +2679,7 @@ pub mod opcell {
                                                     len13,
                                                     len13,
                                                 );
-                                                super::super::super::opcell::plugin::types::Denial {
+                                                super::super::super::opcell::plugin0_1_0::types::Denial {
                                                     capability: _rt::string_lift(bytes7),
                                                     rule: _rt::string_lift(bytes10),
                                                     remedy: _rt::string_lift(bytes13),
@@ -2893,7 +2893,7 @@ pub mod opcell {
                                                 len14,
                                                 len14,
                                             );
-                                            super::super::super::opcell::plugin::types::Denial {
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
                                                 capability: _rt::string_lift(bytes8),
                                                 rule: _rt::string_lift(bytes11),
                                                 remedy: _rt::string_lift(bytes14),
@@ -3073,28 +3073,1167 @@ pub mod opcell {
             }
         }
     }
+    pub mod plugin0_2_0 {
+        /// What a plugin keeps from one call to the next: small values under keys. Each store is granted by its name and belongs
+        /// to one plugin in one project, or to one of its runs; no other plugin sees it.
+        ///
+        /// A write is atomic, and durable when the function returns. When a call is made again with the same idempotency key,
+        /// because the host or the call failed before its result was recorded, it gets the recorded answers up to its last
+        /// write, as long as it asks the same in the same order: it sees what it saw, and writes nothing twice.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod store {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Denial = super::super::super::opcell::plugin0_1_0::types::Denial;
+            #[derive(Clone, PartialEq)]
+            pub enum StoreError {
+                Denied(Denial),
+                /// A key or value is empty or too large; the text says which, and the limit.
+                Invalid(_rt::String),
+                /// The store is full: the text says of what.
+                Quota(_rt::String),
+                /// Anything else; the call may be made again.
+                Failed(_rt::String),
+            }
+            impl ::core::fmt::Debug for StoreError {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        StoreError::Denied(e) => {
+                            f.debug_tuple("StoreError::Denied").field(e).finish()
+                        }
+                        StoreError::Invalid(e) => {
+                            f.debug_tuple("StoreError::Invalid").field(e).finish()
+                        }
+                        StoreError::Quota(e) => {
+                            f.debug_tuple("StoreError::Quota").field(e).finish()
+                        }
+                        StoreError::Failed(e) => {
+                            f.debug_tuple("StoreError::Failed").field(e).finish()
+                        }
+                    }
+                }
+            }
+            impl ::core::fmt::Display for StoreError {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    write!(f, "{:?}", self)
+                }
+            }
+            impl ::core::error::Error for StoreError {}
+            #[derive(Clone, PartialEq)]
+            pub struct Entry {
+                pub value: _rt::Vec<u8>,
+                /// Grows with every write; no two writes of one store have the same, also when a key is deleted in between.
+                pub version: u64,
+            }
+            impl ::core::fmt::Debug for Entry {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Entry")
+                        .field("value", &self.value)
+                        .field("version", &self.version)
+                        .finish()
+                }
+            }
+            #[derive(Clone, PartialEq)]
+            pub enum Swap {
+                /// Stored, with its new version.
+                Stored(u64),
+                /// Not stored, since the key is at another version; its entry, if it has one.
+                Conflict(::core::option::Option<Entry>),
+            }
+            impl ::core::fmt::Debug for Swap {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Swap::Stored(e) => {
+                            f.debug_tuple("Swap::Stored").field(e).finish()
+                        }
+                        Swap::Conflict(e) => {
+                            f.debug_tuple("Swap::Conflict").field(e).finish()
+                        }
+                    }
+                }
+            }
+            #[derive(Clone, PartialEq)]
+            pub struct Page {
+                /// Sorted by their bytes.
+                pub keys: _rt::Vec<_rt::String>,
+                /// Whether there are more keys after the last one.
+                pub more: bool,
+            }
+            impl ::core::fmt::Debug for Page {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Page")
+                        .field("keys", &self.keys)
+                        .field("more", &self.more)
+                        .finish()
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The entry of a key, if it has one.
+            #[allow(async_fn_in_trait)]
+            pub fn get(
+                store: &str,
+                key: &str,
+            ) -> ::core::result::Result<::core::option::Option<Entry>, StoreError> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 16 + 6 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 16
+                            + 6 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = store;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = key;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let ptr2 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/store@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "get"]
+                        fn wit_import3(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import3(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import3(ptr0.cast_mut(), len0, ptr1.cast_mut(), len1, ptr2);
+                    let l4 = i32::from(*ptr2.add(0).cast::<u8>());
+                    let result30 = match l4 {
+                        0 => {
+                            let e = {
+                                let l5 = i32::from(*ptr2.add(8).cast::<u8>());
+                                match l5 {
+                                    0 => None,
+                                    1 => {
+                                        let e = {
+                                            let l6 = *ptr2.add(16).cast::<*mut u8>();
+                                            let l7 = *ptr2
+                                                .add(16 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len8 = l7;
+                                            let l9 = *ptr2
+                                                .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i64>();
+                                            Entry {
+                                                value: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l6.cast(), len8, len8)),
+                                                version: l9 as u64,
+                                            }
+                                        };
+                                        Some(e)
+                                    }
+                                    _ => _rt::invalid_enum_discriminant(),
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l10 = i32::from(*ptr2.add(8).cast::<u8>());
+                                let v29 = match l10 {
+                                    0 => {
+                                        let e29 = {
+                                            let l11 = *ptr2
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l12 = *ptr2
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len13 = l12;
+                                            let bytes13 = _rt::Vec::from_raw_parts(
+                                                l11.cast(),
+                                                len13,
+                                                len13,
+                                            );
+                                            let l14 = *ptr2
+                                                .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l15 = *ptr2
+                                                .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len16 = l15;
+                                            let bytes16 = _rt::Vec::from_raw_parts(
+                                                l14.cast(),
+                                                len16,
+                                                len16,
+                                            );
+                                            let l17 = *ptr2
+                                                .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l18 = *ptr2
+                                                .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len19 = l18;
+                                            let bytes19 = _rt::Vec::from_raw_parts(
+                                                l17.cast(),
+                                                len19,
+                                                len19,
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                capability: _rt::string_lift(bytes13),
+                                                rule: _rt::string_lift(bytes16),
+                                                remedy: _rt::string_lift(bytes19),
+                                            }
+                                        };
+                                        StoreError::Denied(e29)
+                                    }
+                                    1 => {
+                                        let e29 = {
+                                            let l20 = *ptr2
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l21 = *ptr2
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len22 = l21;
+                                            let bytes22 = _rt::Vec::from_raw_parts(
+                                                l20.cast(),
+                                                len22,
+                                                len22,
+                                            );
+                                            _rt::string_lift(bytes22)
+                                        };
+                                        StoreError::Invalid(e29)
+                                    }
+                                    2 => {
+                                        let e29 = {
+                                            let l23 = *ptr2
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l24 = *ptr2
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len25 = l24;
+                                            let bytes25 = _rt::Vec::from_raw_parts(
+                                                l23.cast(),
+                                                len25,
+                                                len25,
+                                            );
+                                            _rt::string_lift(bytes25)
+                                        };
+                                        StoreError::Quota(e29)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                        let e29 = {
+                                            let l26 = *ptr2
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l27 = *ptr2
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len28 = l27;
+                                            let bytes28 = _rt::Vec::from_raw_parts(
+                                                l26.cast(),
+                                                len28,
+                                                len28,
+                                            );
+                                            _rt::string_lift(bytes28)
+                                        };
+                                        StoreError::Failed(e29)
+                                    }
+                                };
+                                v29
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result30
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Writes a value, whatever there was. Returns its version.
+            #[allow(async_fn_in_trait)]
+            pub fn set(
+                store: &str,
+                key: &str,
+                value: &[u8],
+            ) -> ::core::result::Result<u64, StoreError> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 16 + 6 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 16
+                            + 6 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = store;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = key;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let vec2 = value;
+                    let ptr2 = vec2.as_ptr().cast::<u8>();
+                    let len2 = vec2.len();
+                    let ptr3 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/store@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "set"]
+                        fn wit_import4(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import4(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import4(
+                        ptr0.cast_mut(),
+                        len0,
+                        ptr1.cast_mut(),
+                        len1,
+                        ptr2.cast_mut(),
+                        len2,
+                        ptr3,
+                    );
+                    let l5 = i32::from(*ptr3.add(0).cast::<u8>());
+                    let result27 = match l5 {
+                        0 => {
+                            let e = {
+                                let l6 = *ptr3.add(8).cast::<i64>();
+                                l6 as u64
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l7 = i32::from(*ptr3.add(8).cast::<u8>());
+                                let v26 = match l7 {
+                                    0 => {
+                                        let e26 = {
+                                            let l8 = *ptr3
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l9 = *ptr3
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len10 = l9;
+                                            let bytes10 = _rt::Vec::from_raw_parts(
+                                                l8.cast(),
+                                                len10,
+                                                len10,
+                                            );
+                                            let l11 = *ptr3
+                                                .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l12 = *ptr3
+                                                .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len13 = l12;
+                                            let bytes13 = _rt::Vec::from_raw_parts(
+                                                l11.cast(),
+                                                len13,
+                                                len13,
+                                            );
+                                            let l14 = *ptr3
+                                                .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l15 = *ptr3
+                                                .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len16 = l15;
+                                            let bytes16 = _rt::Vec::from_raw_parts(
+                                                l14.cast(),
+                                                len16,
+                                                len16,
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                capability: _rt::string_lift(bytes10),
+                                                rule: _rt::string_lift(bytes13),
+                                                remedy: _rt::string_lift(bytes16),
+                                            }
+                                        };
+                                        StoreError::Denied(e26)
+                                    }
+                                    1 => {
+                                        let e26 = {
+                                            let l17 = *ptr3
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l18 = *ptr3
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len19 = l18;
+                                            let bytes19 = _rt::Vec::from_raw_parts(
+                                                l17.cast(),
+                                                len19,
+                                                len19,
+                                            );
+                                            _rt::string_lift(bytes19)
+                                        };
+                                        StoreError::Invalid(e26)
+                                    }
+                                    2 => {
+                                        let e26 = {
+                                            let l20 = *ptr3
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l21 = *ptr3
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len22 = l21;
+                                            let bytes22 = _rt::Vec::from_raw_parts(
+                                                l20.cast(),
+                                                len22,
+                                                len22,
+                                            );
+                                            _rt::string_lift(bytes22)
+                                        };
+                                        StoreError::Quota(e26)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                        let e26 = {
+                                            let l23 = *ptr3
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l24 = *ptr3
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len25 = l24;
+                                            let bytes25 = _rt::Vec::from_raw_parts(
+                                                l23.cast(),
+                                                len25,
+                                                len25,
+                                            );
+                                            _rt::string_lift(bytes25)
+                                        };
+                                        StoreError::Failed(e26)
+                                    }
+                                };
+                                v26
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result27
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Writes a value if the key is at the expected version; `none` expects that it has no entry.
+            #[allow(async_fn_in_trait)]
+            pub fn compare_and_set(
+                store: &str,
+                key: &str,
+                expected: ::core::option::Option<u64>,
+                value: &[u8],
+            ) -> ::core::result::Result<Swap, StoreError> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 16 + 6 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 16
+                            + 6 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = store;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = key;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let (result2_0, result2_1) = match expected {
+                        Some(e) => (1i32, _rt::as_i64(e)),
+                        None => (0i32, 0i64),
+                    };
+                    let vec3 = value;
+                    let ptr3 = vec3.as_ptr().cast::<u8>();
+                    let len3 = vec3.len();
+                    let ptr4 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/store@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "compare-and-set"]
+                        fn wit_import5(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: i64,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import5(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: i64,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import5(
+                        ptr0.cast_mut(),
+                        len0,
+                        ptr1.cast_mut(),
+                        len1,
+                        result2_0,
+                        result2_1,
+                        ptr3.cast_mut(),
+                        len3,
+                        ptr4,
+                    );
+                    let l6 = i32::from(*ptr4.add(0).cast::<u8>());
+                    let result35 = match l6 {
+                        0 => {
+                            let e = {
+                                let l7 = i32::from(*ptr4.add(8).cast::<u8>());
+                                let v14 = match l7 {
+                                    0 => {
+                                        let e14 = {
+                                            let l8 = *ptr4.add(16).cast::<i64>();
+                                            l8 as u64
+                                        };
+                                        Swap::Stored(e14)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 1, "invalid enum discriminant");
+                                        let e14 = {
+                                            let l9 = i32::from(*ptr4.add(16).cast::<u8>());
+                                            match l9 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l10 = *ptr4.add(24).cast::<*mut u8>();
+                                                        let l11 = *ptr4
+                                                            .add(24 + 1 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len12 = l11;
+                                                        let l13 = *ptr4
+                                                            .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<i64>();
+                                                        Entry {
+                                                            value: <_ as From<
+                                                                _rt::Vec<_>,
+                                                            >>::from(
+                                                                _rt::Vec::from_raw_parts(l10.cast(), len12, len12),
+                                                            ),
+                                                            version: l13 as u64,
+                                                        }
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            }
+                                        };
+                                        Swap::Conflict(e14)
+                                    }
+                                };
+                                v14
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l15 = i32::from(*ptr4.add(8).cast::<u8>());
+                                let v34 = match l15 {
+                                    0 => {
+                                        let e34 = {
+                                            let l16 = *ptr4
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l17 = *ptr4
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len18 = l17;
+                                            let bytes18 = _rt::Vec::from_raw_parts(
+                                                l16.cast(),
+                                                len18,
+                                                len18,
+                                            );
+                                            let l19 = *ptr4
+                                                .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l20 = *ptr4
+                                                .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len21 = l20;
+                                            let bytes21 = _rt::Vec::from_raw_parts(
+                                                l19.cast(),
+                                                len21,
+                                                len21,
+                                            );
+                                            let l22 = *ptr4
+                                                .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l23 = *ptr4
+                                                .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len24 = l23;
+                                            let bytes24 = _rt::Vec::from_raw_parts(
+                                                l22.cast(),
+                                                len24,
+                                                len24,
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                capability: _rt::string_lift(bytes18),
+                                                rule: _rt::string_lift(bytes21),
+                                                remedy: _rt::string_lift(bytes24),
+                                            }
+                                        };
+                                        StoreError::Denied(e34)
+                                    }
+                                    1 => {
+                                        let e34 = {
+                                            let l25 = *ptr4
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l26 = *ptr4
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len27 = l26;
+                                            let bytes27 = _rt::Vec::from_raw_parts(
+                                                l25.cast(),
+                                                len27,
+                                                len27,
+                                            );
+                                            _rt::string_lift(bytes27)
+                                        };
+                                        StoreError::Invalid(e34)
+                                    }
+                                    2 => {
+                                        let e34 = {
+                                            let l28 = *ptr4
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l29 = *ptr4
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len30 = l29;
+                                            let bytes30 = _rt::Vec::from_raw_parts(
+                                                l28.cast(),
+                                                len30,
+                                                len30,
+                                            );
+                                            _rt::string_lift(bytes30)
+                                        };
+                                        StoreError::Quota(e34)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                        let e34 = {
+                                            let l31 = *ptr4
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l32 = *ptr4
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len33 = l32;
+                                            let bytes33 = _rt::Vec::from_raw_parts(
+                                                l31.cast(),
+                                                len33,
+                                                len33,
+                                            );
+                                            _rt::string_lift(bytes33)
+                                        };
+                                        StoreError::Failed(e34)
+                                    }
+                                };
+                                v34
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result35
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Keys that start with `prefix` and come after `after`: at most `limit`, and never more than 1000.
+            #[allow(async_fn_in_trait)]
+            pub fn list(
+                store: &str,
+                prefix: &str,
+                after: ::core::option::Option<&str>,
+                limit: u32,
+            ) -> ::core::result::Result<Page, StoreError> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 8 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 8
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = store;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = prefix;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let (result3_0, result3_1, result3_2) = match after {
+                        Some(e) => {
+                            let vec2 = e;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            (1i32, ptr2.cast_mut(), len2)
+                        }
+                        None => (0i32, ::core::ptr::null_mut(), 0usize),
+                    };
+                    let ptr4 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/store@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "list"]
+                        fn wit_import5(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import5(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import5(
+                        ptr0.cast_mut(),
+                        len0,
+                        ptr1.cast_mut(),
+                        len1,
+                        result3_0,
+                        result3_1,
+                        result3_2,
+                        _rt::as_i32(&limit),
+                        ptr4,
+                    );
+                    let l6 = i32::from(*ptr4.add(0).cast::<u8>());
+                    let result34 = match l6 {
+                        0 => {
+                            let e = {
+                                let l7 = *ptr4
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr4
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base12 = l7;
+                                let len12 = l8;
+                                let mut result12 = _rt::Vec::with_capacity(len12);
+                                for i in 0..len12 {
+                                    let base = base12
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    let e12 = {
+                                        let l9 = *base.add(0).cast::<*mut u8>();
+                                        let l10 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len11 = l10;
+                                        let bytes11 = _rt::Vec::from_raw_parts(
+                                            l9.cast(),
+                                            len11,
+                                            len11,
+                                        );
+                                        _rt::string_lift(bytes11)
+                                    };
+                                    result12.push(e12);
+                                }
+                                _rt::cabi_dealloc(
+                                    base12,
+                                    len12 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l13 = i32::from(
+                                    *ptr4
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Page {
+                                    keys: result12,
+                                    more: _rt::bool_lift(l13 as u8),
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l14 = i32::from(
+                                    *ptr4.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                let v33 = match l14 {
+                                    0 => {
+                                        let e33 = {
+                                            let l15 = *ptr4
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l16 = *ptr4
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len17 = l16;
+                                            let bytes17 = _rt::Vec::from_raw_parts(
+                                                l15.cast(),
+                                                len17,
+                                                len17,
+                                            );
+                                            let l18 = *ptr4
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l19 = *ptr4
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len20 = l19;
+                                            let bytes20 = _rt::Vec::from_raw_parts(
+                                                l18.cast(),
+                                                len20,
+                                                len20,
+                                            );
+                                            let l21 = *ptr4
+                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l22 = *ptr4
+                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len23 = l22;
+                                            let bytes23 = _rt::Vec::from_raw_parts(
+                                                l21.cast(),
+                                                len23,
+                                                len23,
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                capability: _rt::string_lift(bytes17),
+                                                rule: _rt::string_lift(bytes20),
+                                                remedy: _rt::string_lift(bytes23),
+                                            }
+                                        };
+                                        StoreError::Denied(e33)
+                                    }
+                                    1 => {
+                                        let e33 = {
+                                            let l24 = *ptr4
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l25 = *ptr4
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len26 = l25;
+                                            let bytes26 = _rt::Vec::from_raw_parts(
+                                                l24.cast(),
+                                                len26,
+                                                len26,
+                                            );
+                                            _rt::string_lift(bytes26)
+                                        };
+                                        StoreError::Invalid(e33)
+                                    }
+                                    2 => {
+                                        let e33 = {
+                                            let l27 = *ptr4
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l28 = *ptr4
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len29 = l28;
+                                            let bytes29 = _rt::Vec::from_raw_parts(
+                                                l27.cast(),
+                                                len29,
+                                                len29,
+                                            );
+                                            _rt::string_lift(bytes29)
+                                        };
+                                        StoreError::Quota(e33)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                        let e33 = {
+                                            let l30 = *ptr4
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l31 = *ptr4
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len32 = l31;
+                                            let bytes32 = _rt::Vec::from_raw_parts(
+                                                l30.cast(),
+                                                len32,
+                                                len32,
+                                            );
+                                            _rt::string_lift(bytes32)
+                                        };
+                                        StoreError::Failed(e33)
+                                    }
+                                };
+                                v33
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result34
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Removes a key. Returns whether it had an entry.
+            #[allow(async_fn_in_trait)]
+            pub fn delete(
+                store: &str,
+                key: &str,
+            ) -> ::core::result::Result<bool, StoreError> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 8 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 8
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = store;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = key;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let ptr2 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/store@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "delete"]
+                        fn wit_import3(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import3(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import3(ptr0.cast_mut(), len0, ptr1.cast_mut(), len1, ptr2);
+                    let l4 = i32::from(*ptr2.add(0).cast::<u8>());
+                    let result26 = match l4 {
+                        0 => {
+                            let e = {
+                                let l5 = i32::from(
+                                    *ptr2.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                _rt::bool_lift(l5 as u8)
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l6 = i32::from(
+                                    *ptr2.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                let v25 = match l6 {
+                                    0 => {
+                                        let e25 = {
+                                            let l7 = *ptr2
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l8 = *ptr2
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len9 = l8;
+                                            let bytes9 = _rt::Vec::from_raw_parts(
+                                                l7.cast(),
+                                                len9,
+                                                len9,
+                                            );
+                                            let l10 = *ptr2
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l11 = *ptr2
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len12 = l11;
+                                            let bytes12 = _rt::Vec::from_raw_parts(
+                                                l10.cast(),
+                                                len12,
+                                                len12,
+                                            );
+                                            let l13 = *ptr2
+                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l14 = *ptr2
+                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len15 = l14;
+                                            let bytes15 = _rt::Vec::from_raw_parts(
+                                                l13.cast(),
+                                                len15,
+                                                len15,
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                capability: _rt::string_lift(bytes9),
+                                                rule: _rt::string_lift(bytes12),
+                                                remedy: _rt::string_lift(bytes15),
+                                            }
+                                        };
+                                        StoreError::Denied(e25)
+                                    }
+                                    1 => {
+                                        let e25 = {
+                                            let l16 = *ptr2
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l17 = *ptr2
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len18 = l17;
+                                            let bytes18 = _rt::Vec::from_raw_parts(
+                                                l16.cast(),
+                                                len18,
+                                                len18,
+                                            );
+                                            _rt::string_lift(bytes18)
+                                        };
+                                        StoreError::Invalid(e25)
+                                    }
+                                    2 => {
+                                        let e25 = {
+                                            let l19 = *ptr2
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l20 = *ptr2
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len21 = l20;
+                                            let bytes21 = _rt::Vec::from_raw_parts(
+                                                l19.cast(),
+                                                len21,
+                                                len21,
+                                            );
+                                            _rt::string_lift(bytes21)
+                                        };
+                                        StoreError::Quota(e25)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                        let e25 = {
+                                            let l22 = *ptr2
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l23 = *ptr2
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len24 = l23;
+                                            let bytes24 = _rt::Vec::from_raw_parts(
+                                                l22.cast(),
+                                                len24,
+                                                len24,
+                                            );
+                                            _rt::string_lift(bytes24)
+                                        };
+                                        StoreError::Failed(e25)
+                                    }
+                                };
+                                v25
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result26
+                }
+            }
+        }
+    }
 }
 #[rustfmt::skip]
 mod _rt {
     #![allow(dead_code, unused_imports, clippy::all)]
     pub use alloc_crate::string::String;
     pub use alloc_crate::vec::Vec;
-    pub unsafe fn string_lift(bytes: Vec<u8>) -> String {
-        if cfg!(debug_assertions) {
-            String::from_utf8(bytes).unwrap()
-        } else {
-            unsafe { String::from_utf8_unchecked(bytes) }
-        }
-    }
-    pub unsafe fn cabi_dealloc(ptr: *mut u8, size: usize, align: usize) {
-        if size == 0 {
-            return;
-        }
-        unsafe {
-            let layout = alloc::Layout::from_size_align_unchecked(size, align);
-            alloc::dealloc(ptr, layout);
-        }
-    }
     pub unsafe fn invalid_enum_discriminant<T>() -> T {
         if cfg!(debug_assertions) {
             panic!("invalid enum discriminant")
@@ -3102,78 +4241,11 @@ mod _rt {
             unsafe { core::hint::unreachable_unchecked() }
         }
     }
-    use core::fmt;
-    use core::marker;
-    use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    /// A type which represents a component model resource, either imported or
-    /// exported into this component.
-    ///
-    /// This is a low-level wrapper which handles the lifetime of the resource
-    /// (namely this has a destructor). The `T` provided defines the component model
-    /// intrinsics that this wrapper uses.
-    ///
-    /// One of the chief purposes of this type is to provide `Deref` implementations
-    /// to access the underlying data when it is owned.
-    ///
-    /// This type is primarily used in generated code for exported and imported
-    /// resources.
-    #[repr(transparent)]
-    pub struct Resource<T: WasmResource> {
-        handle: AtomicU32,
-        _marker: marker::PhantomData<T>,
-    }
-    /// A trait which all wasm resources implement, namely providing the ability to
-    /// drop a resource.
-    ///
-    /// This generally is implemented by generated code, not user-facing code.
-    #[allow(clippy::missing_safety_doc)]
-    pub unsafe trait WasmResource {
-        /// Invokes the `[resource-drop]...` intrinsic.
-        unsafe fn drop(handle: u32);
-    }
-    impl<T: WasmResource> Resource<T> {
-        #[doc(hidden)]
-        pub unsafe fn from_handle(handle: u32) -> Self {
-            debug_assert!(handle != 0 && handle != u32::MAX);
-            Self {
-                handle: AtomicU32::new(handle),
-                _marker: marker::PhantomData,
-            }
-        }
-        /// Takes ownership of the handle owned by `resource`.
-        ///
-        /// Note that this ideally would be `into_handle` taking `Resource<T>` by
-        /// ownership. The code generator does not enable that in all situations,
-        /// unfortunately, so this is provided instead.
-        ///
-        /// Also note that `take_handle` is in theory only ever called on values
-        /// owned by a generated function. For example a generated function might
-        /// take `Resource<T>` as an argument but then call `take_handle` on a
-        /// reference to that argument. In that sense the dynamic nature of
-        /// `take_handle` should only be exposed internally to generated code, not
-        /// to user code.
-        #[doc(hidden)]
-        pub fn take_handle(resource: &Resource<T>) -> u32 {
-            resource.handle.swap(u32::MAX, Relaxed)
-        }
-        #[doc(hidden)]
-        pub fn handle(resource: &Resource<T>) -> u32 {
-            resource.handle.load(Relaxed)
-        }
-    }
-    impl<T: WasmResource> fmt::Debug for Resource<T> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("Resource").field("handle", &self.handle).finish()
-        }
-    }
-    impl<T: WasmResource> Drop for Resource<T> {
-        fn drop(&mut self) {
-            unsafe {
-                match self.handle.load(Relaxed) {
-                    u32::MAX => {}
-                    other => T::drop(other),
-                }
-            }
+    pub unsafe fn string_lift(bytes: Vec<u8>) -> String {
+        if cfg!(debug_assertions) {
+            String::from_utf8(bytes).unwrap()
+        } else {
+            unsafe { String::from_utf8_unchecked(bytes) }
         }
     }
     pub fn as_i64<T: AsI64>(t: T) -> i64 {
@@ -3258,6 +4330,15 @@ mod _rt {
             self as i32
         }
     }
+    pub unsafe fn cabi_dealloc(ptr: *mut u8, size: usize, align: usize) {
+        if size == 0 {
+            return;
+        }
+        unsafe {
+            let layout = alloc::Layout::from_size_align_unchecked(size, align);
+            alloc::dealloc(ptr, layout);
+        }
+    }
     pub unsafe fn bool_lift(val: u8) -> bool {
         if cfg!(debug_assertions) {
             match val {
@@ -3269,37 +4350,122 @@ mod _rt {
             val != 0
         }
     }
+    use core::fmt;
+    use core::marker;
+    use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    /// A type which represents a component model resource, either imported or
+    /// exported into this component.
+    ///
+    /// This is a low-level wrapper which handles the lifetime of the resource
+    /// (namely this has a destructor). The `T` provided defines the component model
+    /// intrinsics that this wrapper uses.
+    ///
+    /// One of the chief purposes of this type is to provide `Deref` implementations
+    /// to access the underlying data when it is owned.
+    ///
+    /// This type is primarily used in generated code for exported and imported
+    /// resources.
+    #[repr(transparent)]
+    pub struct Resource<T: WasmResource> {
+        handle: AtomicU32,
+        _marker: marker::PhantomData<T>,
+    }
+    /// A trait which all wasm resources implement, namely providing the ability to
+    /// drop a resource.
+    ///
+    /// This generally is implemented by generated code, not user-facing code.
+    #[allow(clippy::missing_safety_doc)]
+    pub unsafe trait WasmResource {
+        /// Invokes the `[resource-drop]...` intrinsic.
+        unsafe fn drop(handle: u32);
+    }
+    impl<T: WasmResource> Resource<T> {
+        #[doc(hidden)]
+        pub unsafe fn from_handle(handle: u32) -> Self {
+            debug_assert!(handle != 0 && handle != u32::MAX);
+            Self {
+                handle: AtomicU32::new(handle),
+                _marker: marker::PhantomData,
+            }
+        }
+        /// Takes ownership of the handle owned by `resource`.
+        ///
+        /// Note that this ideally would be `into_handle` taking `Resource<T>` by
+        /// ownership. The code generator does not enable that in all situations,
+        /// unfortunately, so this is provided instead.
+        ///
+        /// Also note that `take_handle` is in theory only ever called on values
+        /// owned by a generated function. For example a generated function might
+        /// take `Resource<T>` as an argument but then call `take_handle` on a
+        /// reference to that argument. In that sense the dynamic nature of
+        /// `take_handle` should only be exposed internally to generated code, not
+        /// to user code.
+        #[doc(hidden)]
+        pub fn take_handle(resource: &Resource<T>) -> u32 {
+            resource.handle.swap(u32::MAX, Relaxed)
+        }
+        #[doc(hidden)]
+        pub fn handle(resource: &Resource<T>) -> u32 {
+            resource.handle.load(Relaxed)
+        }
+    }
+    impl<T: WasmResource> fmt::Debug for Resource<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Resource").field("handle", &self.handle).finish()
+        }
+    }
+    impl<T: WasmResource> Drop for Resource<T> {
+        fn drop(&mut self) {
+            unsafe {
+                match self.handle.load(Relaxed) {
+                    u32::MAX => {}
+                    other => T::drop(other),
+                }
+            }
+        }
+    }
     extern crate alloc as alloc_crate;
     pub use alloc_crate::alloc;
 }
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.63.0:opcell:plugin@0.1.0:imports:encoded world"
+    link_section = "component-type:wit-bindgen:0.63.0:opcell:plugin@0.2.0:imports:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1876] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd6\x0d\x01A\x02\x01\
-A\x0d\x01B\x0b\x01s\x04\0\x04json\x03\0\0\x01m\x03\x04pure\x0aidempotent\x04once\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2303] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x81\x11\x01A\x02\x01\
+A\x0f\x01B\x0b\x01s\x04\0\x04json\x03\0\0\x01m\x03\x04pure\x0aidempotent\x04once\
 \x04\0\x07effects\x03\0\x02\x01r\x05\x03runs\x04steps\x05visity\x07attempty\x0fi\
 dempotency-keys\x04\0\x07context\x03\0\x04\x01k\x01\x01r\x03\x06reasons\x07messa\
 ges\x07details\x06\x04\0\x07failure\x03\0\x07\x01r\x03\x0acapabilitys\x04rules\x06\
 remedys\x04\0\x06denial\x03\0\x09\x03\0\x19opcell:plugin/types@0.1.0\x05\0\x02\x03\
-\0\0\x04json\x02\x03\0\0\x07failure\x02\x03\0\0\x06denial\x01B\x10\x02\x03\x02\x01\
-\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07failure\x03\0\x02\x02\x03\
-\x02\x01\x03\x04\0\x06denial\x03\0\x04\x01r\x03\x04names\x07summarys\x10argument\
-s-schema\x01\x04\0\x10tool-description\x03\0\x06\x01q\x02\x06denied\x01\x05\0\x06\
-failed\x01\x03\0\x04\0\x0atool-error\x03\0\x08\x01p\x07\x01@\0\0\x0a\x04\0\x04li\
-st\x01\x0b\x01j\x01\x01\x01\x09\x01@\x02\x04names\x09arguments\x01\0\x0c\x04\0\x04\
-call\x01\x0d\x03\0\x19opcell:plugin/tools@0.1.0\x05\x04\x01B\x12\x02\x03\x02\x01\
-\x02\x04\0\x07failure\x03\0\0\x02\x03\x02\x01\x03\x04\0\x06denial\x03\0\x02\x01r\
-\x02\x04names\x0bdescriptions\x04\0\x11skill-description\x03\0\x04\x01q\x02\x06d\
-enied\x01\x03\0\x06failed\x01\x01\0\x04\0\x0bskill-error\x03\0\x06\x01p\x05\x01@\
-\0\0\x08\x04\0\x04list\x01\x09\x01j\x01s\x01\x07\x01@\x01\x04names\0\x0a\x04\0\x04\
-read\x01\x0b\x01p}\x01j\x01\x0c\x01\x07\x01@\x02\x04names\x04paths\0\x0d\x04\0\x0d\
-read-resource\x01\x0e\x03\0\x1aopcell:plugin/skills@0.1.0\x05\x05\x01B0\x02\x03\x02\
-\x01\x03\x04\0\x06denial\x03\0\0\x01m\x03\x04file\x09directory\x05other\x04\0\x0a\
+\0\0\x06denial\x01B\x1e\x02\x03\x02\x01\x01\x04\0\x06denial\x03\0\0\x01q\x04\x06\
+denied\x01\x01\0\x07invalid\x01s\0\x05quota\x01s\0\x06failed\x01s\0\x04\0\x0bsto\
+re-error\x03\0\x02\x01p}\x01r\x02\x05value\x04\x07versionw\x04\0\x05entry\x03\0\x05\
+\x01k\x06\x01q\x02\x06stored\x01w\0\x08conflict\x01\x07\0\x04\0\x04swap\x03\0\x08\
+\x01ps\x01r\x02\x04keys\x0a\x04more\x7f\x04\0\x04page\x03\0\x0b\x01j\x01\x07\x01\
+\x03\x01@\x02\x05stores\x03keys\0\x0d\x04\0\x03get\x01\x0e\x01j\x01w\x01\x03\x01\
+@\x03\x05stores\x03keys\x05value\x04\0\x0f\x04\0\x03set\x01\x10\x01kw\x01j\x01\x09\
+\x01\x03\x01@\x04\x05stores\x03keys\x08expected\x11\x05value\x04\0\x12\x04\0\x0f\
+compare-and-set\x01\x13\x01ks\x01j\x01\x0c\x01\x03\x01@\x04\x05stores\x06prefixs\
+\x05after\x14\x05limity\0\x15\x04\0\x04list\x01\x16\x01j\x01\x7f\x01\x03\x01@\x02\
+\x05stores\x03keys\0\x17\x04\0\x06delete\x01\x18\x03\0\x19opcell:plugin/store@0.\
+2.0\x05\x02\x02\x03\0\0\x04json\x02\x03\0\0\x07failure\x01B\x10\x02\x03\x02\x01\x03\
+\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x04\x04\0\x07failure\x03\0\x02\x02\x03\x02\
+\x01\x01\x04\0\x06denial\x03\0\x04\x01r\x03\x04names\x07summarys\x10arguments-sc\
+hema\x01\x04\0\x10tool-description\x03\0\x06\x01q\x02\x06denied\x01\x05\0\x06fai\
+led\x01\x03\0\x04\0\x0atool-error\x03\0\x08\x01p\x07\x01@\0\0\x0a\x04\0\x04list\x01\
+\x0b\x01j\x01\x01\x01\x09\x01@\x02\x04names\x09arguments\x01\0\x0c\x04\0\x04call\
+\x01\x0d\x03\0\x19opcell:plugin/tools@0.1.0\x05\x05\x01B\x12\x02\x03\x02\x01\x04\
+\x04\0\x07failure\x03\0\0\x02\x03\x02\x01\x01\x04\0\x06denial\x03\0\x02\x01r\x02\
+\x04names\x0bdescriptions\x04\0\x11skill-description\x03\0\x04\x01q\x02\x06denie\
+d\x01\x03\0\x06failed\x01\x01\0\x04\0\x0bskill-error\x03\0\x06\x01p\x05\x01@\0\0\
+\x08\x04\0\x04list\x01\x09\x01j\x01s\x01\x07\x01@\x01\x04names\0\x0a\x04\0\x04re\
+ad\x01\x0b\x01p}\x01j\x01\x0c\x01\x07\x01@\x02\x04names\x04paths\0\x0d\x04\0\x0d\
+read-resource\x01\x0e\x03\0\x1aopcell:plugin/skills@0.1.0\x05\x06\x01B0\x02\x03\x02\
+\x01\x01\x04\0\x06denial\x03\0\0\x01m\x03\x04file\x09directory\x05other\x04\0\x0a\
 entry-kind\x03\0\x02\x01r\x03\x04names\x04kind\x03\x04sizew\x04\0\x05entry\x03\0\
 \x04\x01q\x07\x06denied\x01\x01\0\x09not-found\0\0\x0ealready-exists\0\0\x0anot-\
 a-file\0\0\x0fnot-a-directory\0\0\x05quota\x01s\0\x06failed\x01s\0\x04\0\x0afile\
@@ -3317,11 +4483,11 @@ hod]file.size\x01\x1c\x01p}\x01j\x01\x1d\x01\x07\x01@\x03\x04self\x1a\x06offsetw
 \x06lengthy\0\x1e\x04\0\x11[method]file.read\x01\x1f\x01@\x02\x04self\x1a\x05byt\
 es\x1d\0\x16\x04\0\x12[method]file.write\x01\x20\x01p\x09\x01@\0\0!\x04\0\x05roo\
 ts\x01\"\x01@\x01\x04names\0\x11\x04\0\x09open-root\x01#\x03\0\x19opcell:plugin/\
-files@0.1.0\x05\x06\x01B\x08\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\
+files@0.1.0\x05\x07\x01B\x08\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\
 \x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\
 \x02\x01@\x03\x04donew\x05totalw\x07messages\x01\0\x04\0\x08progress\x01\x03\x01\
 @\x01\x07messages\x01\0\x04\0\x08panicked\x01\x04\x03\0\x17opcell:plugin/log@0.1\
-.0\x05\x07\x04\0\x1bopcell:plugin/imports@0.1.0\x04\0\x0b\x0d\x01\0\x07imports\x03\
+.0\x05\x08\x04\0\x1bopcell:plugin/imports@0.2.0\x04\0\x0b\x0d\x01\0\x07imports\x03\
 \0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-\
 bindgen-rust\x060.63.0";
 #[inline(never)]

@@ -1,4 +1,4 @@
-//! The functions of `wit/host.wit`, answered by the installed test host.
+//! The functions of `wit/`, answered by the installed test host.
 
 use super::{INSTALLED, Installed, denial};
 use crate::Denial;
@@ -21,7 +21,7 @@ fn refuse(installed: &Installed, capability: String) -> Denial {
 
 pub mod tools {
     use super::{refuse, with};
-    use crate::bindings::imports::opcell::plugin::tools::{ToolDescription, ToolError};
+    use crate::bindings::imports::opcell::plugin0_1_0::tools::{ToolDescription, ToolError};
     use serde_json::Value;
 
     pub fn list() -> Vec<ToolDescription> {
@@ -56,7 +56,7 @@ pub mod tools {
 pub mod skills {
     use super::{refuse, with};
     use crate::Failure;
-    use crate::bindings::imports::opcell::plugin::skills::{SkillDescription, SkillError};
+    use crate::bindings::imports::opcell::plugin0_1_0::skills::{SkillDescription, SkillError};
 
     pub fn list() -> Vec<SkillDescription> {
         with(|installed| {
@@ -84,9 +84,69 @@ pub mod skills {
     }
 }
 
+pub mod store {
+    use super::{refuse, with};
+    use crate::bindings::imports::opcell::plugin0_2_0::store::{Entry, Page, StoreError, Swap};
+    use crate::testing::Store;
+
+    fn in_store<T>(name: &str, use_it: impl FnOnce(&mut Store) -> T) -> Result<T, StoreError> {
+        with(|installed| match installed.host.stores.get_mut(name) {
+            Some(store) => Ok(use_it(store)),
+            None => Err(StoreError::Denied(refuse(installed, format!("store {name}")))),
+        })
+    }
+
+    fn entry(store: &Store, key: &str) -> Option<Entry> {
+        store.entries.get(key).map(|(version, value)| Entry { value: value.clone(), version: *version })
+    }
+
+    fn write(store: &mut Store, key: &str, value: &[u8]) -> u64 {
+        store.version += 1;
+        store.entries.insert(key.to_owned(), (store.version, value.to_owned()));
+        store.version
+    }
+
+    pub fn get(store: &str, key: &str) -> Result<Option<Entry>, StoreError> {
+        in_store(store, |store| entry(store, key))
+    }
+
+    pub fn set(store: &str, key: &str, value: &[u8]) -> Result<u64, StoreError> {
+        in_store(store, |store| write(store, key, value))
+    }
+
+    pub fn compare_and_set(store: &str, key: &str, expected: Option<u64>, value: &[u8]) -> Result<Swap, StoreError> {
+        in_store(store, |store| {
+            let current = entry(store, key);
+            match current.as_ref().map(|entry| entry.version) == expected {
+                true => Swap::Stored(write(store, key, value)),
+                false => Swap::Conflict(current),
+            }
+        })
+    }
+
+    pub fn list(store: &str, prefix: &str, after: Option<&str>, limit: u32) -> Result<Page, StoreError> {
+        in_store(store, |store| {
+            let matching = |key: &&String| key.starts_with(prefix) && after.is_none_or(|after| key.as_str() > after);
+            let mut keys: Vec<String> = store.entries.keys().filter(matching).cloned().collect();
+            let limit = limit.min(1000) as usize;
+            let more = keys.len() > limit;
+            keys.truncate(limit);
+            Page { keys, more }
+        })
+    }
+
+    pub fn delete(store: &str, key: &str) -> Result<bool, StoreError> {
+        in_store(store, |store| {
+            let was_there = store.entries.remove(key).is_some();
+            store.version += u64::from(was_there);
+            was_there
+        })
+    }
+}
+
 pub mod log {
     use super::with;
-    use crate::bindings::imports::opcell::plugin::log::Level;
+    use crate::bindings::imports::opcell::plugin0_1_0::log::Level;
 
     pub fn log(level: Level, message: &str) {
         with(|installed| installed.recorded.messages.push((level, message.to_owned())));
@@ -103,7 +163,7 @@ pub mod log {
 
 pub mod files {
     use super::{denial, refuse, with};
-    use crate::bindings::imports::opcell::plugin::files::{Entry, EntryKind, FileError, Root};
+    use crate::bindings::imports::opcell::plugin0_1_0::files::{Entry, EntryKind, FileError, Root};
     use std::cell::RefCell;
     use std::collections::{BTreeMap, BTreeSet};
     use std::rc::Rc;

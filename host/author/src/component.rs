@@ -38,8 +38,12 @@ pub fn finish(project: &Project, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, A
 /// A sentence, when the contract cannot be read or the module is not one.
 pub fn describe(module: &mut Vec<u8>, contract: &[(&str, &str)], world: &str) -> Result<(), String> {
     let mut resolve = Resolve::default();
-    let contract: String = contract.iter().map(|(_, text)| *text).collect();
-    let described = resolve.push_str("opcell-plugin.wit", &contract).and_then(|package| {
+    // One document for each version, what the newest builds on first.
+    let text = |below: bool| -> String {
+        contract.iter().filter(|(name, _)| name.starts_with("deps/") == below).map(|(_, text)| *text).collect()
+    };
+    let pushed = resolve.push_str("opcell-plugin-0.1.0.wit", &text(true));
+    let described = pushed.and_then(|_| resolve.push_str("opcell-plugin.wit", &text(false))).and_then(|package| {
         let world = resolve.select_world(&[package], Some(world))?;
         embed_component_metadata(module, &resolve, world, StringEncoding::UTF8, false)
     });

@@ -10,12 +10,14 @@ use std::{
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/sdk");
 
-/// The contract's files.
-pub(crate) const CONTRACT: [(&str, &str); 5] = [
-    ("types.wit", include_str!("../wit/types.wit")),
-    ("operations.wit", include_str!("../wit/operations.wit")),
-    ("judges.wit", include_str!("../wit/judges.wit")),
-    ("host.wit", include_str!("../wit/host.wit")),
+/// The contract's files: each version that it builds on in a folder of `deps`, as tool chains expect it.
+pub(crate) const CONTRACT: [(&str, &str); 7] = [
+    ("deps/plugin-0.1.0/types.wit", include_str!("../wit/deps/plugin-0.1.0/types.wit")),
+    ("deps/plugin-0.1.0/operations.wit", include_str!("../wit/deps/plugin-0.1.0/operations.wit")),
+    ("deps/plugin-0.1.0/judges.wit", include_str!("../wit/deps/plugin-0.1.0/judges.wit")),
+    ("deps/plugin-0.1.0/host.wit", include_str!("../wit/deps/plugin-0.1.0/host.wit")),
+    ("deps/plugin-0.1.0/worlds.wit", include_str!("../wit/deps/plugin-0.1.0/worlds.wit")),
+    ("store.wit", include_str!("../wit/store.wit")),
     ("worlds.wit", include_str!("../wit/worlds.wit")),
 ];
 
@@ -103,6 +105,9 @@ pub(crate) fn write_contract(scratch: &Path) -> Result<PathBuf, AuthorError> {
     fs::create_dir_all(&folder).map_err(AuthorError::file(&folder))?;
     for (name, text) in CONTRACT {
         let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(AuthorError::file(parent))?;
+        }
         fs::write(&path, text).map_err(AuthorError::file(&path))?;
     }
     Ok(folder)

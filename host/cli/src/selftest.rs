@@ -13,9 +13,10 @@ pub use guest::component_from_wat;
 pub use case::{Case, CaseFolder, Stage};
 
 use async_trait::async_trait;
+use opcell::stores::PluginStores;
 use opcell_sandbox::{
     CellError, CellRequest, CellResult, FilesGrant, Grants, HostServices, LoadError, LoadRequest, Plugin, PluginSource,
-    Receipt, Sandbox, ToolDescription, receipt::LogLine,
+    Receipt, Sandbox, StoreGrant, ToolDescription, receipt::LogLine, store::Stores,
 };
 use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
@@ -139,6 +140,8 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
         let grant = FilesGrant { access, write_quota: case.files_quota, ..FilesGrant::read(&workspace.root) };
         grants.files.insert("workspace".to_owned(), grant);
     }
+    let store = |name: &String| (name.clone(), StoreGrant { quota: STORE_QUOTA, ..StoreGrant::default() });
+    grants.stores.extend(case.grant_store.iter().map(store));
     let request = LoadRequest {
         grants,
         limits: case.limits.clone(),
@@ -171,7 +174,10 @@ async fn attack(sandbox: &Sandbox, case: &Case, workspace: &Workspace) -> Result
 
 /// Runs one cell; what it returned does not matter, only whether it did.
 async fn call(plugin: Arc<Plugin>, judge: bool) -> CellResult<()> {
-    let request = CellRequest { host: Arc::new(Temptations), ..CellRequest::new("hostile/run", "{}") };
+    let request = CellRequest {
+        host: Arc::new(Temptations { stores: PluginStores::in_memory() }),
+        ..CellRequest::new("hostile/run", "{}")
+    };
     if judge {
         let CellResult { result, receipt } = plugin.judge(request).await;
         CellResult { result: result.map(drop), receipt }
@@ -254,11 +260,20 @@ fn peak_kib() -> Option<i64> {
     peak.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// A host with a tool that never returns and one that no case is granted.
-struct Temptations;
+/// Bytes of the store that a case is granted.
+const STORE_QUOTA: u64 = 64 << 10;
+
+/// A host with a tool that never returns, one that no case is granted, and stores.
+struct Temptations {
+    stores: PluginStores,
+}
 
 #[async_trait]
 impl HostServices for Temptations {
+    fn stores(&self, context: &CallContext) -> Option<Box<dyn Stores>> {
+        Some(self.stores.of("hostile", context))
+    }
+
     fn tools(&self) -> Vec<ToolDescription> {
         ["selftest.sleep", "selftest.secret"]
             .map(|name| ToolDescription {

@@ -343,5 +343,6 @@ async fn out_of_time(timeout_ms: Option<u64>) {
 
 fn narrowing(capabilities: &CapabilityNarrowing) -> Narrowing {
     let set = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.iter().cloned().collect());
-    Narrowing { tools: set(&capabilities.tools), skills: set(&capabilities.skills), files: set(&capabilities.files) }
+    let CapabilityNarrowing { tools, skills, files, stores } = capabilities;
+    Narrowing { tools: set(tools), skills: set(skills), files: set(files), stores: set(stores) }
 }

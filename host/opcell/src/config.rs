@@ -23,7 +23,7 @@ use opcell_engine::ValueLimits;
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports,
-    grants::{FilesGrant, Grants},
+    grants::{FilesGrant, Grants, StoreGrant},
     limits::LimitRequest,
 };
 use opcell_session::{
@@ -171,6 +171,8 @@ pub enum Grant {
     Skill(String),
     /// A directory, under the name by which the plugin asks for it.
     Files(String, FilesGrant),
+    /// What the plugin keeps from one call to the next, under the name by which it asks for it.
+    Store(String, StoreGrant),
     /// Requests of the tool `http.fetch`, which is granted with them.
     Http(HttpRule),
 }
@@ -201,6 +203,12 @@ impl Grant {
     pub fn read_write(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self::Files(name.into(), FilesGrant::read_write(directory))
     }
+
+    /// What the plugin keeps in this project from one call to the next, within [`StoreGrant::default`].
+    #[must_use]
+    pub fn store(name: impl Into<String>) -> Self {
+        Self::Store(name.into(), StoreGrant::default())
+    }
 }
 
 impl PluginConfig {
@@ -229,6 +237,7 @@ impl PluginConfig {
             Grant::Tool(name) => drop(capabilities.tools.insert(name)),
             Grant::Skill(name) => drop(capabilities.skills.insert(name)),
             Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
+            Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
             Grant::Http(rule) => {
                 capabilities.tools.insert(HTTP_FETCH.to_owned());
                 self.grants.http.push(rule);

@@ -71,6 +71,7 @@ pub use opcell_tools::http;
 pub mod places;
 pub mod services;
 mod sessions;
+pub mod stores;
 mod tools;
 
 mod given;

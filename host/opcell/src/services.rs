@@ -1,8 +1,14 @@
 //! What the host does for the cells of one plugin: its tools, and where its messages go.
 
-use crate::http::{HttpClient, HttpRule, request::FetchRequest};
+use crate::{
+    http::{HttpClient, HttpRule, request::FetchRequest},
+    stores::PluginStores,
+};
 use async_trait::async_trait;
-use opcell_sandbox::host::{HostServices, LogEvent, SkillDescription, ToolDescription};
+use opcell_sandbox::{
+    host::{HostServices, LogEvent, SkillDescription, ToolDescription},
+    store::Stores,
+};
 use opcell_session::skills::{SkillError, SkillLibrary};
 use opcell_types::{CallContext, Failure, TouchLog, Value, denial::HttpScope};
 use std::sync::Arc;
@@ -60,6 +66,7 @@ pub(crate) struct PluginServices {
     pub rules: Vec<HttpRule>,
     pub tools: Arc<Vec<Arc<dyn HostTool>>>,
     pub skills: Arc<SkillLibrary>,
+    pub stores: PluginStores,
     pub sink: Option<Arc<dyn LogSink>>,
 }
 
@@ -112,6 +119,10 @@ impl HostServices for PluginServices {
     async fn read_skill_resource(&self, name: &str, path: &str, _context: &CallContext) -> Result<Vec<u8>, Failure> {
         let (skills, name, path) = (self.skills.clone(), name.to_owned(), path.to_owned());
         off_runtime(move || skills.read_resource(&name, &path)).await
+    }
+
+    fn stores(&self, context: &CallContext) -> Option<Box<dyn Stores>> {
+        Some(self.stores.of(&self.plugin, context))
     }
 
     fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {

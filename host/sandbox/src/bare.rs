@@ -7,9 +7,9 @@
 //! measurement.
 
 use crate::{
-    bindings::exports::opcell::plugin::operations::{Context, Failure, Success},
+    bindings::exports::opcell::plugin0_1_0::operations::{Context, Failure, Success},
     error::{LoadError, SandboxError},
-    inspect::SERVED,
+    inspect::EXPORTS,
     ticker::Clock,
 };
 use std::{
@@ -80,7 +80,7 @@ impl Bare {
         let mut linker = Linker::new(engine);
         linker.define_unknown_imports_as_traps(&component).map_err(failed)?;
         let pre = linker.instantiate_pre(&component).map_err(failed)?;
-        let interface = component.get_export_index(None, format!("opcell:plugin/operations@{SERVED}"));
+        let interface = component.get_export_index(None, format!("opcell:plugin/operations@{EXPORTS}"));
         let invoke = component
             .get_export_index(interface.as_ref(), "invoke")
             .ok_or_else(|| link("the component exports no operations".to_owned()))?;

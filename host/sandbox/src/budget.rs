@@ -9,6 +9,7 @@ pub(crate) enum Interface {
     Tools,
     Skills,
     Files,
+    Store,
     Log,
     Wasi,
 }
@@ -26,6 +27,9 @@ pub struct HostCalls {
     /// `files`.
     #[serde(skip_serializing_if = "is_zero")]
     pub files: u64,
+    /// `store`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub store: u64,
     /// `log`.
     #[serde(skip_serializing_if = "is_zero")]
     pub log: u64,
@@ -43,7 +47,7 @@ impl HostCalls {
     /// All of them together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.tools + self.skills + self.files + self.log + self.wasi
+        self.tools + self.skills + self.files + self.store + self.log + self.wasi
     }
 }
 
@@ -90,6 +94,7 @@ impl Budget {
             Interface::Tools => &mut self.calls.tools,
             Interface::Skills => &mut self.calls.skills,
             Interface::Files => &mut self.calls.files,
+            Interface::Store => &mut self.calls.store,
             Interface::Log => &mut self.calls.log,
             Interface::Wasi => &mut self.calls.wasi,
         };

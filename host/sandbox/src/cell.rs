@@ -213,6 +213,7 @@ fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> 
         context,
         host,
         tape,
+        stores: None,
         wasi,
         limits: Arc::clone(&limits),
     };

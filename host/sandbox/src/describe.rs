@@ -1,6 +1,6 @@
 //! What a plugin says it offers, checked before anything is built on it.
 
-use crate::bindings::exports::opcell::plugin::{judges, operations};
+use crate::bindings::exports::opcell::plugin0_1_0::{judges, operations};
 use opcell_schema::Schema;
 use opcell_types::{Effects, OperationId, Outcome, text::printable};
 use serde::Serialize;

@@ -5,12 +5,12 @@
 
 use crate::{
     bindings::{
-        exports::opcell::plugin::{judges, operations},
-        opcell::plugin::types::Failure,
+        exports::opcell::plugin0_1_0::{judges, operations},
+        opcell::plugin0_1_0::types::Failure,
     },
     cell::Export,
     error::LoadError,
-    inspect::{SERVED, Surface},
+    inspect::{EXPORTS, Surface},
     plugin::Linked,
     state::CellState,
 };
@@ -92,7 +92,7 @@ impl Exported {
         if !surface.exports_interface(I::NAME) {
             return Ok(None);
         }
-        let interface = component.get_export_index(None, format!("opcell:plugin/{}@{SERVED}", I::NAME));
+        let interface = component.get_export_index(None, format!("opcell:plugin/{}@{EXPORTS}", I::NAME));
         let function = |name: &str| {
             component
                 .get_export_index(interface.as_ref(), name)

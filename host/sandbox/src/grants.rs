@@ -60,6 +60,34 @@ impl FilesGrant {
     }
 }
 
+/// What a plugin may keep from one call to the next under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreGrant {
+    /// Bytes of keys and values together; each entry counts [`Self::ENTRY_OVERHEAD`] bytes more.
+    pub quota: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Whether every run has a store of its own; else the plugin has one in the project.
+    pub per_run: bool,
+}
+
+impl StoreGrant {
+    /// Bytes where the operator says nothing.
+    pub const DEFAULT_QUOTA: u64 = 1 << 20;
+
+    /// Entries where the operator says nothing.
+    pub const DEFAULT_ENTRIES: u64 = 10_000;
+
+    /// What an entry counts beside its key and value.
+    pub const ENTRY_OVERHEAD: u64 = 64;
+}
+
+impl Default for StoreGrant {
+    fn default() -> Self {
+        Self { quota: Self::DEFAULT_QUOTA, entries: Self::DEFAULT_ENTRIES, per_run: false }
+    }
+}
+
 /// A directory given to a plugin through WASI, outside of what Opcell meters. Dangerous: prefer [`FilesGrant`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DangerousPreopen {
@@ -83,6 +111,8 @@ pub struct Grants {
     pub skills: BTreeSet<String>,
     /// File roots by name.
     pub files: BTreeMap<String, FilesGrant>,
+    /// Stores by name.
+    pub stores: BTreeMap<String, StoreGrant>,
     /// WASI preopens, for guests that know nothing of Opcell's `files`.
     pub dangerous_preopens: Vec<DangerousPreopen>,
 }
@@ -97,6 +127,9 @@ pub struct Requests {
     pub skills: BTreeSet<String>,
     /// File roots by name.
     pub files: BTreeMap<String, Access>,
+    /// Stores by name.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub stores: BTreeSet<String>,
 }
 
 impl Requests {
@@ -105,6 +138,7 @@ impl Requests {
     pub fn and_granted(mut self, grants: &Grants) -> Self {
         self.tools.extend(grants.tools.iter().cloned());
         self.skills.extend(grants.skills.iter().cloned());
+        self.stores.extend(grants.stores.keys().cloned());
         for (name, grant) in &grants.files {
             let access = self.files.entry(name.clone()).or_insert(grant.access);
             *access = (*access).max(grant.access);
@@ -122,6 +156,17 @@ pub struct Narrowing {
     pub skills: Option<BTreeSet<String>>,
     /// File roots by name.
     pub files: Option<BTreeSet<String>>,
+    /// Stores by name.
+    pub stores: Option<BTreeSet<String>>,
+}
+
+impl Narrowing {
+    /// Nothing at all.
+    #[must_use]
+    pub fn to_nothing() -> Self {
+        let nothing = || Some(BTreeSet::new());
+        Self { tools: nothing(), skills: nothing(), files: nothing(), stores: nothing() }
+    }
 }
 
 /// The decision for one plugin: its name, what it asked for, what it was given.
@@ -229,7 +274,8 @@ impl Policy {
     /// What was asked for and not granted: `(kind, name)`.
     #[must_use]
     pub fn ungranted(&self) -> Vec<(Capability, &str)> {
-        self.names(self.requests.tools.iter(), self.requests.skills.iter(), self.requests.files.keys())
+        let Requests { tools, skills, files, stores } = &self.requests;
+        self.names(tools.iter(), skills.iter(), files.keys(), stores.iter())
             .filter(|(kind, name)| !self.is_granted(*kind, name))
             .collect()
     }
@@ -237,10 +283,13 @@ impl Policy {
     /// What the plugin asks for beyond what the operator has `agreed` to, each as the refusal of it.
     #[must_use]
     pub fn excess_requests(&self, agreed: &Requests) -> Vec<Denial> {
-        let Requests { tools, skills, files } = &self.requests;
-        let new = self.names(tools.difference(&agreed.tools), skills.difference(&agreed.skills), {
-            files.iter().filter(|(name, _)| !agreed.files.contains_key(*name)).map(|(name, _)| name)
-        });
+        let Requests { tools, skills, files, stores } = &self.requests;
+        let new = self.names(
+            tools.difference(&agreed.tools),
+            skills.difference(&agreed.skills),
+            files.iter().filter(|(name, _)| !agreed.files.contains_key(*name)).map(|(name, _)| name),
+            stores.difference(&agreed.stores),
+        );
         let mut excess: Vec<Denial> = new.map(|(kind, name)| self.not_granted(kind, name)).collect();
         let wider = files.iter().filter(|(name, access)| agreed.files.get(*name).is_some_and(|known| known < *access));
         excess.extend(wider.map(|(name, _)| self.read_only(name)));
@@ -250,7 +299,8 @@ impl Policy {
     /// What was granted without having been asked for, probably by mistake: `(kind, name)`.
     #[must_use]
     pub fn unused_grants(&self) -> Vec<(Capability, &str)> {
-        self.names(self.grants.tools.iter(), self.grants.skills.iter(), self.grants.files.keys())
+        let Grants { tools, skills, files, stores, .. } = &self.grants;
+        self.names(tools.iter(), skills.iter(), files.keys(), stores.keys())
             .filter(|(kind, name)| !self.is_requested(*kind, name))
             .collect()
     }
@@ -260,10 +310,12 @@ impl Policy {
         tools: impl Iterator<Item = &'a String>,
         skills: impl Iterator<Item = &'a String>,
         files: impl Iterator<Item = &'a String>,
+        stores: impl Iterator<Item = &'a String>,
     ) -> impl Iterator<Item = (Capability, &'a str)> {
         let tools = tools.map(|name| (Capability::Tool, name.as_str()));
         let skills = skills.map(|name| (Capability::Skill, name.as_str()));
-        tools.chain(skills).chain(files.map(|name| (Capability::Files, name.as_str())))
+        let files = files.map(|name| (Capability::Files, name.as_str()));
+        tools.chain(skills).chain(files).chain(stores.map(|name| (Capability::Store, name.as_str())))
     }
 
     fn is_requested(&self, kind: Capability, name: &str) -> bool {
@@ -271,6 +323,7 @@ impl Policy {
             Capability::Tool => self.requests.tools.contains(name),
             Capability::Skill => self.requests.skills.contains(name),
             Capability::Files => self.requests.files.contains_key(name),
+            Capability::Store => self.requests.stores.contains(name),
         }
     }
 
@@ -279,6 +332,7 @@ impl Policy {
             Capability::Tool => self.grants.tools.contains(name),
             Capability::Skill => self.grants.skills.contains(name),
             Capability::Files => self.grants.files.contains_key(name),
+            Capability::Store => self.grants.stores.contains_key(name),
         }
     }
 
@@ -287,6 +341,7 @@ impl Policy {
             Capability::Tool => step.tools.as_ref(),
             Capability::Skill => step.skills.as_ref(),
             Capability::Files => step.files.as_ref(),
+            Capability::Store => step.stores.as_ref(),
         });
         set.is_none_or(|set| set.contains(name))
     }
@@ -317,7 +372,7 @@ mod tests {
     #[test]
     fn without_any_grant_everything_is_denied() {
         let policy = Policy::new("triage".into(), Requests::default(), Grants::default());
-        for kind in [Capability::Tool, Capability::Skill, Capability::Files] {
+        for kind in [Capability::Tool, Capability::Skill, Capability::Files, Capability::Store] {
             assert!(policy.allows(kind, "anything", None).is_err());
         }
     }
@@ -357,6 +412,7 @@ mod tests {
             tools: set(&["a", "b"]),
             skills: set(&["s"]),
             files: [("repo".to_owned(), Access::ReadWrite), ("out".to_owned(), Access::ReadWrite)].into(),
+            stores: set(&["counts"]),
         };
         let upgraded = Policy::new("p".into(), new.clone(), Grants::default());
         let remedies: Vec<Remedy> = upgraded.excess_requests(&old).into_iter().map(|denial| denial.remedy).collect();
@@ -372,6 +428,7 @@ mod tests {
                 grant(Capability::Tool, "b", None),
                 grant(Capability::Skill, "s", None),
                 grant(Capability::Files, "out", Some(Access::ReadWrite)),
+                grant(Capability::Store, "counts", None),
                 grant(Capability::Files, "repo", Some(Access::ReadWrite)),
             ]
         );
@@ -379,6 +436,7 @@ mod tests {
             tools: set(&["b"]),
             skills: set(&["s"]),
             files: ["out", "repo"].map(|name| (name.to_owned(), FilesGrant::read_write("/tmp"))).into(),
+            stores: [("counts".to_owned(), StoreGrant::default())].into(),
             ..Grants::default()
         };
         assert_eq!(upgraded.excess_requests(&old.clone().and_granted(&grants)), []);

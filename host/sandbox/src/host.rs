@@ -1,6 +1,9 @@
 //! What the sandbox asks of its embedder while a cell runs. Everything here has already passed the cell's grants.
 
-use crate::receipt::{Level, Stream};
+use crate::{
+    receipt::{Level, Stream},
+    store::Stores,
+};
 use async_trait::async_trait;
 use opcell_types::{CallContext, Failure, TouchLog};
 
@@ -107,6 +110,11 @@ pub trait HostServices: Send + Sync {
     /// the skill.
     async fn read_skill_resource(&self, name: &str, _path: &str, _context: &CallContext) -> Result<Vec<u8>, Failure> {
         Err(not_here("skill", name))
+    }
+
+    /// What the plugin of this call keeps from one call to the next; `None` when this host keeps nothing.
+    fn stores(&self, _context: &CallContext) -> Option<Box<dyn Stores>> {
+        None
     }
 
     /// A cell says something. Called while the guest waits.

@@ -6,12 +6,13 @@ pub(crate) mod files;
 pub(crate) mod http;
 mod log;
 mod skills;
+mod store;
 mod tools;
 
 use crate::{
     bindings::{
         Plugin,
-        opcell::plugin::types::{self, Failure as GuestFailure},
+        opcell::plugin0_1_0::types::{self, Failure as GuestFailure},
     },
     state::CellState,
 };

@@ -8,8 +8,26 @@ use crate::{
 use std::fmt;
 use wasmparser::{Encoding, Parser, Payload};
 
-/// The version of `opcell:plugin` that this host serves.
-pub const SERVED: &str = "0.1.0";
+/// The newest version of `opcell:plugin` that this host serves.
+pub const SERVED: &str = "0.2.0";
+
+/// Every version of `opcell:plugin` that this host serves, oldest first.
+pub const SERVED_VERSIONS: [&str; 2] = ["0.1.0", SERVED];
+
+/// The version in which what a plugin exports last changed.
+pub(crate) const EXPORTS: &str = "0.1.0";
+
+/// The interfaces of `opcell:plugin` with the version in which each last changed.
+const INTERFACES: [(&str, &str); 8] = [
+    ("types", "0.1.0"),
+    ("tools", "0.1.0"),
+    ("skills", "0.1.0"),
+    ("files", "0.1.0"),
+    ("log", "0.1.0"),
+    ("store", "0.2.0"),
+    ("operations", EXPORTS),
+    ("judges", EXPORTS),
+];
 
 /// Deeper nesting than any toolchain makes.
 const MAX_NESTING: usize = 16;
@@ -46,6 +64,17 @@ impl Surface {
     /// Whether it imports anything of `wasi:http`.
     pub(crate) fn http(&self) -> bool {
         self.imports.iter().any(|name| name.starts_with("wasi:http/"))
+    }
+
+    /// The oldest version of the contract that has everything which it imports and exports; `None` when it has nothing
+    /// of `opcell:plugin`.
+    #[must_use]
+    pub fn contract(&self) -> Option<&'static str> {
+        let used = self.imports.iter().chain(&self.exports).filter_map(|name| {
+            let interface = split(name).0.strip_prefix("opcell:plugin/")?;
+            INTERFACES.iter().find(|(known, _)| *known == interface).map(|(_, version)| *version)
+        });
+        used.max()
     }
 
     /// Whether it exports `opcell:plugin/<interface>` in the served version.
@@ -176,20 +205,21 @@ fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Before 1.0, a plugin fits when its version differs from the served one in the patch number only.
+/// Before 1.0, a plugin fits when its version differs from the one that is served of each interface in the patch number only.
 fn check_version(name: &str) -> Result<(), LoadError> {
     let (interface, version) = split(name);
-    if !interface.starts_with("opcell:plugin/") {
-        return Ok(());
-    }
+    let Some(member) = interface.strip_prefix("opcell:plugin/") else { return Ok(()) };
+    let served = INTERFACES.iter().find(|(known, _)| *known == member).map_or(SERVED, |(_, version)| version);
     let found = version.unwrap_or("none");
-    if found.strip_prefix("0.1.").is_some_and(|patch| patch.bytes().all(|byte| byte.is_ascii_digit())) {
+    let minor = served.rsplit_once('.').map_or(served, |(minor, _)| minor);
+    let patch = found.strip_prefix(minor).and_then(|rest| rest.strip_prefix('.'));
+    if patch.is_some_and(|patch| !patch.is_empty() && patch.bytes().all(|byte| byte.is_ascii_digit())) {
         return Ok(());
     }
     Err(LoadError::Version {
         interface: opcell_types::text::printable(interface, 200),
         found: opcell_types::text::printable(found, 100),
-        served: SERVED,
+        served,
     })
 }
 
@@ -201,9 +231,9 @@ fn refuse(name: &str) -> Option<RefusedImport> {
     let (interface, _) = split(name);
     let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
     let instead = match (package, member) {
-        ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log") => return None,
+        ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log" | "store") => return None,
         ("opcell:plugin", _) => {
-            "the host offers `tools`, `skills`, `files` and `log` of this package, and nothing else"
+            "the host offers `tools`, `skills`, `files`, `log` and `store` of this package, and nothing else"
         }
         _ if is_of_wasi_0_3(name) => {
             "it is built for WASI 0.3, and this host serves WASI 0.2; build it for `wasm32-wasip2`"
@@ -280,8 +310,24 @@ mod tests {
             let Ok(bytes) = wat::parse_str(&wat) else { continue };
             let error = inspect(&bytes).unwrap_err();
             assert_eq!(error.kind(), "unsupported-version", "{version}");
-            assert!(error.to_string().contains(version) && error.to_string().contains(SERVED), "{error}");
+            assert!(error.to_string().contains(version) && error.to_string().contains(EXPORTS), "{error}");
         }
+    }
+
+    #[test]
+    fn a_version_is_of_an_interface_and_the_contract_is_the_newest_of_them() {
+        let with = |import: &str| {
+            inspected(&format!(
+                r#"(component (import "opcell:plugin/{import}" (instance)) (instance $i)
+                   (export "opcell:plugin/operations@0.1.0" (instance $i)))"#
+            ))
+        };
+        assert_eq!(with("log@0.1.0").unwrap().contract(), Some("0.1.0"));
+        assert_eq!(with("store@0.2.0").unwrap().contract(), Some("0.2.0"));
+        let error = with("store@0.1.0").unwrap_err();
+        assert!(error.to_string().contains("this host serves 0.2.0"), "{error}");
+        assert_eq!(with("log@0.2.0").unwrap_err().kind(), "unsupported-version");
+        assert_eq!(Surface::default().contract(), None);
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod memory;
 mod bindings;
 pub mod host;
 mod imports;
+pub mod store;
 mod wasi;
 
 pub mod error;
@@ -63,7 +64,7 @@ pub use compile::{CompileLimits, CompileMode, CompileProgram};
 pub use describe::{JudgeDescription, OperationDescription};
 pub use engine::{Allocation, Metering};
 pub use error::{CellError, LoadError, SandboxError};
-pub use grants::{DangerousPreopen, FilesGrant, Grants, Narrowing};
+pub use grants::{DangerousPreopen, FilesGrant, Grants, Narrowing, StoreGrant};
 pub use host::{HostServices, LogEvent, NoServices, SkillDescription, ToolDescription};
 pub use limits::{LimitRequest, Limits};
 pub use manifest::Manifest;

@@ -33,9 +33,9 @@ pub struct ManifestError {
 /// One requested capability.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Request {
-    /// The tool's, skill's or file root's name.
+    /// The tool's, skill's, file root's or store's name.
     pub name: String,
-    /// How a file root would be used; absent for tools and skills.
+    /// How a file root would be used; absent for everything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
     /// Why the plugin wants it, in its author's words.
@@ -79,6 +79,9 @@ pub struct Manifest {
     pub skills: Vec<Request>,
     /// File roots.
     pub files: Vec<Request>,
+    /// Stores.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<Request>,
     /// Limits below the operator's ceiling.
     pub limits: LimitRequest,
 }
@@ -135,10 +138,11 @@ impl Manifest {
             manifest.prompt = Some(PromptRequest { priority, text });
         }
         if let Some(capabilities) = root.get("capabilities") {
-            let capabilities = object(capabilities, "capabilities", &["tools", "skills", "files"])?;
+            let capabilities = object(capabilities, "capabilities", &["tools", "skills", "files", "stores"])?;
             manifest.tools = requests(capabilities, "tools", false)?;
             manifest.skills = requests(capabilities, "skills", false)?;
             manifest.files = requests(capabilities, "files", true)?;
+            manifest.stores = requests(capabilities, "stores", false)?;
         }
         if let Some(limits) = root.get("limits") {
             manifest.limits =
@@ -159,6 +163,7 @@ impl Manifest {
                 .iter()
                 .map(|request| (request.name.clone(), request.access.unwrap_or(Access::Read)))
                 .collect(),
+            stores: names(&self.stores),
         }
     }
 }

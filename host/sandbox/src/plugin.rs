@@ -2,8 +2,8 @@
 
 use crate::{
     bindings::{
-        exports::opcell::plugin::{judges, operations},
-        opcell::plugin::types,
+        exports::opcell::plugin0_1_0::{judges, operations},
+        opcell::plugin0_1_0::types,
     },
     cell::{self, Call},
     checks::{self, apart},
@@ -146,7 +146,7 @@ impl Plugin {
             operation: "describe".into(),
             limits: Arc::clone(&shared_limits),
             // Describing needs nothing from the host.
-            narrowing: Some(Narrowing { tools: Some([].into()), skills: Some([].into()), files: Some([].into()) }),
+            narrowing: Some(Narrowing::to_nothing()),
             context: CallContext::default(),
             cancel: CancellationToken::new(),
             host: Arc::new(NoServices),

@@ -10,6 +10,7 @@ use crate::{
     memory::Memory,
     receipt::{FileBytes, LogTail},
     recording::Running,
+    store::Stores,
     wasi::ClosedWasi,
 };
 use opcell_types::{CallContext, Capability, Denial, TouchLog};
@@ -62,6 +63,8 @@ pub(crate) struct CellState {
     pub(crate) host: Arc<dyn HostServices>,
     /// Present only when host calls are recorded or replayed.
     pub(crate) tape: Option<Running>,
+    /// What it keeps; opened when it is first used.
+    pub(crate) stores: Option<Box<dyn Stores>>,
     /// Present only when the component imports WASI.
     pub(crate) wasi: Option<Box<ClosedWasi>>,
 }

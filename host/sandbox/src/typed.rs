@@ -8,7 +8,7 @@ mod json;
 mod schema;
 
 use crate::{
-    bindings::{exports::opcell::plugin::operations, opcell::plugin::types::Failure},
+    bindings::{exports::opcell::plugin0_1_0::operations, opcell::plugin0_1_0::types::Failure},
     cell::Export,
     error::LoadError,
     exports::{Ask, Operations},

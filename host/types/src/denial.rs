@@ -39,26 +39,30 @@ pub enum Capability {
     Skill,
     /// A granted directory.
     Files,
+    /// What a plugin keeps from one call to the next.
+    Store,
 }
 
 impl Capability {
-    /// The word in messages and denials: `tool`, `skill`, `files`.
+    /// The word in messages and denials: `tool`, `skill`, `files`, `store`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Tool => "tool",
             Self::Skill => "skill",
             Self::Files => "files",
+            Self::Store => "store",
         }
     }
 
-    /// The key in a manifest and in a step's `capabilities`: `tools`, `skills`, `files`.
+    /// The key in a manifest and in a step's `capabilities`: `tools`, `skills`, `files`, `stores`.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
             Self::Tool => "tools",
             Self::Skill => "skills",
             Self::Files => "files",
+            Self::Store => "stores",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a call touched outside of itself: requests and files, for its receipt.
+//! What a call touched outside of itself: requests, files and stores, for its receipt.
 //!
 //! Lists are bounded; what does not fit is counted. Query strings, headers and bodies never get here: they may hold
 //! secrets.
@@ -7,7 +7,7 @@ use crate::text::one_line;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Requests and files that are listed one by one, each.
+/// Requests, files and keys of stores that are listed one by one, each.
 const LISTED: usize = 64;
 
 /// Longest path that is kept, in bytes.
@@ -65,6 +65,39 @@ pub enum FileAction {
     Stat,
 }
 
+/// One key of a store, or the keys of a store that were listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StoreTouch {
+    /// The store's name and the key: `counts/visits`; the name alone where its keys were listed.
+    pub key: String,
+    /// What was done, in the order in which each was first done.
+    pub actions: Vec<StoreAction>,
+    /// The version that was last seen or written; absent where there was no entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Whether an answer was the recorded one of an earlier attempt of the same call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recorded: bool,
+}
+
+/// What a cell does with a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StoreAction {
+    /// A value was read.
+    Get,
+    /// A value was written.
+    Set,
+    /// A value was to be written at a version.
+    CompareAndSet,
+    /// Keys were listed.
+    List,
+    /// A key was removed.
+    Delete,
+}
+
 /// What a call touched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -81,6 +114,12 @@ pub struct Touched {
     /// Uses of files and directories beyond those.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_files: u64,
+    /// The first keys of stores, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<StoreTouch>,
+    /// Uses of keys beyond those.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_stores: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
@@ -117,6 +156,31 @@ impl Touched {
         if let Some(file) = file.and_then(|at| self.files.get_mut(at)) {
             file.read += read;
             file.written += written;
+        }
+    }
+
+    /// Notes that something is done with a key of a store, or with the store. The number finds it again; `None` when
+    /// the list is full.
+    pub fn store(&mut self, store: &str, key: Option<&str>, action: StoreAction) -> Option<usize> {
+        let key = one_line(&key.map_or_else(|| store.to_owned(), |key| format!("{store}/{key}")), PATH);
+        if let Some(at) = self.stores.iter().position(|touch| touch.key == key) {
+            if let Some(touch) = self.stores.get_mut(at).filter(|touch| !touch.actions.contains(&action)) {
+                touch.actions.push(action);
+            }
+            return Some(at);
+        }
+        if self.stores.len() == LISTED {
+            self.more_stores += 1;
+            return None;
+        }
+        self.stores.push(StoreTouch { key, actions: vec![action], ..StoreTouch::default() });
+        Some(self.stores.len() - 1)
+    }
+
+    /// Notes the version of a key that [`Self::store`] noted, and whether the answer was a recorded one.
+    pub fn version(&mut self, touch: Option<usize>, version: Option<u64>, recorded: bool) {
+        if let Some(touch) = touch.and_then(|at| self.stores.get_mut(at)) {
+            (touch.version, touch.recorded) = (version, touch.recorded || recorded);
         }
     }
 

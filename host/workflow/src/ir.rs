@@ -462,6 +462,9 @@ pub struct CapabilityNarrowing {
     /// File roots by grant name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
+    /// Stores by grant name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stores: Option<Vec<String>>,
 }
 
 impl Step {

@@ -2,7 +2,11 @@
 
 use super::case::{Case, ToolDouble};
 use async_trait::async_trait;
-use opcell_sandbox::host::{HostServices, SkillDescription, ToolDescription};
+use opcell::stores::PluginStores;
+use opcell_sandbox::{
+    host::{HostServices, SkillDescription, ToolDescription},
+    store::Stores,
+};
 use opcell_types::{CallContext, Failure, TouchLog};
 use serde_json::{Value, json};
 use std::{
@@ -18,6 +22,8 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 pub(super) struct Doubles {
     tools: Vec<(ToolDouble, Option<opcell_schema::Schema>)>,
     skills: BTreeMap<String, super::case::SkillDouble>,
+    /// Empty at first: every case has its own.
+    stores: PluginStores,
     unanswered: Mutex<Vec<String>>,
 }
 
@@ -33,6 +39,7 @@ impl Doubles {
         Ok(Self {
             tools: tools.collect::<Result<_, String>>()?,
             skills: case.skills.clone(),
+            stores: PluginStores::in_memory(),
             unanswered: Mutex::default(),
         })
     }
@@ -49,6 +56,10 @@ impl Doubles {
 
 #[async_trait]
 impl HostServices for Doubles {
+    fn stores(&self, context: &CallContext) -> Option<Box<dyn Stores>> {
+        Some(self.stores.of("plugin", context))
+    }
+
     fn tools(&self) -> Vec<ToolDescription> {
         let mut names: Vec<&str> = self.tools.iter().map(|(double, _)| double.name.as_str()).collect();
         names.sort_unstable();

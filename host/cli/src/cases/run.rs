@@ -6,7 +6,7 @@ use super::{
 };
 use opcell_sandbox::{
     CellError, CellRequest, LoadRequest, Plugin, PluginSource, Sandbox,
-    grants::{FilesGrant, Grants},
+    grants::{FilesGrant, Grants, StoreGrant},
     manifest::{Manifest, Request},
     receipt::Receipt,
 };
@@ -111,6 +111,8 @@ fn grants(case: &Case, manifest: &Manifest, scratch: &Path) -> anyhow::Result<Gr
     let names = |list: &[Request]| list.iter().map(|request| request.name.clone()).collect::<Vec<_>>();
     grants.tools.extend(names(&manifest.tools).into_iter().filter(|name| !denied_tool(name)));
     grants.skills.extend(names(&manifest.skills).into_iter().filter(|name| !denied_skill(name)));
+    // Stores need no double: a case begins with empty ones.
+    grants.stores.extend(names(&manifest.stores).into_iter().map(|name| (name, StoreGrant::default())));
     for (root, tree) in &case.files {
         let folder = scratch.join(format!("root-{}", grants.files.len()));
         fs::create_dir(&folder)?;

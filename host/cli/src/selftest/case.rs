@@ -60,6 +60,8 @@ struct CaseFile {
     #[serde(default)]
     grant_files: Option<opcell_sandbox::Access>,
     #[serde(default)]
+    grant_store: Option<String>,
+    #[serde(default)]
     files_quota: Option<String>,
     #[serde(default)]
     race: bool,
@@ -102,6 +104,8 @@ pub struct Case {
     pub within: Duration,
     /// Tools that the guest is granted.
     pub grant_tools: Vec<String>,
+    /// The store that the guest is granted, if any.
+    pub grant_store: Option<String>,
     /// How the guest may use the root `workspace`, if at all.
     pub grant_files: Option<opcell_sandbox::Access>,
     /// Bytes that the guest may write there.
@@ -264,6 +268,7 @@ impl Case {
             limits,
             within,
             grant_tools: file.grant_tools,
+            grant_store: file.grant_store,
             grant_files: file.grant_files,
             files_quota,
             race: file.race,
@@ -283,7 +288,7 @@ impl Case {
 
 /// A guest that is granted something must have asked for it.
 fn manifest(file: &CaseFile) -> Option<String> {
-    if file.grant_tools.is_empty() && file.grant_files.is_none() {
+    if file.grant_tools.is_empty() && file.grant_files.is_none() && file.grant_store.is_none() {
         return None;
     }
     let tools: Vec<_> =
@@ -293,10 +298,12 @@ fn manifest(file: &CaseFile) -> Option<String> {
         .iter()
         .map(|access| serde_json::json!({"name": "workspace", "access": access, "reason": "to leave it"}))
         .collect();
+    let stores: Vec<_> =
+        file.grant_store.iter().map(|name| serde_json::json!({"name": name, "reason": "to flood it"})).collect();
     Some(
         serde_json::json!({
             "schema": 1, "name": "hostile", "version": "0.0.0",
-            "capabilities": {"tools": tools, "skills": [], "files": files}, "limits": {}
+            "capabilities": {"tools": tools, "skills": [], "files": files, "stores": stores}, "limits": {}
         })
         .to_string(),
     )

@@ -2,13 +2,16 @@
 
 use anyhow::{Context, Result, bail};
 
-/// The plugin contract as one WIT document.
+/// The plugin contract: one WIT document for each version, oldest first.
 const WIT: &[&str] = &[
-    include_str!("../../wit/types.wit"),
-    include_str!("../../wit/operations.wit"),
-    include_str!("../../wit/judges.wit"),
-    include_str!("../../wit/host.wit"),
-    include_str!("../../wit/worlds.wit"),
+    concat!(
+        include_str!("../../wit/deps/plugin-0.1.0/types.wit"),
+        include_str!("../../wit/deps/plugin-0.1.0/operations.wit"),
+        include_str!("../../wit/deps/plugin-0.1.0/judges.wit"),
+        include_str!("../../wit/deps/plugin-0.1.0/host.wit"),
+        include_str!("../../wit/deps/plugin-0.1.0/worlds.wit"),
+    ),
+    concat!(include_str!("../../wit/store.wit"), include_str!("../../wit/worlds.wit")),
 ];
 
 /// What `;; @prelude…` lines stand for, by the name that `-without-…` leaves out.
@@ -80,11 +83,11 @@ fn prelude(directive: &str, into: &mut String) -> Result<()> {
 /// A core module as a component of one of the contract's worlds.
 fn wrap(mut module: Vec<u8>, wit: Option<&str>, world: &str) -> Result<Vec<u8>> {
     let mut resolve = wit_parser::Resolve::default();
-    let mut package = resolve.push_str("opcell-plugin.wit", &WIT.concat())?;
-    if let Some(wit) = wit {
-        package = resolve.push_str("guest.wit", wit)?;
+    let mut package = None;
+    for text in WIT.iter().copied().chain(wit) {
+        package = Some(resolve.push_str("opcell-plugin.wit", text)?);
     }
-    let world = resolve.select_world(&[package], Some(world))?;
+    let world = resolve.select_world(package.as_slice(), Some(world))?;
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, false)?;
     // The case may be invalid on purpose: the sandbox must find that out, not this wrapper.
     wit_component::ComponentEncoder::default().validate(false).module(&module)?.encode()

@@ -5,6 +5,7 @@ use crate::{
     document,
     http::{HttpRule, SecretSource},
     places::{Places, real},
+    stores,
 };
 use opcell_session::models::{self, ProviderConfig};
 use opcell_types::control::ControlFiles;
@@ -20,18 +21,19 @@ pub(crate) fn control_files(config: &Config, places: &Places) -> ControlFiles {
     control
 }
 
-/// The journal with the files beside it, and the files that keys are read from.
+/// The journal and the stores of plugins with the files beside them, and the files that keys are read from.
 fn secrets(config: &Config) -> Vec<PathBuf> {
     let mut secrets = Vec::new();
     let journal = config.journal.as_ref();
     if let Some(path) = journal.and_then(|journal| journal.place.file()) {
-        let path = real(path);
-        secrets.extend(["-wal", "-shm", "-journal"].map(|ending| {
-            let mut name = path.clone().into_os_string();
-            name.push(ending);
-            PathBuf::from(name)
-        }));
-        secrets.push(path);
+        for path in [real(path), real(&stores::file_beside(path))] {
+            secrets.extend(["-wal", "-shm", "-journal"].map(|ending| {
+                let mut name = path.clone().into_os_string();
+                name.push(ending);
+                PathBuf::from(name)
+            }));
+            secrets.push(path);
+        }
     }
     if let Some(JournalPlace::Server(server)) = journal.map(|journal| &journal.place)
         && let Some(SecretSource::File(file)) = &server.password

@@ -21,6 +21,15 @@ pub enum NewGrant {
         /// Patterns; empty keeps all.
         globs: Vec<String>,
     },
+    /// What the plugin keeps from one call to the next, under a name.
+    Store {
+        /// The name under which the plugin uses it.
+        name: String,
+        /// Bytes, as they are to be written; the default if absent.
+        quota: Option<String>,
+        /// Whether every run has its own.
+        per_run: bool,
+    },
     /// Requests; brings the tool `http.fetch` with it.
     Http {
         /// Host with scheme and port.
@@ -68,6 +77,16 @@ pub fn grant(text: &str, plugin: &str, grant: &NewGrant) -> Result<String, EditE
                 globs.iter().for_each(|glob| add(listed, glob));
             }
         }
+        NewGrant::Store { name, quota, per_run } => {
+            let stores = table(grants, "stores", true)?;
+            let store = table(stores, name, false)?;
+            if let Some(quota) = quota {
+                set(store, "quota", quota.as_str().into());
+            }
+            if *per_run {
+                set(store, "per", "run".into());
+            }
+        }
         NewGrant::Http { host, methods, private } => {
             add(array(grants, "tools")?, "http.fetch");
             http(grants, host, methods, *private)?;
@@ -111,6 +130,8 @@ pub enum OldGrant<'a> {
     Skill(&'a str),
     /// A directory by its name.
     Files(&'a str),
+    /// A store by its name; what it holds stays, for when it is granted again.
+    Store(&'a str),
     /// Every rule that names this host; a rule that names others keeps those.
     Http(&'a str),
 }
@@ -134,6 +155,11 @@ pub fn revoke(text: &str, plugin: &str, grant: OldGrant<'_>) -> Result<String, E
         OldGrant::Files(name) => {
             if let Some(files) = grants.get_mut("files").and_then(Item::as_table_like_mut) {
                 files.remove(name);
+            }
+        }
+        OldGrant::Store(name) => {
+            if let Some(stores) = grants.get_mut("stores").and_then(Item::as_table_like_mut) {
+                stores.remove(name);
             }
         }
         OldGrant::Http(host) => {
@@ -310,6 +336,20 @@ tools = [] # nothing yet
         assert!(text.contains("path = \"a.wasm\"") && text.contains("tools = [\"http.fetch\"]"), "{text}");
         let text = grant("plugin-folders = [\"p\"]\n", "repo", &NewGrant::Skill("s".into())).unwrap();
         assert!(text.contains("[plugins.repo.grants]\nskills = [\"s\"]"), "{text}");
+    }
+
+    #[test]
+    fn a_store_is_granted_with_what_was_said_and_taken_away_again() {
+        let store = |quota: Option<&str>, per_run| NewGrant::Store {
+            name: "counts".into(),
+            quota: quota.map(str::to_owned),
+            per_run,
+        };
+        let text = grant("[plugins.repo]\npath = \"a.wasm\"\n", "repo", &store(Some("4 MiB"), true)).unwrap();
+        let written = "\n[plugins.repo.grants.stores.counts]\nquota = \"4 MiB\"\nper = \"run\"\n";
+        assert_eq!(text, format!("[plugins.repo]\npath = \"a.wasm\"\n{written}"));
+        assert_eq!(grant(&text, "repo", &store(None, false)).unwrap(), text);
+        assert!(!revoke(&text, "repo", OldGrant::Store("counts")).unwrap().contains("counts"));
     }
 
     #[test]

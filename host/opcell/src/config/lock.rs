@@ -90,14 +90,16 @@ pub struct Locked {
     tools: BTreeSet<String>,
     skills: BTreeSet<String>,
     files: BTreeMap<String, Access>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    stores: BTreeSet<String>,
 }
 
 impl Locked {
     /// A plugin with this digest and size that asks for this.
     #[must_use]
     pub fn new(digest: Option<String>, bytes: Option<u64>, requests: Requests) -> Self {
-        let Requests { tools, skills, files } = requests;
-        Self { digest, bytes, tools, skills, files, ..Self::default() }
+        let Requests { tools, skills, files, stores } = requests;
+        Self { digest, bytes, tools, skills, files, stores, ..Self::default() }
     }
 
     /// The same, fetched from a registry.
@@ -109,7 +111,8 @@ impl Locked {
     /// What it asked for.
     #[must_use]
     pub fn requests(&self) -> Requests {
-        Requests { tools: self.tools.clone(), skills: self.skills.clone(), files: self.files.clone() }
+        let Self { tools, skills, files, stores, .. } = self.clone();
+        Requests { tools, skills, files, stores }
     }
 }
 

@@ -69,6 +69,7 @@ pub fn schema() -> Value {
                 "tools": texts("Host tools, such as `http.fetch`."),
                 "skills": texts("Skills."),
                 "files": named("files", "Directories, by the name under which the plugin opens them."),
+                "stores": named("store", "What it keeps from one call to the next, by the name under which it uses it."),
                 "http": {"type": "array", "items": {"$ref": "#/$defs/http"}},
                 "preopens": named("preopen", "DANGEROUS: directories of a WASI program, by the path that it sees."),
                 "prompt": flag("Whether what its manifest adds to prompts is added."),
@@ -79,6 +80,11 @@ pub fn schema() -> Value {
                 "globs": texts("Patterns; without any, every file."),
                 "quota": {"$ref": "#/$defs/quantity"},
                 "control-files": flag("Whether the grant extends to files that decide what runs, and to secrets."),
+            })),
+            "store": table(&[], json!({
+                "quota": {"$ref": "#/$defs/quantity"},
+                "entries": {"$ref": "#/$defs/quantity"},
+                "per": {"enum": ["project", "run"], "default": "project"},
             })),
             "http": table(&["hosts"], json!({
                 "hosts": texts("Hosts: https by default, `*.` for those below."),
@@ -203,6 +209,7 @@ mod tests {
             ("[plugins.p.grants]", "/$defs/grants/properties"),
             ("[plugins.p.grants.files.x]", "/$defs/files/properties"),
             ("[[plugins.p.grants.http]]", "/$defs/http/properties"),
+            ("[plugins.p.grants.stores.x]", "/$defs/store/properties"),
             ("[plugins.p.grants.preopens.x]", "/$defs/preopen/properties"),
             ("[mcp.m]", "/$defs/server/properties"),
             ("[journal]", "/$defs/journal/properties"),

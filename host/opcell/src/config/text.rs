@@ -322,6 +322,8 @@ pub struct GrantsText {
     pub skills: Vec<Spanned<String>>,
     /// Directories.
     pub files: IndexMap<Spanned<String>, FileText>,
+    /// What it keeps from one call to the next.
+    pub stores: IndexMap<Spanned<String>, StoreText>,
     /// Requests.
     pub http: Vec<Spanned<HttpText>>,
     /// WASI directories.
@@ -347,6 +349,29 @@ pub struct FileText {
     /// Whether the grant extends to files that decide what runs, and to secrets.
     #[serde(default)]
     pub control_files: bool,
+}
+
+/// `[plugins.NAME.grants.stores.STORE]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct StoreText {
+    /// Bytes of keys and values.
+    pub quota: Option<Spanned<Quantity>>,
+    /// Entries.
+    pub entries: Option<Spanned<Quantity>>,
+    /// `project` unless said.
+    pub per: PerText,
+}
+
+/// To what a store belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PerText {
+    /// One for the plugin in this project.
+    #[default]
+    Project,
+    /// One for each run.
+    Run,
 }
 
 /// `[[plugins.NAME.grants.http]]`.

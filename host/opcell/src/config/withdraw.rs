@@ -4,7 +4,7 @@ use super::{Config, PluginGrants};
 use opcell_workflow::diagnostic::did_you_mean;
 
 impl Config {
-    /// Takes `PLUGIN:KIND[:NAME]` away, where kind is `tool`, `skill`, `files`, `http` or `preopen`; without a name,
+    /// Takes `PLUGIN:KIND[:NAME]` away, where kind is `tool`, `skill`, `files`, `store`, `http`, `preopen` or `prompt`; without a name,
     /// all of the kind.
     ///
     /// # Errors
@@ -32,12 +32,13 @@ impl Config {
             "tool" => capabilities.tools.retain(|tool| keep(tool)),
             "skill" => capabilities.skills.retain(|skill| keep(skill)),
             "files" => capabilities.files.retain(|root, _| keep(root)),
+            "store" => capabilities.stores.retain(|store, _| keep(store)),
             "preopen" => capabilities.dangerous_preopens.retain(|preopen| keep(&preopen.guest)),
             "http" => http.retain(|rule| rule.origins.iter().all(|origin| keep(&origin.to_string()))),
             "prompt" => *prompt = false,
             _ => {
                 return Err(format!(
-                    "`{kind}` is not a kind of grant: expected tool, skill, files, http, preopen or prompt"
+                    "`{kind}` is not a kind of grant: expected tool, skill, files, store, http, preopen or prompt"
                 ));
             }
         }
@@ -53,7 +54,7 @@ impl Config {
 mod tests {
     use super::Config;
     use crate::config::{PluginConfig, PluginGrants};
-    use opcell_sandbox::grants::{FilesGrant, Grants};
+    use opcell_sandbox::grants::{FilesGrant, Grants, StoreGrant};
 
     fn config() -> Config {
         let mut config = Config::empty("/".into());
@@ -76,6 +77,16 @@ mod tests {
         all.withdraw("repo:files").unwrap();
         assert!(all.plugins["repo"].grants.capabilities.files.is_empty());
         assert!(!all.plugins["repo"].grants.capabilities.tools.is_empty());
+    }
+
+    #[test]
+    fn a_store_is_taken_away_by_its_name() {
+        let mut config = config();
+        let stores = &mut config.plugins["repo"].grants.capabilities.stores;
+        stores.insert("counts".to_owned(), StoreGrant::default());
+        config.withdraw("repo:store:counts").unwrap();
+        assert!(config.plugins["repo"].grants.capabilities.stores.is_empty());
+        assert!(config.withdraw("repo:store:counts").is_err());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
     services::{HostTool, LogSink},
     sessions::{self, ChildRuns, SessionDeps},
     store,
+    stores::PluginStores,
     tools::{LockPins, Tools},
 };
 use opcell_engine::Engine;
@@ -277,7 +278,8 @@ impl HostBuilder {
         for tool in std::mem::take(&mut self.document_tools) {
             tools.add(tool);
         }
-        Ok((Ground { skills, http, own, places, control }, tools))
+        let stores = PluginStores::beside(config.journal.as_ref().map(|journal| &journal.place), &config.root);
+        Ok((Ground { skills, http, own, places, stores, control }, tools))
     }
 
     /// The second phase: plugins, and what they offer.

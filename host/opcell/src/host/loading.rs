@@ -8,6 +8,7 @@ use crate::{
     places::Places,
     report::Rejected,
     services::{HostTool, LogSink, PluginServices},
+    stores::PluginStores,
     tools::Tools,
 };
 use opcell_journal::Journal;
@@ -25,6 +26,8 @@ pub(super) struct Ground {
     /// The host's own tools.
     pub own: Vec<Arc<dyn SessionTool>>,
     pub places: Places,
+    /// What plugins keep from one call to the next.
+    pub stores: PluginStores,
     /// What no grant extends to.
     pub control: Arc<ControlFiles>,
 }
@@ -94,6 +97,7 @@ impl Loader {
             rules: plugin.grants.http.clone(),
             tools: self.offered.clone(),
             skills: ground.skills.clone(),
+            stores: ground.stores.clone(),
             sink: self.sink.clone(),
         });
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);

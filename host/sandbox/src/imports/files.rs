@@ -12,7 +12,7 @@ pub(crate) use roots::{Root, Roots};
 
 use super::View;
 use crate::{
-    bindings::opcell::plugin::files as wit,
+    bindings::opcell::plugin0_1_0::files as wit,
     budget::Interface,
     grants::Policy,
     recording::{Bytes, Step, bytes_to_json, taped},

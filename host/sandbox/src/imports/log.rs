@@ -2,7 +2,7 @@
 
 use super::View;
 use crate::{
-    bindings::opcell::plugin::log as wit,
+    bindings::opcell::plugin0_1_0::log as wit,
     budget::Interface,
     host::LogEvent,
     receipt::{Level, LogLine, Stream},

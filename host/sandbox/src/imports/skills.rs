@@ -2,7 +2,7 @@
 
 use super::{View, failure_to_guest, too_slow};
 use crate::{
-    bindings::opcell::plugin::skills as wit,
+    bindings::opcell::plugin0_1_0::skills as wit,
     budget::Interface,
     recording::{Bytes, taped},
 };

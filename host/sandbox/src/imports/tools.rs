@@ -1,7 +1,7 @@
 //! `tools`: the host's tools that this cell may use.
 
 use super::{View, failure_to_guest, too_slow};
-use crate::{bindings::opcell::plugin::tools as wit, budget::Interface, recording::taped};
+use crate::{bindings::opcell::plugin0_1_0::tools as wit, budget::Interface, recording::taped};
 use opcell_types::Capability;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};

@@ -2,7 +2,7 @@
 //! plugin was loaded.
 
 use super::schema::EXACT;
-use crate::bindings::{exports::opcell::plugin::operations::Success, opcell::plugin::types::Failure};
+use crate::bindings::{exports::opcell::plugin0_1_0::operations::Success, opcell::plugin0_1_0::types::Failure};
 use opcell_types::text::{one_line, printable};
 use serde_json::{Map, Number, Value};
 use wasmtime::component::{Type, Val};

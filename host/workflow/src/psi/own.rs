@@ -9,7 +9,7 @@
 //! | `:on-error` | `:fail` or `:ignore` |
 //! | `:timeout` | milliseconds of one attempt |
 //! | `:limits` of a step | `{:tool-calls n :wall-time-seconds n :tokens n :cost x :host-calls n}`, over all entries into it |
-//! | `:capabilities` | `{:tools […] :skills […] :files […]}`, narrower than the plugin's grant |
+//! | `:capabilities` | `{:tools […] :skills […] :files […] :stores […]}`, narrower than the plugin's grant |
 //! | `:max-visits`, `:on-max-visits` | entries into the step, and the step entered instead |
 //! | judge `:expression` | `{:type :expression :expression "…"}` |
 //! | judge `:event` | `{:type :event :orchestration :external :control :agent}` |
@@ -145,11 +145,14 @@ fn retry(node: &Node, place: &Place, report: &mut Report) -> Option<Retry> {
 }
 
 fn capabilities(node: &Node, place: &Place, report: &mut Report) -> Option<CapabilityNarrowing> {
-    let mut fields = fields::map(node, "{:tools [\"…\"] :skills [\"…\"] :files [\"…\"]}", place, report)?;
+    let mut fields =
+        fields::map(node, "{:tools [\"…\"] :skills [\"…\"] :files [\"…\"] :stores [\"…\"]}", place, report)?;
     let mut names = |key| fields.raw(key).map(|node| fields::strings(node, &place.key(key), report));
-    let (tools, skills, files) = (names("tools"), names("skills"), names("files"));
+    let (tools, skills) = (names("tools"), names("skills"));
+    let (files, stores) = (names("files"), names("stores"));
     fields.finish(report, place, "a :capabilities");
-    Some(CapabilityNarrowing { tools: transpose(tools)?, skills: transpose(skills)?, files: transpose(files)? })
+    let (tools, skills) = (transpose(tools)?, transpose(skills)?);
+    Some(CapabilityNarrowing { tools, skills, files: transpose(files)?, stores: transpose(stores)? })
 }
 
 pub(super) fn expression_judge(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<Judge> {

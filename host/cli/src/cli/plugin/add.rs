@@ -149,7 +149,12 @@ fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failu
         (None, Some(_)) => terminal.note("it has no signature: whoever can write to the registry can change it"),
         (None, None) => {}
     }
-    let requests = [("tool", &manifest.tools), ("skill", &manifest.skills), ("files", &manifest.files)];
+    let requests = [
+        ("tool", &manifest.tools),
+        ("skill", &manifest.skills),
+        ("files", &manifest.files),
+        ("store", &manifest.stores),
+    ];
     for (kind, request) in requests.into_iter().flat_map(|(kind, list)| list.iter().map(move |one| (kind, one))) {
         terminal
             .line(&opcell::report::printable(&format!("it asks for {kind} {}: {}", request.name, request.reason)))?;

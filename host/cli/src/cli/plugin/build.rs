@@ -108,7 +108,12 @@ pub(super) async fn build(args: &BuildArgs, terminal: &Terminal) -> Result<Exit,
         let _ = writeln!(text, "judge       {}  {}", judge.id, judge.summary);
     }
     let manifest = &component.surface.manifest;
-    let requests = [("tool", &manifest.tools), ("skill", &manifest.skills), ("files", &manifest.files)];
+    let requests = [
+        ("tool", &manifest.tools),
+        ("skill", &manifest.skills),
+        ("files", &manifest.files),
+        ("store", &manifest.stores),
+    ];
     let mut asks =
         requests.into_iter().flat_map(|(kind, list)| list.iter().map(move |request| (kind, request))).peekable();
     if asks.peek().is_none() {

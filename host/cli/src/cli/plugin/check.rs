@@ -6,7 +6,7 @@ use crate::cli::{
     units::{bytes, duration},
 };
 use clap::Args;
-use opcell_sandbox::{Grants, Plugin, limits::TABLE};
+use opcell_sandbox::{Grants, Plugin, inspect::SERVED_VERSIONS, limits::TABLE};
 use opcell_types::suggest::did_you_mean;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub(super) async fn check(args: &CheckArgs, terminal: &Terminal) -> Result<Exit,
     let receipt = plugin.describe_receipt();
     if terminal.json {
         terminal.json(&json!({
-            "ok": !failed, "path": file, "bytes": component.bytes.len(), "findings": findings,
+            "ok": !failed, "path": file, "contract": component.surface.contract(), "served": SERVED_VERSIONS, "bytes": component.bytes.len(), "findings": findings,
             "operations": plugin.operations(), "judges": plugin.judges(), "empty-call": receipt,
         }))?;
     } else {
@@ -72,6 +72,10 @@ pub(super) async fn check(args: &CheckArgs, terminal: &Terminal) -> Result<Exit,
             more => format!("{more} warnings"),
         };
         let size = bytes(component.bytes.len() as u64);
+        if let Some(contract) = component.surface.contract() {
+            let served = SERVED_VERSIONS.join(" and ");
+            terminal.line(&format!("contract: opcell:plugin@{contract}; this host serves {served}"))?;
+        }
         terminal
             .line(&format!("loads: {size}, {offers} operations and judges{}; {warnings}", used.unwrap_or_default()))?;
     }
@@ -107,6 +111,7 @@ fn of_manifest(component: &Component) -> Vec<Finding> {
         ("opcell:plugin/tools", &manifest.tools, "tools"),
         ("opcell:plugin/skills", &manifest.skills, "skills"),
         ("opcell:plugin/files", &manifest.files, "files"),
+        ("opcell:plugin/store", &manifest.stores, "stores"),
     ] {
         if !requests.is_empty() && !imports(interface) {
             findings.push(warning("unused-request", format!("it asks for {kind} and never calls `{interface}`")));

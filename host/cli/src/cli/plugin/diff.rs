@@ -83,6 +83,7 @@ fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
         (Kind::Tool, &old.manifest.tools, &new.manifest.tools),
         (Kind::Skill, &old.manifest.skills, &new.manifest.skills),
         (Kind::Files, &old.manifest.files, &new.manifest.files),
+        (Kind::Store, &old.manifest.stores, &new.manifest.stores),
     ];
     for (kind, before, after) in kinds {
         let find = |list: &[Request], name: &str| list.iter().find(|request| request.name == name).cloned();

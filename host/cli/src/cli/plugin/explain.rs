@@ -152,10 +152,11 @@ fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability>
     let manifest = &component.surface.manifest;
     let grants = &plugin.grants.capabilities;
     let policy = policy(plugin, component);
-    let kinds: [(Kind, &[opcell_sandbox::manifest::Request], Vec<&String>); 3] = [
+    let kinds: [(Kind, &[opcell_sandbox::manifest::Request], Vec<&String>); 4] = [
         (Kind::Tool, &manifest.tools, grants.tools.iter().collect()),
         (Kind::Skill, &manifest.skills, grants.skills.iter().collect()),
         (Kind::Files, &manifest.files, grants.files.keys().collect()),
+        (Kind::Store, &manifest.stores, grants.stores.keys().collect()),
     ];
     let mut found = Vec::new();
     for (kind, requests, granted) in kinds {
@@ -178,13 +179,17 @@ fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability>
                 let path: PathBuf = grant.path.components().collect();
                 format!("{access} of {}{patterns}", path.display())
             });
+            let store = grants.stores.get(name).filter(|_| kind == Kind::Store).map(|grant| {
+                let per = if grant.per_run { "each run" } else { "this project" };
+                format!("{} and {} entries for {per}", Unit::Bytes.show(grant.quota), grant.entries)
+            });
             let is_granted = kind == Kind::Tool && grants.tools.contains(name)
                 || kind == Kind::Skill && grants.skills.contains(name);
             found.push(Capability {
                 capability: format!("{} {name}", kind.word()),
                 allowed: denied.is_none(),
                 reason: request.map(|request| request.reason.clone()),
-                granted: files.or_else(|| is_granted.then(|| "by opcell.toml".to_owned())),
+                granted: files.or(store).or_else(|| is_granted.then(|| "by opcell.toml".to_owned())),
                 denied,
             });
         }

@@ -23,7 +23,7 @@ pub struct GrantArgs {
     /// What to grant.
     #[arg(value_name = "KIND")]
     kind: Kind,
-    /// Tool, skill, directory as NAME=PATH, or host such as `https://api.github.com`.
+    /// Tool, skill, directory as NAME=PATH, store, or host such as `https://api.github.com`.
     #[arg(value_name = "WHAT")]
     what: String,
     /// For `files`: allow creating, changing and removing files.
@@ -32,6 +32,12 @@ pub struct GrantArgs {
     /// For `files`: restrict to matching paths, such as `**/*.rs` (repeatable).
     #[arg(long, value_name = "PATTERN")]
     glob: Vec<String>,
+    /// For `store`: bytes of keys and values, such as `4 MiB`. Defaults to 1 MiB.
+    #[arg(long, value_name = "BYTES")]
+    quota: Option<String>,
+    /// For `store`: give every run a store of its own.
+    #[arg(long)]
+    per_run: bool,
     /// For `http`: HTTP method (repeatable). Defaults to GET and HEAD.
     #[arg(long, value_name = "METHOD")]
     method: Vec<String>,
@@ -49,6 +55,8 @@ enum Kind {
     Skill,
     /// A directory under a name; read-only unless `--write` is given.
     Files,
+    /// What the plugin keeps from one call to the next, under a name.
+    Store,
     /// `http.fetch` requests to a host.
     Http,
 }
@@ -59,11 +67,17 @@ impl GrantArgs {
         let options = [
             ("--write", self.write, Kind::Files),
             ("--glob", !self.glob.is_empty(), Kind::Files),
+            ("--quota", self.quota.is_some(), Kind::Store),
+            ("--per-run", self.per_run, Kind::Store),
             ("--method", !self.method.is_empty(), Kind::Http),
             ("--private", self.private, Kind::Http),
         ];
         if let Some((option, _, kind)) = options.iter().find(|(_, given, kind)| *given && *kind != self.kind) {
-            let kind = if *kind == Kind::Files { "files" } else { "http" };
+            let kind = match kind {
+                Kind::Files => "files",
+                Kind::Store => "store",
+                _ => "http",
+            };
             return Err(invalid(format!("`{option}` applies to grants of kind `{kind}` only")).into());
         }
         let what = self.what.clone();
@@ -82,6 +96,7 @@ impl GrantArgs {
                 let (name, path) = (name.to_owned(), path.to_owned());
                 NewGrant::Files { name, path, write: self.write, globs: self.glob.clone() }
             }
+            Kind::Store => NewGrant::Store { name: what, quota: self.quota.clone(), per_run: self.per_run },
             Kind::Http => NewGrant::Http { host: what, methods: self.method.clone(), private: self.private },
         })
     }

@@ -91,8 +91,12 @@ pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exi
 /// The requests of a manifest with their reasons, one per line.
 fn requests(manifest: &Manifest) -> String {
     let mut text = String::new();
-    for (kind, list) in [(Kind::Tool, &manifest.tools), (Kind::Skill, &manifest.skills), (Kind::Files, &manifest.files)]
-    {
+    for (kind, list) in [
+        (Kind::Tool, &manifest.tools),
+        (Kind::Skill, &manifest.skills),
+        (Kind::Files, &manifest.files),
+        (Kind::Store, &manifest.stores),
+    ] {
         for request in list {
             let access = request.access.map(|access| format!(" ({access})")).unwrap_or_default();
             let _ = writeln!(text, "asks for {} {}{access}: {}", kind.word(), request.name, request.reason);

@@ -27,7 +27,7 @@ pub struct RevokeArgs {
     plugin: String,
     /// What kind of grant.
     kind: Kind,
-    /// Name of the tool, the skill or the directory, or the host.
+    /// Name of the tool, the skill, the directory or the store, or the host.
     what: String,
 }
 
@@ -39,6 +39,8 @@ enum Kind {
     Skill,
     /// A directory.
     Files,
+    /// What the plugin keeps from one call to the next; it stays on disk.
+    Store,
     /// Requests to a host.
     Http,
 }
@@ -95,6 +97,7 @@ pub fn revoke(global: &Global, args: &RevokeArgs, terminal: &Terminal) -> Result
         Kind::Tool => OldGrant::Tool(&args.what),
         Kind::Skill => OldGrant::Skill(&args.what),
         Kind::Files => OldGrant::Files(&args.what),
+        Kind::Store => OldGrant::Store(&args.what),
         Kind::Http => OldGrant::Http(&args.what),
     };
     let consented = global.consented(&config)?;

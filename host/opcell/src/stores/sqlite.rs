@@ -1,0 +1,501 @@
+//! Stores in SQLite: WAL, `synchronous = FULL`, one transaction for each write with everything that it was based on.
+
+use super::{Caller, Place, Question};
+use opcell_sandbox::{
+    StoreGrant,
+    store::{StoreAnswer, StoreEntry, StoreError, StoreRequest},
+};
+pub(super) use rusqlite::Connection;
+use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
+use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
+
+/// How long to wait for another process's transaction.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The tables' version; files of any other are refused.
+const SCHEMA: i64 = 1;
+
+/// Most that is recorded of the answers of one call.
+const CALL_RECORD_BYTES: u64 = 4 << 20;
+
+/// Most that is recorded of the calls of one plugin; the records of its oldest calls make room.
+const PLUGIN_RECORD_BYTES: u64 = 16 << 20;
+
+/// What a record takes beside its text and value.
+const RECORD_OVERHEAD: u64 = 128;
+
+const TABLES: &str = "
+CREATE TABLE stores (
+    id INTEGER PRIMARY KEY,
+    project TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    store TEXT NOT NULL,
+    run TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    written_at INTEGER NOT NULL,
+    UNIQUE (project, plugin, store, run)
+) STRICT;
+CREATE TABLE entries (
+    store INTEGER NOT NULL REFERENCES stores(id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    UNIQUE (store, key)
+) STRICT;
+-- Calls that wrote something.
+CREATE TABLE calls (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    project TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    call TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    UNIQUE (project, plugin, call)
+) STRICT;
+CREATE INDEX calls_by_plugin ON calls (project, plugin, id, bytes);
+-- What such a call was answered up to its last write.
+CREATE TABLE answers (
+    call INTEGER NOT NULL REFERENCES calls(id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    request BLOB NOT NULL,
+    kind TEXT NOT NULL,
+    number INTEGER,
+    text TEXT,
+    value BLOB,
+    PRIMARY KEY (call, seq)
+) STRICT, WITHOUT ROWID;
+";
+
+/// A run's store is removed 90 days after its last write, the record of a call after 30 days.
+const FORGET: &str = "
+DELETE FROM stores WHERE run <> '' AND written_at < unixepoch() - 90 * 86400;
+DELETE FROM calls WHERE at < unixepoch() - 30 * 86400;
+";
+
+/// One answer, and what it was an answer to.
+#[derive(Debug)]
+struct Answered {
+    request: [u8; 32],
+    answer: Result<StoreAnswer, String>,
+}
+
+/// What one call was answered.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    looked_up: bool,
+    /// Answers of an earlier attempt that are still to be given.
+    recorded: VecDeque<Answered>,
+    /// Answers since the last write; they are recorded with the next one.
+    pending: Vec<Answered>,
+    /// Bytes of everything that was recorded or is pending.
+    bytes: u64,
+    next: i64,
+}
+
+pub(super) fn serve(
+    connection: &mut Option<Connection>,
+    memory: &mut Memory,
+    question: Question,
+) -> Result<(StoreAnswer, bool), StoreError> {
+    let opened = match connection {
+        Some(opened) => opened,
+        None => connection.insert(open(&question.place)?),
+    };
+    let Question { caller, store, grant, request, .. } = question;
+    if grant.per_run && caller.run.is_empty() {
+        let message = format!("the store `{store}` belongs to a run, and this call is not part of one");
+        return Err(StoreError::Failed(message));
+    }
+    let asked = digest(&store, &request);
+    if let Some(call) = caller.call.as_deref().filter(|_| !memory.looked_up) {
+        memory.recorded = recorded(opened, &caller, call).map_err(storage)?;
+        memory.looked_up = true;
+    }
+    if memory.recorded.front().is_some_and(|front| front.request == asked)
+        && let Some(earlier) = memory.recorded.pop_front()
+    {
+        memory.next += 1;
+        memory.bytes += size(&earlier.answer);
+        return earlier.answer.map(|answer| (answer, true)).map_err(StoreError::Quota);
+    }
+    // It goes another way than before: what it did then is no guide any more.
+    memory.recorded.clear();
+    let writes = !matches!(request, StoreRequest::Get { .. } | StoreRequest::List { .. });
+    let behavior = if writes { TransactionBehavior::Immediate } else { TransactionBehavior::Deferred };
+    let transaction = opened.transaction_with_behavior(behavior).map_err(storage)?;
+    let run = if grant.per_run { caller.run.as_str() } else { "" };
+    let place = Store { caller: &caller, name: &store, run, grant: &grant };
+    let answer = place.answer(&transaction, request).map_err(storage)?;
+    let written = matches!(answer, Ok(StoreAnswer::Stored(_) | StoreAnswer::Deleted(true)));
+    if let Some(call) = caller.call.as_deref() {
+        memory.bytes += size(&answer);
+        // Reads that are not recorded are no harm as long as nothing is written on their ground.
+        if memory.bytes <= CALL_RECORD_BYTES {
+            memory.pending.push(Answered { request: asked, answer: answer.clone() });
+        } else if written {
+            let most = CALL_RECORD_BYTES >> 20;
+            let message = format!("this call has been answered more than {most} MiB by its stores and writes no more");
+            return Err(StoreError::Quota(message));
+        }
+        if written {
+            record(&transaction, &caller, call, memory).map_err(storage)?;
+        }
+    }
+    transaction.commit().map_err(storage)?;
+    if written {
+        memory.next += i64::try_from(memory.pending.len()).unwrap_or(i64::MAX);
+        memory.pending.clear();
+    }
+    answer.map(|answer| (answer, false)).map_err(StoreError::Quota)
+}
+
+fn open(place: &Place) -> Result<Connection, StoreError> {
+    let connection = match place {
+        Place::Memory => Connection::open_in_memory().map_err(storage)?,
+        Place::None => return Err(StoreError::Failed("this host keeps no stores".to_owned())),
+        Place::File(path) => {
+            make_private(path).map_err(|error| {
+                tracing::warn!(path = %path.display(), %error, "the file of the plugins' stores cannot be made");
+                StoreError::Failed(format!("the file of the stores cannot be made: {}", error.kind()))
+            })?;
+            Connection::open(path).map_err(storage)?
+        }
+    };
+    connection.busy_timeout(BUSY).map_err(storage)?;
+    let settings =
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;";
+    connection.execute_batch(settings).map_err(storage)?;
+    let mut connection = connection;
+    let made = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
+    let version: i64 = made.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(storage)?;
+    match version {
+        0 => made.execute_batch(&format!("{TABLES} PRAGMA user_version = {SCHEMA};")).map_err(storage)?,
+        SCHEMA => {}
+        other => {
+            let message = format!("the file of the stores has version {other}, and this program reads {SCHEMA}");
+            return Err(StoreError::Failed(message));
+        }
+    }
+    made.execute_batch(FORGET).map_err(storage)?;
+    made.commit().map_err(storage)?;
+    Ok(connection)
+}
+
+/// What plugins keep may be confidential: a new file is its owner's alone. SQLite gives the files beside it the same
+/// mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The operator's log has the whole error; a plugin is told its kind.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
+fn storage(error: rusqlite::Error) -> StoreError {
+    tracing::warn!(%error, "a store of a plugin cannot be used");
+    let kind = error.sqlite_error_code().map_or_else(|| "an inner error".to_owned(), |code| format!("{code:?}"));
+    StoreError::Failed(format!("the store cannot be used: {kind}"))
+}
+
+/// One store of one plugin.
+struct Store<'a> {
+    caller: &'a Caller,
+    name: &'a str,
+    run: &'a str,
+    grant: &'a StoreGrant,
+}
+
+impl Store<'_> {
+    /// The answer, or how the quota is exceeded.
+    fn answer(
+        &self,
+        transaction: &Transaction<'_>,
+        request: StoreRequest,
+    ) -> rusqlite::Result<Result<StoreAnswer, String>> {
+        Ok(Ok(match request {
+            StoreRequest::Get { key } => StoreAnswer::Entry(self.get(transaction, &key)?),
+            StoreRequest::List { prefix, after, limit } => self.list(transaction, &prefix, after.as_deref(), limit)?,
+            StoreRequest::Set { key, value } => return self.set(transaction, &key, &value),
+            StoreRequest::CompareAndSet { key, expected, value } => {
+                let current = self.get(transaction, &key)?;
+                if current.as_ref().map(|entry| entry.version) == expected {
+                    return self.set(transaction, &key, &value);
+                }
+                StoreAnswer::Conflict(current)
+            }
+            StoreRequest::Delete { key } => StoreAnswer::Deleted(self.delete(transaction, &key)?),
+        }))
+    }
+
+    fn id(&self, transaction: &Transaction<'_>) -> rusqlite::Result<Option<i64>> {
+        let mut found = transaction
+            .prepare_cached("SELECT id FROM stores WHERE project = ?1 AND plugin = ?2 AND store = ?3 AND run = ?4")?;
+        found
+            .query_row(params![self.caller.project, self.caller.plugin, self.name, self.run], |row| row.get(0))
+            .optional()
+    }
+
+    fn get(&self, transaction: &Transaction<'_>, key: &str) -> rusqlite::Result<Option<StoreEntry>> {
+        let Some(store) = self.id(transaction)? else { return Ok(None) };
+        let mut found =
+            transaction.prepare_cached("SELECT version, value FROM entries WHERE store = ?1 AND key = ?2")?;
+        let entry = |row: &rusqlite::Row<'_>| {
+            Ok(StoreEntry { version: row.get::<_, i64>(0)?.cast_unsigned(), value: row.get(1)? })
+        };
+        found.query_row(params![store, key], entry).optional()
+    }
+
+    fn list(
+        &self,
+        transaction: &Transaction<'_>,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> rusqlite::Result<StoreAnswer> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let (mut keys, mut more) = (Vec::new(), false);
+        if let Some(store) = self.id(transaction)? {
+            // Keys are compared by their bytes: those with the prefix are next to one another.
+            let mut found = transaction.prepare_cached(
+                "SELECT key FROM entries WHERE store = ?1 AND key >= ?2 AND (?3 IS NULL OR key > ?3) ORDER BY key",
+            )?;
+            let mut rows = found.query(params![store, prefix, after])?;
+            while let Some(row) = rows.next()? {
+                let key: String = row.get(0)?;
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                if keys.len() == limit {
+                    more = true;
+                    break;
+                }
+                keys.push(key);
+            }
+        }
+        Ok(StoreAnswer::Page { keys, more })
+    }
+
+    fn set(
+        &self,
+        transaction: &Transaction<'_>,
+        key: &str,
+        value: &[u8],
+    ) -> rusqlite::Result<Result<StoreAnswer, String>> {
+        transaction
+            .prepare_cached(
+                "INSERT INTO stores (project, plugin, store, run, bytes, entries, version, written_at)
+                 VALUES (?1, ?2, ?3, ?4, 0, 0, 0, unixepoch()) ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![self.caller.project, self.caller.plugin, self.name, self.run])?;
+        let (store, bytes, entries): (i64, i64, i64) = transaction
+            .prepare_cached(
+                "SELECT id, bytes, entries FROM stores WHERE project = ?1 AND plugin = ?2 AND store = ?3 AND run = ?4",
+            )?
+            .query_row(params![self.caller.project, self.caller.plugin, self.name, self.run], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        let before = self.size_of(transaction, store, key)?;
+        let size = entry_bytes(key, value.len() as u64);
+        let bytes_after = bytes.cast_unsigned().saturating_sub(before.unwrap_or(0)).saturating_add(size);
+        let entries_after = entries.cast_unsigned() + u64::from(before.is_none());
+        let StoreGrant { quota, entries: most, .. } = *self.grant;
+        if bytes_after > quota && bytes_after > bytes.cast_unsigned() {
+            let name = self.name;
+            return Ok(Err(format!(
+                "store `{name}`: it would hold {bytes_after} bytes, more than its quota of {quota}"
+            )));
+        }
+        if entries_after > most && before.is_none() {
+            return Ok(Err(format!("store `{}`: it would hold more than {most} entries", self.name)));
+        }
+        let version: i64 = transaction
+            .prepare_cached(
+                "UPDATE stores SET version = version + 1, bytes = ?2, entries = ?3, written_at = unixepoch()
+                 WHERE id = ?1 RETURNING version",
+            )?
+            .query_row(params![store, bytes_after.cast_signed(), entries_after.cast_signed()], |row| row.get(0))?;
+        transaction
+            .prepare_cached(
+                "INSERT INTO entries (store, key, version, value) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (store, key) DO UPDATE SET version = excluded.version, value = excluded.value",
+            )?
+            .execute(params![store, key, version, value])?;
+        Ok(Ok(StoreAnswer::Stored(version.cast_unsigned())))
+    }
+
+    fn delete(&self, transaction: &Transaction<'_>, key: &str) -> rusqlite::Result<bool> {
+        let Some(store) = self.id(transaction)? else { return Ok(false) };
+        let Some(size) = self.size_of(transaction, store, key)? else { return Ok(false) };
+        transaction
+            .prepare_cached("DELETE FROM entries WHERE store = ?1 AND key = ?2")?
+            .execute(params![store, key])?;
+        transaction
+            .prepare_cached(
+                "UPDATE stores SET version = version + 1, bytes = max(0, bytes - ?2), entries = max(0, entries - 1),
+                 written_at = unixepoch() WHERE id = ?1",
+            )?
+            .execute(params![store, size.cast_signed()])?;
+        Ok(true)
+    }
+
+    fn size_of(&self, transaction: &Transaction<'_>, store: i64, key: &str) -> rusqlite::Result<Option<u64>> {
+        let mut found =
+            transaction.prepare_cached("SELECT length(value) FROM entries WHERE store = ?1 AND key = ?2")?;
+        let value: Option<i64> = found.query_row(params![store, key], |row| row.get(0)).optional()?;
+        Ok(value.map(|value| entry_bytes(key, value.cast_unsigned())))
+    }
+}
+
+/// What an entry counts.
+fn entry_bytes(key: &str, value: u64) -> u64 {
+    key.len() as u64 + value + StoreGrant::ENTRY_OVERHEAD
+}
+
+/// What a record takes.
+fn size(answer: &Result<StoreAnswer, String>) -> u64 {
+    let content = match answer {
+        Ok(StoreAnswer::Entry(entry) | StoreAnswer::Conflict(entry)) => {
+            entry.as_ref().map_or(0, |entry| entry.value.len())
+        }
+        Ok(StoreAnswer::Page { keys, .. }) => keys.iter().map(|key| key.len() + 4).sum(),
+        Ok(StoreAnswer::Stored(_) | StoreAnswer::Deleted(_)) => 0,
+        Err(message) => message.len(),
+    };
+    content as u64 + RECORD_OVERHEAD
+}
+
+/// What recognises a request: a hash of the store's name and of everything in it.
+fn digest(store: &str, request: &StoreRequest) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 request to a plugin's store");
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    };
+    part(store.as_bytes());
+    match request {
+        StoreRequest::Get { key } => {
+            part(b"get");
+            part(key.as_bytes());
+        }
+        StoreRequest::Set { key, value } => {
+            part(b"set");
+            part(key.as_bytes());
+            part(value);
+        }
+        StoreRequest::CompareAndSet { key, expected, value } => {
+            part(b"compare-and-set");
+            part(key.as_bytes());
+            part(&expected.map(u64::to_le_bytes).unwrap_or_default());
+            part(&[u8::from(expected.is_some())]);
+            part(value);
+        }
+        StoreRequest::List { prefix, after, limit } => {
+            part(b"list");
+            part(prefix.as_bytes());
+            part(after.as_deref().unwrap_or_default().as_bytes());
+            part(&[u8::from(after.is_some())]);
+            part(&limit.to_le_bytes());
+        }
+        StoreRequest::Delete { key } => {
+            part(b"delete");
+            part(key.as_bytes());
+        }
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The answers that an earlier attempt of a call was given, up to its last write.
+fn recorded(connection: &Connection, caller: &Caller, call: &str) -> rusqlite::Result<VecDeque<Answered>> {
+    let mut found = connection.prepare_cached(
+        "SELECT request, kind, number, text, value FROM answers WHERE call =
+           (SELECT id FROM calls WHERE project = ?1 AND plugin = ?2 AND call = ?3) ORDER BY seq",
+    )?;
+    let rows = found.query_map(params![caller.project, caller.plugin, call], |row| {
+        let (kind, number): (String, Option<i64>) = (row.get(1)?, row.get(2)?);
+        let (text, value): (Option<String>, Option<Vec<u8>>) = (row.get(3)?, row.get(4)?);
+        let version = number.map(i64::cast_unsigned);
+        let entry = version.map(|version| StoreEntry { version, value: value.unwrap_or_default() });
+        let answer = match kind.as_str() {
+            "entry" => Ok(StoreAnswer::Entry(entry)),
+            "stored" => Ok(StoreAnswer::Stored(version.unwrap_or_default())),
+            "conflict" => Ok(StoreAnswer::Conflict(entry)),
+            "deleted" => Ok(StoreAnswer::Deleted(number == Some(1))),
+            "page" => {
+                let keys = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
+                Ok(StoreAnswer::Page { keys, more: number == Some(1) })
+            }
+            _ => Err(text.unwrap_or_default()),
+        };
+        Ok(Answered { request: row.get(0)?, answer })
+    })?;
+    rows.collect()
+}
+
+/// Records what a call was answered since its last write, with the write that follows from it.
+fn record(transaction: &Transaction<'_>, caller: &Caller, call: &str, memory: &Memory) -> rusqlite::Result<()> {
+    let who = params![caller.project, caller.plugin, call, memory.bytes.cast_signed()];
+    let id: i64 = transaction
+        .prepare_cached(
+            "INSERT INTO calls (project, plugin, call, bytes, at) VALUES (?1, ?2, ?3, ?4, unixepoch())
+             ON CONFLICT (project, plugin, call) DO UPDATE SET bytes = excluded.bytes, at = excluded.at RETURNING id",
+        )?
+        .query_row(who, |row| row.get(0))?;
+    // What an earlier attempt was answered after it went another way.
+    transaction
+        .prepare_cached("DELETE FROM answers WHERE call = ?1 AND seq >= ?2")?
+        .execute(params![id, memory.next])?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO answers (call, seq, request, kind, number, text, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    for (seq, answered) in (memory.next..).zip(&memory.pending) {
+        let version = |entry: &Option<StoreEntry>| entry.as_ref().map(|entry| entry.version.cast_signed());
+        let value = |entry: &'_ Option<StoreEntry>| entry.as_ref().map(|entry| entry.value.clone());
+        let (kind, number, text, value) = match &answered.answer {
+            Ok(StoreAnswer::Entry(entry)) => ("entry", version(entry), None, value(entry)),
+            Ok(StoreAnswer::Stored(version)) => ("stored", Some(version.cast_signed()), None, None),
+            Ok(StoreAnswer::Conflict(entry)) => ("conflict", version(entry), None, value(entry)),
+            Ok(StoreAnswer::Deleted(was_there)) => ("deleted", Some(i64::from(*was_there)), None, None),
+            Ok(StoreAnswer::Page { keys, more }) => {
+                ("page", Some(i64::from(*more)), serde_json::to_string(keys).ok(), None)
+            }
+            Err(message) => ("quota", None, Some(message.clone()), None),
+        };
+        insert.execute(params![id, seq, answered.request, kind, number, text, value])?;
+    }
+    make_room(transaction, caller, id)
+}
+
+/// Forgets a plugin's oldest calls when its records take too much.
+fn make_room(transaction: &Transaction<'_>, caller: &Caller, current: i64) -> rusqlite::Result<()> {
+    let mut held: i64 = transaction
+        .prepare_cached("SELECT coalesce(sum(bytes), 0) FROM calls WHERE project = ?1 AND plugin = ?2")?
+        .query_row(params![caller.project, caller.plugin], |row| row.get(0))?;
+    while held.cast_unsigned() > PLUGIN_RECORD_BYTES {
+        let oldest: Option<(i64, i64)> = transaction
+            .prepare_cached(
+                "SELECT id, bytes FROM calls WHERE project = ?1 AND plugin = ?2 AND id <> ?3 ORDER BY id LIMIT 1",
+            )?
+            .query_row(params![caller.project, caller.plugin, current], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((id, bytes)) = oldest else { break };
+        transaction.prepare_cached("DELETE FROM calls WHERE id = ?1")?.execute([id])?;
+        held = held.saturating_sub(bytes);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
