@@ -6,6 +6,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
@@ -153,4 +154,28 @@ fn a_run_without_a_journal_is_cancelled() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("cancelled"), "{}", said(&output));
+}
+
+#[test]
+fn a_watched_list_shows_what_comes_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let hello = r#"{:name "hello" :description "Waits" :steps [{:name "w" :type :wait :signal "go"}]}"#;
+    fs::write(folder.path().join("hello.edn"), hello).unwrap();
+    let start = |run: &str| {
+        let run = opcell(folder.path()).args(["run", "hello.edn", "--journal=runs.db", "--as", run]).output().unwrap();
+        assert_eq!(run.status.code(), Some(3), "{}", String::from_utf8_lossy(&run.stderr));
+    };
+    start("first");
+    let mut watching = opcell(folder.path())
+        .args(["runs", "list", "--journal", "runs.db", "--watch=1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut shown = |run: &str| lines.by_ref().map(Result::unwrap).find(|line| line.starts_with(run)).is_some();
+    assert!(shown("first"));
+    start("second");
+    assert!(shown("second"));
+    watching.kill().unwrap();
+    watching.wait().unwrap();
 }

@@ -98,6 +98,11 @@ impl Terminal {
         console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
     }
 
+    /// Lines of standard output, if it is a terminal.
+    pub fn height(&self) -> Option<usize> {
+        console::Term::stdout().size_checked().map(|(lines, _)| usize::from(lines))
+    }
+
     /// Writes the log to stderr from now on: by default what warns. An embedder that runs the command line may have a
     /// subscriber already; then that one stays.
     pub fn show_log(&self, global: &Global) -> Result<(), Box<Diagnostic>> {

@@ -6,7 +6,7 @@ use clap::Args;
 use opcell_engine::{event::Timestamp, outcome::Question};
 use opcell_journal::RunEntry;
 use serde_json::json;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Statuses by which runs can be chosen: those of the journal, and `interrupted`, a running run whose driver is gone.
 const STATUSES: [&str; 7] = ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
@@ -32,9 +32,24 @@ pub struct ListArgs {
     /// Show at most N runs.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
+    /// List them again every SECONDS (2 by default), until Ctrl-C; on a terminal, in the same place and as many as fit.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true,
+          value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    watch: Option<u64>,
 }
 
 pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Some(seconds) = args.watch else { return once(open, args, terminal).await };
+    loop {
+        if terminal.width().is_some() && !terminal.json {
+            console::Term::stdout().clear_screen()?;
+        }
+        once(open, args, terminal).await?;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+}
+
+async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut runs = open.engine.runs().await?;
     runs.retain(|run| args.status.as_deref().is_none_or(|wanted| status(run) == wanted));
     runs.retain(|run| args.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted));
@@ -72,7 +87,8 @@ pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<E
             waits.join(", "),
         ]);
     }
-    for line in columns(&rows, &ALIGNS) {
+    let fit = args.watch.and(terminal.height()).map_or(usize::MAX, |height| height.saturating_sub(1).max(2));
+    for line in columns(&rows, &ALIGNS).into_iter().take(fit) {
         let line = opcell::report::printable(&line).into_owned();
         terminal.line(&match terminal.width() {
             Some(width) => console::truncate_str(&line, width, "…").into_owned(),
