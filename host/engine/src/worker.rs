@@ -16,7 +16,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// How long the worker waits before it looks for runnable runs without being asked.
-const POLL: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(700);
 
 /// How often a full worker looks whether other runs wait.
 const CROWD: Duration = Duration::from_millis(500);
