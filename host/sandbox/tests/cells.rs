@@ -460,7 +460,7 @@ async fn a_call_beyond_those_that_may_wait_is_refused_at_once() {
     let call = |ms| {
         plugin.invoke(CellRequest { timeout: Some(Duration::from_millis(ms)), ..CellRequest::new("test/run", "{}") })
     };
-    let (first, second, third) = tokio::join!(call(600), call(100), call(60_000));
+    let (first, second, third) = tokio::join!(call(2_000), call(200), call(60_000));
     assert_eq!([kind(&first), kind(&second), kind(&third)], ["timeout", "busy", "busy"]);
     assert_eq!(third.receipt.queued_us, 0, "it did not wait");
     let error = third.result.unwrap_err();
