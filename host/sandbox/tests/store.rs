@@ -7,8 +7,8 @@ mod common;
 use async_trait::async_trait;
 use common::{Guest, limits, request, sandbox};
 use opcell_sandbox::{
-    CallContext, CellRequest, CellResult, Grants, HostServices, LoadRequest, Narrowing, OperationSuccess, Plugin,
-    Remedy, StoreGrant,
+    CallContext, CellError, CellRequest, CellResult, Grants, HostServices, LoadRequest, Narrowing, OperationSuccess,
+    Plugin, Remedy, StoreGrant, Tape,
     store::{KEY_BYTES, StoreAnswer, StoreEntry, StoreError, StoreRequest, Stores, VALUE_BYTES},
 };
 use opcell_types::{Capability, touched::StoreAction};
@@ -227,4 +227,31 @@ async fn a_guest_that_floods_its_store_ends_at_its_host_calls() {
     let done = call(&plugin, &host, "fa").await;
     assert_eq!(done.result.unwrap_err().kind(), "host-call-limit");
     assert_eq!(host.0.lock().unwrap().values().next().unwrap().version, 50);
+}
+
+#[tokio::test]
+async fn a_replay_is_answered_as_the_store_was_and_writes_nothing() {
+    let granted = load(Some(StoreGrant::default())).await;
+    let host = Kept::default();
+    let call = |plugin: Arc<Plugin>, what: &'static str, tape: Tape| {
+        let host = Arc::new(host.clone());
+        let arguments = format!("\"{what}\"");
+        async move { plugin.invoke(CellRequest { host, tape, ..CellRequest::new("test/run", &arguments) }).await }
+    };
+    let data = |done: &CellResult<OperationSuccess>| done.result.as_ref().unwrap().data.clone();
+    let mut recorded = Vec::new();
+    for what in ["sa", "ga", "ca", "l", "da", "ga"] {
+        let done = call(granted.clone(), what, Tape::Record).await;
+        let text = serde_json::to_string(done.receipt.recording.as_ref().unwrap()).unwrap();
+        recorded.push((what, data(&done), Arc::new(serde_json::from_str(&text).unwrap())));
+    }
+    assert!(host.0.lock().unwrap().is_empty(), "the last write deleted what there was");
+    let ungranted = load(None).await;
+    for (what, data_then, recording) in recorded {
+        let done = call(ungranted.clone(), what, Tape::Replay(recording)).await;
+        assert_eq!(data(&done), data_then, "{what}");
+    }
+    assert!(host.0.lock().unwrap().is_empty(), "a replay writes nothing");
+    let other = call(ungranted, "sb", Tape::Replay(Arc::default())).await;
+    assert!(matches!(other.result, Err(CellError::NotRecorded(_))), "{other:?}");
 }

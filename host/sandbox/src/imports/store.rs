@@ -4,27 +4,33 @@ use super::View;
 use crate::{
     bindings::opcell::plugin0_2_0::store as wit,
     budget::Interface,
+    recording::{bytes_to_json, taped},
     store::{KEY_BYTES, LISTED_KEYS, StoreAnswer, StoreEntry, StoreError, StoreRequest, VALUE_BYTES},
 };
 use opcell_types::{Capability, touched::StoreAction};
+use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
 type Answered<T> = wasmtime::Result<Result<T, wit::StoreError>>;
 
 impl wit::Host for View<'_> {
     async fn get(&mut self, store: String, key: String) -> Answered<Option<wit::Entry>> {
-        let answer = self.ask(store, StoreRequest::Get { key }).await?;
-        expect(answer, |answer| match answer {
-            StoreAnswer::Entry(entry) => Some(entry.map(Into::into)),
-            _ => None,
+        taped!(self, Store, "store.get", json!([store, key]), {
+            let own = |answer| match answer {
+                StoreAnswer::Entry(entry) => Some(entry.map(Into::into)),
+                _ => None,
+            };
+            self.asked(store, StoreRequest::Get { key }, own).await
         })
     }
 
     async fn set(&mut self, store: String, key: String, value: Vec<u8>) -> Answered<u64> {
-        let answer = self.ask(store, StoreRequest::Set { key, value }).await?;
-        expect(answer, |answer| match answer {
-            StoreAnswer::Stored(version) => Some(version),
-            _ => None,
+        taped!(self, Store, "store.set", json!([store, key, bytes_to_json(&value)]), {
+            let own = |answer| match answer {
+                StoreAnswer::Stored(version) => Some(version),
+                _ => None,
+            };
+            self.asked(store, StoreRequest::Set { key, value }, own).await
         })
     }
 
@@ -35,32 +41,51 @@ impl wit::Host for View<'_> {
         expected: Option<u64>,
         value: Vec<u8>,
     ) -> Answered<wit::Swap> {
-        let answer = self.ask(store, StoreRequest::CompareAndSet { key, expected, value }).await?;
-        expect(answer, |answer| match answer {
-            StoreAnswer::Stored(version) => Some(wit::Swap::Stored(version)),
-            StoreAnswer::Conflict(entry) => Some(wit::Swap::Conflict(entry.map(Into::into))),
-            _ => None,
+        taped!(self, Store, "store.compare-and-set", json!([store, key, expected, bytes_to_json(&value)]), {
+            let own = |answer| match answer {
+                StoreAnswer::Stored(version) => Some(wit::Swap::Stored(version)),
+                StoreAnswer::Conflict(entry) => Some(wit::Swap::Conflict(entry.map(Into::into))),
+                _ => None,
+            };
+            self.asked(store, StoreRequest::CompareAndSet { key, expected, value }, own).await
         })
     }
 
     async fn list(&mut self, store: String, prefix: String, after: Option<String>, limit: u32) -> Answered<wit::Page> {
-        let answer = self.ask(store, StoreRequest::List { prefix, after, limit: limit.min(LISTED_KEYS) }).await?;
-        expect(answer, |answer| match answer {
-            StoreAnswer::Page { keys, more } => Some(wit::Page { keys, more }),
-            _ => None,
+        taped!(self, Store, "store.list", json!([store, prefix, after, limit]), {
+            let own = |answer| match answer {
+                StoreAnswer::Page { keys, more } => Some(wit::Page { keys, more }),
+                _ => None,
+            };
+            self.asked(store, StoreRequest::List { prefix, after, limit: limit.min(LISTED_KEYS) }, own).await
         })
     }
 
     async fn delete(&mut self, store: String, key: String) -> Answered<bool> {
-        let answer = self.ask(store, StoreRequest::Delete { key }).await?;
-        expect(answer, |answer| match answer {
-            StoreAnswer::Deleted(was_there) => Some(was_there),
-            _ => None,
+        taped!(self, Store, "store.delete", json!([store, key]), {
+            let own = |answer| match answer {
+                StoreAnswer::Deleted(was_there) => Some(was_there),
+                _ => None,
+            };
+            self.asked(store, StoreRequest::Delete { key }, own).await
         })
     }
 }
 
 impl View<'_> {
+    /// The answer as the function's own; an embedder that answers something else has made a mistake.
+    async fn asked<T>(
+        &mut self,
+        store: String,
+        request: StoreRequest,
+        own: impl FnOnce(StoreAnswer) -> Option<T>,
+    ) -> Answered<T> {
+        let answer = self.ask(store, request).await?;
+        Ok(answer.and_then(|answer| {
+            own(answer).ok_or_else(|| wit::StoreError::Failed("the host answered another question".to_owned()))
+        }))
+    }
+
     /// Books the request, checks the grant and the bounds, asks, and books the answer.
     async fn ask(&mut self, store: String, request: StoreRequest) -> Answered<StoreAnswer> {
         self.0.budget.charge(Interface::Store, store.len() + bytes_of(&request))?;
@@ -98,13 +123,6 @@ impl View<'_> {
             }
         }
     }
-}
-
-/// The answer as the function's own; an embedder that answers something else has made a mistake.
-fn expect<T>(answer: Result<StoreAnswer, wit::StoreError>, own: impl FnOnce(StoreAnswer) -> Option<T>) -> Answered<T> {
-    Ok(answer.and_then(|answer| {
-        own(answer).ok_or_else(|| wit::StoreError::Failed("the host answered another question".to_owned()))
-    }))
 }
 
 impl From<StoreEntry> for wit::Entry {
