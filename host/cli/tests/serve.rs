@@ -3,6 +3,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
+#[path = "support/guest.rs"]
+mod guest;
 #[path = "support/server.rs"]
 mod server;
 
@@ -51,6 +53,20 @@ fn an_empty_folder_is_served() {
     let (status, problem) = server.get("/v1/other/workflows");
     assert_eq!((status, &problem["code"]), (404, &json!("unknown-tenant")));
     assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn the_page_says_what_a_plugin_may_reach_and_what_would_let_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/shared/asks/test.guest.wat");
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks)).unwrap();
+    fs::write(folder.path().join("opcell.toml"), "[plugins.test]\npath = \"test.wasm\"\n").unwrap();
+    let server = Server::start(folder.path());
+    let (status, _, page) = server.send("GET", "/t/default/plugins", &[], "");
+    assert_eq!(status, 200, "{page}");
+    for part in ["files notes", "<b>no</b>", "opcell plugin grant"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
 }
 
 #[test]

@@ -261,7 +261,7 @@ pub enum JournalError {
 ///
 /// // Anyone may read.
 /// let read = journal.read(&run, 0, 10).await?;
-/// assert_eq!(read[0].payload.as_ref(), r#"{"n":1}"#);
+/// assert_eq!(&*read[0].payload, r#"{"n":1}"#);
 /// # Ok(())
 /// # }
 /// ```

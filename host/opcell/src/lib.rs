@@ -58,6 +58,7 @@
 //! receipts ([`run`]), and findings that point into what was read ([`report`]).
 
 pub mod config;
+pub mod reach;
 pub mod remedy;
 pub mod report;
 

@@ -10,7 +10,8 @@ use axum::{
     extract::State,
     response::{IntoResponse, Redirect, Response},
 };
-use maud::html;
+use maud::{Markup, html};
+use opcell::reach::{Reach, reach};
 use opcell_engine::{event::Timestamp, outcome::Question};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
@@ -139,9 +140,28 @@ pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<
             div.scroll { table.operations { tbody { @for entry in entries.iter().filter(|entry| *entry.plugin == *plugin.name()) {
                 tr { td { code { (entry.id) } } td { (entry.kind()) } td { (entry.summary) } }
             } } } }
-            p.quiet { "What it may reach: " code { "opcell plugin explain " (plugin.name()) } }
+            (reachable(&reach(plugin.manifest(), plugin.policy())))
+            p.quiet { "Its hosts and limits: " code { "opcell plugin explain " (plugin.name()) } }
         }
         @if host.catalog().plugins().next().is_none() { p.quiet { "The project has no plugins." } }
     };
     Ok(page("Plugins", Some(&tenant), None, main))
+}
+
+/// What a plugin may reach, what it is denied, and what would lift that.
+fn reachable(reach: &[Reach]) -> Markup {
+    html! {
+        @if reach.is_empty() { p.quiet { "It requests nothing and is granted nothing." } } @else {
+            div.scroll { table.reach { thead { tr { th { "May reach" } th { "" } th { "Asked for" } th { "Granted or denied" } } }
+                tbody { @for one in reach {
+                    tr {
+                        td { code { (one.capability) } }
+                        td { @if one.allowed { "yes" } @else { b { "no" } } }
+                        td { (one.reason.as_deref().unwrap_or("not asked for")) }
+                        td { (one.denied.as_deref().or(one.granted.as_deref()).unwrap_or_default()) }
+                    }
+                } }
+            } }
+        }
+    }
 }

@@ -5,14 +5,14 @@ use clap::Args;
 use opcell::{
     config::{Config, PluginConfig},
     http::HttpRule,
+    reach::reach,
     remedy,
 };
 use opcell_engine::ValueLimits;
 use opcell_sandbox::limits::{EffectiveLimits, Source, Unit};
-use opcell_types::{Capability as Kind, Denial};
-use serde::Serialize;
+use opcell_types::Denial;
 use serde_json::json;
-use std::{fmt::Write as _, path::PathBuf};
+use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -23,24 +23,11 @@ pub struct ExplainArgs {
     call: Option<String>,
 }
 
-/// One capability: requested, granted, both or neither.
-#[derive(Debug, Serialize)]
-struct Capability {
-    capability: String,
-    allowed: bool,
-    /// The reason that the plugin gives for its request, if it requests it.
-    reason: Option<String>,
-    /// The grant in detail: access, globs, quota, hosts.
-    granted: Option<String>,
-    /// Why it is denied, and the remedy.
-    denied: Option<String>,
-}
-
 pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = global.proposed()?;
     let plugin = named(&config, &args.plugin)?;
     let component = Component::of(plugin)?;
-    let capabilities = capabilities(plugin, &component);
+    let capabilities = reach(&component.surface.manifest, &policy(plugin, &component));
     let excess = excess_requests(&config, plugin, &component);
     let limits =
         EffectiveLimits::resolve(&plugin.limits_within(&config.limits), &component.surface.manifest.limits).explain();
@@ -146,60 +133,4 @@ fn http_line(rule: &HttpRule) -> String {
         .map(|credential| format!(", the host adds `{}`", credential.header))
         .unwrap_or_default();
     format!("{} {}{private}{credential}", methods.join("/"), origins.join(" "))
-}
-
-fn capabilities(plugin: &PluginConfig, component: &Component) -> Vec<Capability> {
-    let manifest = &component.surface.manifest;
-    let grants = &plugin.grants.capabilities;
-    let policy = policy(plugin, component);
-    let kinds: [(Kind, &[opcell_sandbox::manifest::Request], Vec<&String>); 4] = [
-        (Kind::Tool, &manifest.tools, grants.tools.iter().collect()),
-        (Kind::Skill, &manifest.skills, grants.skills.iter().collect()),
-        (Kind::Files, &manifest.files, grants.files.keys().collect()),
-        (Kind::Store, &manifest.stores, grants.stores.keys().collect()),
-    ];
-    let mut found = Vec::new();
-    for (kind, requests, granted) in kinds {
-        let asked = requests.iter().map(|request| &request.name);
-        let extra = granted.into_iter().filter(|name| !requests.iter().any(|request| request.name == **name));
-        for name in asked.chain(extra) {
-            let request = requests.iter().find(|request| request.name == *name);
-            let denied = policy.allows(kind, name, None).err().map(|denial| match remedy::render(&denial.remedy) {
-                Some(remedy) => format!("{}; to grant it: {remedy}", denial.rule),
-                None => denial.rule,
-            });
-            let files = grants.files.get(name).filter(|_| kind == Kind::Files).map(|grant| {
-                let access = policy.file_access(name, None).unwrap_or(grant.access);
-                let patterns = if grant.patterns.is_empty() {
-                    String::new()
-                } else {
-                    format!(", only {}", grant.patterns.join(" "))
-                };
-                // Without the `.` of a project's own folder.
-                let path: PathBuf = grant.path.components().collect();
-                format!("{access} of {}{patterns}", path.display())
-            });
-            let store = grants.stores.get(name).filter(|_| kind == Kind::Store).map(|grant| {
-                let per = if grant.per_run { "each run" } else { "this project" };
-                format!("{} and {} entries for {per}", Unit::Bytes.show(grant.quota), grant.entries)
-            });
-            let is_granted = kind == Kind::Tool && grants.tools.contains(name)
-                || kind == Kind::Skill && grants.skills.contains(name);
-            found.push(Capability {
-                capability: format!("{} {name}", kind.word()),
-                allowed: denied.is_none(),
-                reason: request.map(|request| request.reason.clone()),
-                granted: files.or(store).or_else(|| is_granted.then(|| "by opcell.toml".to_owned())),
-                denied,
-            });
-        }
-    }
-    found.extend(grants.dangerous_preopens.iter().map(|preopen| Capability {
-        capability: format!("preopen {} (dangerous)", preopen.guest),
-        allowed: true,
-        reason: None,
-        granted: Some(format!("{} of {}", preopen.access, preopen.host.display())),
-        denied: None,
-    }));
-    found
 }
