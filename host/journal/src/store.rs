@@ -242,7 +242,7 @@ pub enum JournalError {
 
 /// Runs as append-only sequences of records. Every method returns only after its changes are durable, if the store is.
 ///
-/// One of your own passes [`contract!`](crate::contract!), which makes a test of each promise (feature `contract`).
+/// One of your own passes `contract!`, which makes a test of each promise (feature `contract`).
 ///
 /// ```
 /// use opcell_journal::{Append, Journal, MemoryJournal, NewRun, Record, RunId};
