@@ -2,7 +2,7 @@
 //! instructions of.
 
 use crate::work::{self, Nothing};
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use opcell_engine::Engine;
 use opcell_journal::SqliteJournal;
 use opcell_session::prompt::{self, Entry, PromptParts};
@@ -29,32 +29,57 @@ impl std::fmt::Debug for HotPath {
     }
 }
 
-/// All of them, each checked once: a path that fails is not fast.
+/// All of them, by name.
+pub const NAMES: [&str; 8] = [
+    "compile/psi/100-steps",
+    "compile/workflowskill/100-steps",
+    "compile/promptpack/100-states",
+    "expression/1000-comparisons",
+    "prompt/100-of-40-parts",
+    "workflow/100-steps",
+    "workflow/each-1000",
+    "journal/100-steps-on-disk",
+];
+
+/// The path of a name, checked once: a path that fails is not fast. Nothing is set up that it does not need: two
+/// processes would differ by it.
+///
+/// # Errors
+/// When there is none of that name, or it does not do its work.
+pub fn path(name: &str) -> Result<HotPath> {
+    let Some(&name) = NAMES.iter().find(|known| **known == name) else {
+        bail!("no path `{name}`; there are {}", NAMES.join(", "));
+    };
+    match name {
+        "compile/psi/100-steps" => compile(name, "w.edn", work::psi(100)),
+        "compile/workflowskill/100-steps" => compile(name, "w.yaml", work::skill(100)),
+        "compile/promptpack/100-states" => compile(name, "w.json", work::pack(100)),
+        "expression/1000-comparisons" => expression(name),
+        "prompt/100-of-40-parts" => Ok(prompts_of_40_parts(name)),
+        "workflow/100-steps" => workflow(name, work::chain(100, "no/cell"), None),
+        "workflow/each-1000" => workflow(name, work::each("no/cell"), None),
+        _ => on_disk(name),
+    }
+}
+
+/// All of them.
 ///
 /// # Errors
 /// When one does not do its work.
 pub fn all() -> Result<Vec<HotPath>> {
-    let mut paths = vec![
-        compile("compile/psi/100-steps", "w.edn", work::psi(100))?,
-        compile("compile/workflowskill/100-steps", "w.yaml", work::skill(100))?,
-        compile("compile/promptpack/100-states", "w.json", work::pack(100))?,
-        expression()?,
-        prompt_of_40_parts(),
-        workflow("workflow/100-steps", work::chain(100, "no/cell"), None)?,
-        workflow("workflow/each-1000", work::each("no/cell"), None)?,
-    ];
+    NAMES.iter().map(|name| path(name)).collect()
+}
+
+fn on_disk(name: &'static str) -> Result<HotPath> {
     let folder = tempfile::tempdir()?;
     let journal = SqliteJournal::open(folder.path().join("runs.db"))?;
-    let mut on_disk = workflow("journal/100-steps-on-disk", work::chain(100, "no/cell"), Some(journal))?;
-    paths.push(HotPath {
-        name: on_disk.name,
-        run: Box::new(move || {
-            // Kept as long as the journal writes into it.
-            let _ = &folder;
-            (on_disk.run)();
-        }),
-    });
-    Ok(paths)
+    let mut path = workflow(name, work::chain(100, "no/cell"), Some(journal))?;
+    let run = move || {
+        // Kept as long as the journal writes into it.
+        let _ = &folder;
+        (path.run)();
+    };
+    Ok(HotPath { name, run: Box::new(run) })
 }
 
 fn compile(name: &'static str, file: &'static str, text: String) -> Result<HotPath> {
@@ -67,7 +92,7 @@ fn compile(name: &'static str, file: &'static str, text: String) -> Result<HotPa
     Ok(HotPath { name, run: Box::new(run) })
 }
 
-fn expression() -> Result<HotPath> {
+fn expression(name: &'static str) -> Result<HotPath> {
     let inputs = Value::object([("min", Value::from(50))]);
     let steps = Value::object([("rank", Value::object([("output", Value::object([("score", Value::from(70))]))]))]);
     let expression = Expression::new("$steps.rank.output.score >= $inputs.min && $inputs.min != 3");
@@ -79,10 +104,10 @@ fn expression() -> Result<HotPath> {
             let _ = black_box(expression.evaluate_cow(&Context::new(&inputs, &steps)));
         }
     };
-    Ok(HotPath { name: "expression/1000-comparisons", run: Box::new(run) })
+    Ok(HotPath { name, run: Box::new(run) })
 }
 
-fn prompt_of_40_parts() -> HotPath {
+fn prompts_of_40_parts(name: &'static str) -> HotPath {
     let entries = |kind: &str| -> Vec<Entry> {
         (0..10).map(|at| Entry::new(format!("{kind}-{at}"), "Does one thing, and says in a sentence which.")).collect()
     };
@@ -94,10 +119,13 @@ fn prompt_of_40_parts() -> HotPath {
         instructions: vec!["Be brief.".to_owned()],
         ..PromptParts::default()
     };
+    // One alone is less than what two processes differ by.
     let run = move || {
-        black_box(prompt::assemble(black_box(&parts)).text());
+        for _ in 0..100 {
+            black_box(prompt::assemble(black_box(&parts)).text());
+        }
     };
-    HotPath { name: "prompt/40-parts", run: Box::new(run) }
+    HotPath { name, run: Box::new(run) }
 }
 
 fn workflow(name: &'static str, ir: String, journal: Option<SqliteJournal>) -> Result<HotPath> {

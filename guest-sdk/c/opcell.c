@@ -1,4 +1,4 @@
-/* The canonical ABI of opcell:plugin@0.1.0, by hand: five texts in, one record out. */
+/* The canonical ABI of opcell:plugin@0.2.0, by hand: five texts in, one record out. */
 #include "opcell.h"
 
 #include <stdarg.h>
@@ -298,6 +298,19 @@ IMPORT("opcell:plugin/files@0.1.0", "[method]file.read")
 void host_read(int32_t file, int64_t offset, int32_t length, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "[method]file.write")
 void host_write(int32_t file, const char *bytes, size_t length, void *into);
+IMPORT("opcell:plugin/store@0.2.0", "get")
+void host_store_get(const char *store, size_t store_length, const char *key, size_t key_length, void *into);
+IMPORT("opcell:plugin/store@0.2.0", "set")
+void host_store_set(const char *store, size_t store_length, const char *key, size_t key_length, const char *value,
+                    size_t value_length, void *into);
+IMPORT("opcell:plugin/store@0.2.0", "compare-and-set")
+void host_store_swap(const char *store, size_t store_length, const char *key, size_t key_length, int32_t expects,
+                     int64_t expected, const char *value, size_t value_length, void *into);
+IMPORT("opcell:plugin/store@0.2.0", "list")
+void host_store_list(const char *store, size_t store_length, const char *prefix, size_t prefix_length, int32_t has_after,
+                     const char *after, size_t after_length, int32_t limit, void *into);
+IMPORT("opcell:plugin/store@0.2.0", "delete")
+void host_store_delete(const char *store, size_t store_length, const char *key, size_t key_length, void *into);
 IMPORT("opcell:plugin/log@0.1.0", "log")
 void host_log(int32_t level, const char *message, size_t length);
 IMPORT("opcell:plugin/log@0.1.0", "progress")
@@ -419,6 +432,85 @@ opcell_answer opcell_write_file(const char *root, const char *path, opcell_text 
   }
   answer.value = OPCELL_TEXT("");
   return answer;
+}
+
+/* A variant { denied(denial), invalid(string), quota(string), failed(string) }. */
+static opcell_answer store_error(const char *at) {
+  static const char *const reasons[] = {"denied", "store-invalid", "store-quota", "store-failed"};
+  opcell_answer answer = {0};
+  unsigned char kind = (unsigned char)at[0];
+  if (!kind) {
+    denied_at(at + 4, &answer);
+  } else {
+    answer.failed.reason = opcell_text_of(reasons[kind < 4 ? kind : 3]);
+    answer.failed.message = text_at(at + 4);
+  }
+  return answer;
+}
+
+/* An option<record { value: list<u8>, version: u64 }>. */
+static void entry_at(const char *at, opcell_stored *stored) {
+  stored->found = *at != 0;
+  if (!stored->found) return;
+  stored->value = text_at(at + 8);
+  memcpy(&stored->version, at + 16, sizeof stored->version);
+}
+
+opcell_stored opcell_store_get(const char *store, opcell_text key) {
+  _Alignas(8) char into[40];
+  opcell_stored stored = {0};
+  host_store_get(store, strlen(store), key.data, key.length, into);
+  stored.failed = into[0] != 0;
+  if (stored.failed) stored.error = store_error(into + 8);
+  else entry_at(into + 8, &stored);
+  return stored;
+}
+
+opcell_stored opcell_store_set(const char *store, opcell_text key, opcell_text value) {
+  _Alignas(8) char into[40];
+  opcell_stored stored = {.found = true, .stored = true, .value = value};
+  host_store_set(store, strlen(store), key.data, key.length, value.data, value.length, into);
+  if (into[0]) return (opcell_stored){.failed = true, .error = store_error(into + 8)};
+  memcpy(&stored.version, into + 8, sizeof stored.version);
+  return stored;
+}
+
+opcell_stored opcell_store_swap(const char *store, opcell_text key, const uint64_t *expected, opcell_text value) {
+  _Alignas(8) char into[40];
+  opcell_stored stored = {0};
+  host_store_swap(store, strlen(store), key.data, key.length, expected != 0, expected ? (int64_t)*expected : 0, value.data,
+                  value.length, into);
+  if (into[0]) return (opcell_stored){.failed = true, .error = store_error(into + 8)};
+  if (into[8]) {
+    entry_at(into + 16, &stored);
+    return stored;
+  }
+  stored.found = stored.stored = true;
+  stored.value = value;
+  memcpy(&stored.version, into + 16, sizeof stored.version);
+  return stored;
+}
+
+opcell_stored opcell_store_delete(const char *store, opcell_text key) {
+  _Alignas(8) char into[40];
+  host_store_delete(store, strlen(store), key.data, key.length, into);
+  if (into[0]) return (opcell_stored){.failed = true, .error = store_error(into + 4)};
+  return (opcell_stored){.found = into[4] != 0};
+}
+
+opcell_keys opcell_store_list(const char *store, opcell_text prefix, opcell_text after, uint32_t limit) {
+  _Alignas(8) char into[40];
+  host_store_list(store, strlen(store), prefix.data, prefix.length, after.data != 0, after.data, after.length, (int32_t)limit,
+                  into);
+  if (into[0]) return (opcell_keys){.failed = true, .error = store_error(into + 4)};
+  struct {
+    const char *items;
+    size_t count;
+  } found;
+  memcpy(&found, into + 4, sizeof found);
+  opcell_text *keys = opcell_alloc(found.count * sizeof *keys + 1);
+  for (size_t i = 0; i < found.count; i++) keys[i] = text_at(found.items + i * sizeof(raw));
+  return (opcell_keys){.keys = keys, .count = found.count, .more = into[12] != 0};
 }
 
 void opcell_log(opcell_level level, opcell_text message) { host_log((int32_t)level, message.data, message.length); }

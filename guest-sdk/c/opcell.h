@@ -83,6 +83,38 @@ opcell_answer opcell_read_file(const char *root, const char *path);
 /* Makes or replaces a file below a root that is granted for writing. */
 opcell_answer opcell_write_file(const char *root, const char *path, opcell_text content);
 
+/* What a store answered to one question. When `failed` is set, `error` says why, and nothing else holds. */
+typedef struct {
+  bool failed;
+  opcell_answer error;
+  /* Whether the key has an entry now, and for opcell_store_delete: whether it had one. */
+  bool found;
+  /* opcell_store_swap: whether it was written. */
+  bool stored;
+  /* The entry: bytes, and a version that grows with every write of the store. */
+  opcell_text value;
+  uint64_t version;
+} opcell_stored;
+
+/* Keys of a store in the order of their bytes, and whether there are more after the last one. */
+typedef struct {
+  bool failed;
+  opcell_answer error;
+  const opcell_text *keys;
+  size_t count;
+  bool more;
+} opcell_keys;
+
+/* What the plugin keeps from one call to the next, in stores that are granted by name. */
+opcell_stored opcell_store_get(const char *store, opcell_text key);
+/* Writes a value, whatever there was. */
+opcell_stored opcell_store_set(const char *store, opcell_text key, opcell_text value);
+/* Writes a value if the key is at the expected version; a null pointer expects that it has no entry. */
+opcell_stored opcell_store_swap(const char *store, opcell_text key, const uint64_t *expected, opcell_text value);
+opcell_stored opcell_store_delete(const char *store, opcell_text key);
+/* Keys that start with `prefix` and come after `after`, if that is a text: at most `limit`, and never more than 1000. */
+opcell_keys opcell_store_list(const char *store, opcell_text prefix, opcell_text after, uint32_t limit);
+
 typedef enum { OPCELL_TRACE, OPCELL_DEBUG, OPCELL_INFO, OPCELL_WARN, OPCELL_ERROR } opcell_level;
 /* A message for the operator; it reaches the receipt, never a model. */
 void opcell_log(opcell_level level, opcell_text message);

@@ -81,6 +81,8 @@ export const files: {
 export interface StoreEntry {
   value: Uint8Array;
   version: bigint;
+  /** The value as a text; throws when it is not UTF-8. */
+  readonly text: string;
 }
 /** What the plugin keeps from one call to the next, in stores that are granted by name. */
 export const store: {

@@ -140,7 +140,17 @@ function ofStore(call) {
   }
 }
 
-const entryOf = (entry) => (entry ? { value: Uint8Array.from(entry.value), version: entry.version } : undefined);
+function entryOf(entry) {
+  if (!entry) return undefined;
+  const value = Uint8Array.from(entry.value);
+  return {
+    value,
+    version: entry.version,
+    get text() {
+      return text("the value is not UTF-8", value);
+    },
+  };
+}
 
 /** What the plugin keeps from one call to the next. Versions are `bigint`; values are bytes, texts are encoded. */
 export const store = {

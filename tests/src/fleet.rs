@@ -7,8 +7,11 @@
 //! Afterwards every run must have ended as an undisturbed one does, each `once` effect must have happened at most once,
 //! each `idempotent` one under one key, and what the journal once showed must still be there.
 //!
+//! With `--restate`, a Restate server gives the workers their turns, and is killed as well.
+//!
 //! In: how many rounds. Out: every difference, in words.
 
+mod balancer;
 pub mod campaign;
 mod checks;
 mod clock;

@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
     &["opcell-core"],
     &["opcell-engine", "opcell-runlog"],
-    &["opcell-session", "opcell-tools"],
+    &["opcell-session", "opcell-tools", "opcell-restate"],
     &["opcell-registry"],
     &["opcell"],
     &["opcell-server"],

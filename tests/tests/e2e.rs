@@ -21,7 +21,10 @@ mod sessions;
 
 use forge::Forge;
 use futures_util::StreamExt as _;
-use opcell::{Config, Host, RunOutcome, Status, Value, Workflow, remedy, run::receipt};
+use opcell::{
+    Config, Host, RunOutcome, Status, TypedReceipt, Value, Workflow, remedy,
+    run::{receipt, typed},
+};
 use opcell_sandbox::CompileMode;
 use opcell_types::Source;
 use std::path::{Path, PathBuf};
@@ -51,7 +54,18 @@ async fn run(host: &Host, workflow: &Workflow, input: Value) -> (RunOutcome, Vec
     let run = host.start(workflow, input).await.unwrap();
     let events = run.events().await.unwrap();
     let receipts = events
-        .filter_map(async |recorded| receipt(&recorded.event).map(|receipt| Value::clone(receipt)))
+        .filter_map(async |recorded| {
+            let receipt = receipt(&recorded.event)?;
+            // Its types lose nothing.
+            let again = match typed(receipt).unwrap() {
+                TypedReceipt::Cell(cell) => serde_json::to_value(cell),
+                TypedReceipt::Call(call) => serde_json::to_value(call),
+                // Of a kind that is newer than this test.
+                _ => return None,
+            };
+            assert_eq!(again.unwrap(), serde_json::Value::from(&**receipt));
+            Some(Value::clone(receipt))
+        })
         .collect()
         .await;
     (run.outcome().await.unwrap(), receipts)

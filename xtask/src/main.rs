@@ -5,6 +5,7 @@
 
 mod authors;
 mod bench;
+mod book;
 mod dist;
 mod guests;
 mod package;
@@ -54,7 +55,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "screenshots" => screenshots::screenshots(),
         "dist" => dist::dist(rest),
         "package" => package::package(),
-        "book" => book(rest),
+        "book" => book::book(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())
@@ -77,7 +78,9 @@ fn demo(rest: &[String]) -> Result<()> {
         command
     };
     // The picture of the way that the run took: a file that can be opened or sent.
-    let picture = root().join("target/demo.svg");
+    let target = process::target_directory()?;
+    std::fs::create_dir_all(&target)?;
+    let picture = target.join("demo.svg");
     let file = picture.to_string_lossy();
     run(&mut opcell(&["run", "repo-health", "--graph", &file]))?;
     eprintln!("\nThe same without the files grant ends in a denial:");
@@ -87,19 +90,4 @@ fn demo(rest: &[String]) -> Result<()> {
     }
     eprintln!("\nThe steps of the report, and the way that the run took: {}", picture.display());
     Ok(())
-}
-
-fn book(rest: &[String]) -> Result<()> {
-    let mut command = std::process::Command::new("mdbook");
-    match command.arg("build").args(rest).current_dir(root()).status() {
-        Ok(status) if status.success() => {
-            eprintln!("{}", root().join("target/book/index.html").display());
-            Ok(())
-        }
-        Ok(status) => bail!("mdbook ended with {status}"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!("mdbook is not installed; `cargo install --locked mdbook` installs it")
-        }
-        Err(error) => Err(error.into()),
-    }
 }

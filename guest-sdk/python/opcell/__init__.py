@@ -24,6 +24,7 @@ from wit_world.exports import operations as _operations
 from wit_world.imports import files as _files
 from wit_world.imports import log as _log
 from wit_world.imports import skills as _skills
+from wit_world.imports import store as _store
 from wit_world.imports import tools as _tools
 from wit_world.imports import types as _types
 
@@ -31,7 +32,7 @@ from .schema import of_arguments, of_result, to_json
 
 __all__ = [
     "Context", "Denied", "Failure", "Judges", "Keyword", "Operations", "Success", "Verdict",
-    "files", "judge", "log", "operation", "skills", "tools",
+    "StoreEntry", "files", "judge", "log", "operation", "skills", "store", "tools",
 ]
 
 Context = _types.Context
@@ -282,6 +283,77 @@ class files:
     def remove(root: str, path: str) -> None:
         directory = _asked(lambda: _files.open_root(root), root)
         _asked(lambda: directory.remove(path), f"{root}/{path}")
+
+
+@dataclass(frozen=True)
+class StoreEntry:
+    """The value of a key. `version` grows with every write of the store."""
+
+    value: bytes
+    version: int
+
+
+def _entry(entry: Any) -> StoreEntry | None:
+    return None if entry is None else StoreEntry(bytes(entry.value), entry.version)
+
+
+def _kept(call: Callable[[], Any]) -> Any:
+    """Turns the errors of a store into `Denied` and `Failure`."""
+    try:
+        return call()
+    except Err as error:
+        if isinstance(error.value, _store.StoreError_Denied):
+            raise Denied(error.value.value) from None
+        kind = type(error.value).__name__.removeprefix("StoreError_").lower()
+        raise Failure(f"store-{kind}", error.value.value) from None
+
+
+class store:
+    """What the plugin keeps from one call to the next, in stores that are granted by name. Texts are encoded."""
+
+    @staticmethod
+    def get(name: str, key: str) -> StoreEntry | None:
+        return _entry(_kept(lambda: _store.get(name, key)))
+
+    @staticmethod
+    def set(name: str, key: str, value: bytes | str) -> int:
+        "Writes a value, whatever there was, and gives its version."
+        data = value.encode() if isinstance(value, str) else value
+        return _kept(lambda: _store.set(name, key, data))
+
+    @staticmethod
+    def compare_and_set(name: str, key: str, expected: int | None, value: bytes | str) -> tuple[bool, StoreEntry | None]:
+        """Writes a value if the key is at version `expected`; None expects that it has no entry.
+
+        Gives whether it was written, and the entry that is there now.
+        """
+        data = value.encode() if isinstance(value, str) else value
+        swap = _kept(lambda: _store.compare_and_set(name, key, expected, data))
+        if isinstance(swap, _store.Swap_Stored):
+            return True, StoreEntry(data, swap.value)
+        return False, _entry(swap.value)
+
+    @staticmethod
+    def update(name: str, key: str, change: Callable[[bytes | None], bytes | str]) -> bytes:
+        "Makes a new value of the one that is there, again if another call wrote in between. Gives what was written."
+        seen = store.get(name, key)
+        for _ in range(100):
+            value = change(None if seen is None else seen.value)
+            written, seen = store.compare_and_set(name, key, None if seen is None else seen.version, value)
+            if written:
+                return seen.value
+        raise Failure("store-failed", f"others wrote `{key}` 100 times in between")
+
+    @staticmethod
+    def list(name: str, *, prefix: str = "", after: str | None = None, limit: int = 1000) -> tuple[Any, bool]:
+        "Keys in the order of their bytes, and whether there are more after the last one."
+        page = _kept(lambda: _store.list(name, prefix, after, limit))
+        return page.keys, page.more
+
+    @staticmethod
+    def delete(name: str, key: str) -> bool:
+        "Removes a key, and says whether it had an entry."
+        return _kept(lambda: _store.delete(name, key))
 
 
 class log:

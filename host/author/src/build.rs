@@ -162,7 +162,7 @@ fn javascript(project: &Project, profile: Profile, tool: &Path, scratch: &Path) 
 }
 
 fn python(project: &Project, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let (wit, output) = (write_contract(scratch)?.join("deps/plugin-0.1.0"), scratch.join("plugin.wasm"));
+    let (wit, output) = (write_contract(scratch)?, scratch.join("plugin.wasm"));
     let module = project.source.file_stem().unwrap_or_default();
     let sources = project.source.parent().unwrap_or(Path::new("."));
     let mut command = Command::new(tool);

@@ -111,7 +111,7 @@ impl Reader<'_> {
         }
         if let Some(item) = root.get("capabilities") {
             let table = item.as_table().ok_or_else(|| self.error(item.span(), "`capabilities` is a table"))?;
-            self.known(table, &["tools", "skills", "files"])?;
+            self.known(table, &["tools", "skills", "files", "stores"])?;
             manifest.insert("capabilities".to_owned(), self.capabilities(table)?);
         }
         if let Some(item) = root.get("limits") {
@@ -226,6 +226,10 @@ name = "workspace"
 access = "read"
 reason = "reads the names"
 
+[[capabilities.stores]]
+name = "counts"
+reason = "remembers visits"
+
 [limits]
 memory = "16 MiB"
 "#;
@@ -235,13 +239,14 @@ memory = "16 MiB"
         let project = read(WHOLE).unwrap();
         assert_eq!((project.language, project.source.to_str()), (Language::Python, Some("src/plugin.py")));
         assert_eq!(project.manifest["capabilities"]["files"][0]["access"], "read");
+        assert_eq!(project.manifest["capabilities"]["stores"][0]["name"], "counts");
         assert_eq!(project.manifest["limits"]["memory"], "16 MiB");
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (from, to, expected) in [
-            ("[limits]", "[limit]", ":20:2: unknown key `limit`"),
+            ("[limits]", "[limit]", ":24:2: unknown key `limit`"),
             ("reason = \"reads the names\"\n", "", ":15:1: `reason` is missing here"),
             ("\"python\"", "\"perl\"", ":9:12: `perl` is not a language"),
             ("\"greet\"", "\"Greet me\"", ":3:8: `Greet me` cannot name a plugin"),

@@ -70,7 +70,7 @@ impl Options {
 }
 
 /// Everything that one run of `opcell bench` found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// What was called.
     pub guest: String,
@@ -101,7 +101,7 @@ pub struct Report {
 }
 
 /// Medians against each other; absent where a peer is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Ratios {
     /// What a cell adds to the engine.

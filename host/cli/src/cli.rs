@@ -21,6 +21,8 @@ mod plugin;
 mod progress;
 mod prompt;
 mod receipts;
+#[cfg(test)]
+mod reference;
 mod run;
 mod runs;
 mod schema;
@@ -32,6 +34,7 @@ mod stream;
 mod terminal;
 mod token;
 mod tools;
+mod triggers;
 mod trust;
 mod units;
 mod worker;
@@ -50,7 +53,11 @@ use opcell::{
 use opcell_engine::RunError;
 use opcell_journal::JournalError;
 use opcell_workflow::Diagnostic;
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 use terminal::{Color, LogFormat, LogLevel, Terminal};
 
 /// Run agent workflows whose operations are sandboxed WebAssembly components.
@@ -64,7 +71,7 @@ struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Global {
     /// Project file; by default `opcell.toml` in this directory or the nearest one above.
     #[arg(long, global = true, value_name = "FILE")]
@@ -142,6 +149,8 @@ enum Command {
     Mcp(mcp::McpArgs),
     /// Serve the HTTP API, and drive the runs of its journal.
     Serve(serve::ServeArgs),
+    /// List what starts runs without a person, and when: schedules and webhooks, on which `opcell serve` acts.
+    Triggers,
     /// Make, list and revoke the tokens of `opcell serve`.
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -351,6 +360,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Key(command) => key::key(command, terminal),
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
+        Command::Triggers => triggers::triggers(&cli.global, terminal),
         Command::Doctor => doctor::doctor(&cli.global, terminal),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args, terminal),
@@ -402,6 +412,20 @@ impl Global {
         self.complete(config)
     }
 
+    /// The project of a tenant, for running: it must be this user's own, and needs consent like any other. What the
+    /// user's own folders hold is not the tenant's.
+    fn of_tenant(&self, file: &Path) -> Result<Config, Failure> {
+        consent::check_owner(file)?;
+        let of = Self { config: Some(file.to_owned()), without_grant: Vec::new(), ..self.clone() };
+        let mut config = Config::load(file)?;
+        trust::Asked::of(&of, &config)?.require()?;
+        config.locked = self.locked;
+        if self.locked {
+            config.lock = config.lock.map(Lock::frozen);
+        }
+        Ok(config)
+    }
+
     /// Whether the user consented to what the project asks for.
     fn consented(&self, config: &Config) -> Result<bool, Failure> {
         Ok(trust::Asked::of(self, config)?.is_allowed())
@@ -445,7 +469,16 @@ impl Global {
 /// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it
 /// goes on.
 async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
-    let host = Host::builder().config(config).new_permissions(NewPermissions::LeaveOut).build().await?;
+    host_with(config, None, terminal).await
+}
+
+/// The same, with a share of its own.
+async fn host_with(config: Config, cells: Option<u32>, terminal: &Terminal) -> Result<Host, Failure> {
+    let mut builder = Host::builder().config(config).new_permissions(NewPermissions::LeaveOut);
+    if let Some(cells) = cells {
+        builder = builder.cells(cells);
+    }
+    let host = builder.build().await?;
     for left_out in host.left_out() {
         terminal.warning(&left_out.to_rejected());
     }

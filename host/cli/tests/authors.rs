@@ -131,6 +131,24 @@ fn a_c_plugin_goes_from_nothing_to_a_call() {
     from_nothing_to_a_call("c");
 }
 
+#[test]
+fn a_workflow_calls_a_plugin_in_each_language() {
+    let place = Place::new();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/languages");
+    for file in ["opcell.toml", "languages.edn"] {
+        fs::copy(example.join(file), place.folder.path().join(file)).unwrap();
+    }
+    for language in ["rust", "javascript", "python", "c"] {
+        let name = format!("in-{language}");
+        let Some(_) = place.plugin(&name, language) else { return };
+        place.done(&name, &["plugin", "build"]);
+    }
+    let said = place.json("", &["run", "languages", "-i", "name=Ada"]);
+    for language in ["rust", "javascript", "python", "c"] {
+        assert_eq!(said["greetings"][language]["greeting"], "Hello, Ada!", "{said}");
+    }
+}
+
 /// The sources of `tests/authors` in a new plugin's folder.
 fn kit(place: &Place, language: &str) -> Option<PathBuf> {
     let folder = place.plugin("kit", language)?;

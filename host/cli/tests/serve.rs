@@ -191,11 +191,14 @@ fn a_page_of_another_site_reaches_nothing() {
 #[test]
 fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     let folder = project();
-    let token = |arguments: &[&str]| {
-        let made = opcell(folder.path()).arg("token").args(arguments).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        String::from_utf8(made.stdout).unwrap().trim().to_owned()
-    };
+    tenant(folder.path(), "other", "");
+    fs::write(
+        folder.path().join("later.edn"),
+        r#"{:name "later" :description "Asks after something else"
+ :steps [{:name "go" :type :wait :signal "go"} {:name "ship" :type :wait :signal "ship" :approval true}]}"#,
+    )
+    .unwrap();
+    let token = |arguments: &[&str]| token(folder.path(), arguments);
     let reader = format!("Bearer {}", token(&["new", "reader"]));
     let foreign = format!("Bearer {}", token(&["new", "foreign", "--tenant", "other", "--scope", "admin"]));
     let runner = format!("Bearer {}", token(&["new", "runner", "--scope", "run", "--scope", "read"]));
@@ -213,6 +216,10 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     let yes = json!({"name": "ship", "data": {"approved": true}});
     let (status, problem) = server.post("/v1/default/runs/r1/signal", &[("Authorization", &runner)], &yes);
     assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "a signal is not a way round an approval");
+    let later = json!({"workflow": "later", "run": "r2"});
+    assert_eq!(server.post("/v1/default/runs", &[("Authorization", &runner)], &later).0, 201);
+    let (status, problem) = server.post("/v1/default/runs/r2/signal", &[("Authorization", &runner)], &yes);
+    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "nor before the run asks: {problem}");
     assert_eq!(server.get("/metrics").0, 401);
     let (_, _, metrics) = server.send("GET", "/metrics", &[("Authorization", &foreign)], "");
     assert!(!metrics.contains("tenant=\"default\""), "{metrics}");
@@ -227,6 +234,137 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
         assert!(began.elapsed() < PATIENCE);
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn what_a_plugin_is_denied_can_be_granted_on_the_page_by_those_who_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(
+        folder.path().join("opcell.toml"),
+        "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n",
+    )
+    .unwrap();
+    fs::copy(asks.join("w.edn"), folder.path().join("w.edn")).unwrap();
+    assert!(opcell(folder.path()).arg("trust").status().unwrap().success());
+    let open = Server::start(folder.path());
+    open.post("/v1/default/runs", &[], &json!({"workflow": "w", "run": "r0"}));
+    open.wait_for("r0", "suspended");
+    let (_, _, page) = open.send("GET", "/t/default/runs/r0", &[], "");
+    assert!(page.contains("Grant for this run") && page.contains("remembers what it was told"), "{page}");
+    drop(open);
+    let scopes = |scopes: &[&str]| {
+        let all: Vec<&str> =
+            ["new", "x"].into_iter().chain(scopes.iter().flat_map(|scope| ["--scope", scope])).collect();
+        format!("Bearer {}", token(folder.path(), &all))
+    };
+    let (approver, admin) = (scopes(&["read", "run", "approve"]), scopes(&["admin"]));
+    let server = Server::start(folder.path());
+    let post = |token: &str, path: &str, body: Value| server.post(path, &[("Authorization", token)], &body);
+    assert_eq!(post(&approver, "/v1/default/runs", json!({"workflow": "w", "run": "r1"})).0, 201);
+    let wait_for = |status: &str| {
+        let began = Instant::now();
+        loop {
+            let (_, _, body) = server.send("GET", "/v1/default/runs/r1", &[("Authorization", &admin)], "");
+            let run: Value = serde_json::from_str(&body).unwrap();
+            if run["status"] == status {
+                return run;
+            }
+            assert!(began.elapsed() < PATIENCE, "{run}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let asked = &wait_for("suspended")["questions"][0]["grant"];
+    assert_eq!((&asked["why"], &asked["step"]), (&json!("remembers what it was told"), &json!("first")), "{asked}");
+    let approve = "/v1/default/runs/r1/approve";
+    let (status, problem) = post(&approver, approve, json!({"grant": "run"}));
+    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "an approval is not a grant: {problem}");
+    assert_eq!(post(&admin, approve, json!({"grant": "run", "approved": true})).0, 400);
+    assert_eq!(post(&admin, approve, json!({"grant": "run"})).0, 200);
+    assert_eq!(wait_for("completed")["result"], "done");
+    assert_eq!(post(&admin, approve, json!({"grant": "run"})).0, 409);
+}
+
+fn token(folder: &Path, arguments: &[&str]) -> String {
+    let made = opcell(folder).arg("token").args(arguments).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+/// Declares a tenant with a project of its own, which greets in its own way.
+fn tenant(folder: &Path, name: &str, share: &str) {
+    let own = folder.join(name);
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("opcell.toml"), "workflows = [\".\"]\n").unwrap();
+    fs::write(
+        own.join("greet.edn"),
+        GREET.replace("{:from :workflow-input :path [:name]}", &format!("{{:value \"{name}\"}}")),
+    )
+    .unwrap();
+    let mut project = fs::read_to_string(folder.join("opcell.toml")).unwrap();
+    project += &format!("\n[tenants.{name}]\nproject = \"{name}/opcell.toml\"\n{share}");
+    fs::write(folder.join("opcell.toml"), project).unwrap();
+}
+
+#[test]
+fn tenants_have_workflows_runs_and_a_share_of_their_own() {
+    let folder = project();
+    tenant(folder.path(), "acme", "requests-per-second = 2\ncells = 2\nmodel-rounds = 1\n");
+    tenant(folder.path(), "zeta", "");
+    let unknown = opcell(folder.path()).args(["token", "new", "x", "--tenant", "acmee"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("did you mean `acme`?"), "{unknown:?}");
+    let own = |tenant: &str| {
+        let scopes = ["--scope", "read", "--scope", "run", "--tenant", tenant];
+        format!("Bearer {}", token(folder.path(), &[&["new", tenant], &scopes[..]].concat()))
+    };
+    let (acme, zeta) = (own("acme"), own("zeta"));
+    let server = Server::start(folder.path());
+    let start = |tenant: &str, token: &str, workflow: &str| {
+        let body = json!({"workflow": workflow, "run": "r1", "wait": true});
+        server.post(&format!("/v1/{tenant}/runs"), &[("Authorization", token)], &body)
+    };
+    let (status, run) = start("acme", &acme, "greet");
+    assert_eq!((status, &run["result"]), (201, &json!("acme")), "{run}");
+    // The same ID is another run of another journal.
+    let (status, run) = start("zeta", &zeta, "greet");
+    assert_eq!((status, &run["result"]), (201, &json!("zeta")), "{run}");
+    assert_eq!(start("zeta", &zeta, "ask").0, 404, "the project's own workflows are not the tenant's");
+    let seen = |token: &str, path: &str| {
+        let (status, _, body) = server.send("GET", path, &[("Authorization", token)], "");
+        (status, body)
+    };
+    let nothing = seen(&zeta, "/v1/nothing/runs/r1");
+    assert_eq!(nothing.0, 404);
+    for path in ["/v1/acme/runs/r1", "/v1/default/runs/r1", "/v1/acme/runs/none", "/v1/acme/triggers"] {
+        assert_eq!(seen(&zeta, path), nothing, "{path}");
+    }
+    // A flood of one uses nothing of the other's share.
+    let floods: Vec<u16> = (0..40).map(|_| seen(&acme, "/v1/acme/runs").0).collect();
+    assert!(floods.contains(&429), "{floods:?}");
+    assert!((0..40).all(|_| seen(&zeta, "/v1/zeta/runs").0 == 200));
+}
+
+#[test]
+fn tenants_that_are_not_apart_are_refused() {
+    let folder = project();
+    tenant(folder.path(), "acme", "");
+    fs::write(folder.path().join("acme/opcell.toml"), "journal = \"../runs.db\"\n").unwrap();
+    let serve = || {
+        let refused = opcell(folder.path()).args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        String::from_utf8(refused.stderr).unwrap()
+    };
+    // A journal outside of its folder is something that a tenant's project needs consent for.
+    let said = serve();
+    assert!(said.contains("consent-needed") && said.contains("acme/opcell.toml"), "{said}");
+    let trusted = opcell(folder.path()).args(["--config", "acme/opcell.toml", "trust"]).output().unwrap();
+    assert!(trusted.status.success(), "{trusted:?}");
+    let said = serve();
+    assert!(said.contains("the tenants `default` and `acme` have one journal"), "{said}");
+    fs::write(folder.path().join("acme/opcell.toml"), "[tenants.inner]\nproject = \"opcell.toml\"\n").unwrap();
+    let said = serve();
+    assert!(said.contains("declares tenants of its own"), "{said}");
 }
 
 #[test]

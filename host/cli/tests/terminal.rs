@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
-use std::{path::Path, process::Command, sync::LazyLock};
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::LazyLock,
+};
 
 /// Whether there is a `script` that makes terminals; says so where there is none.
 static HAS_TERMINAL: LazyLock<bool> = LazyLock::new(|| {
@@ -16,9 +21,20 @@ static HAS_TERMINAL: LazyLock<bool> = LazyLock::new(|| {
 
 /// What the command shows on a terminal of `columns` columns, and its exit code.
 fn on_terminal(directory: &Path, columns: u16, arguments: &[&str], environment: &[(&str, &str)]) -> (String, i32) {
+    typed_on_terminal(directory, columns, arguments, environment, "")
+}
+
+/// The same, with typed input.
+fn typed_on_terminal(
+    directory: &Path,
+    columns: u16,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+    typed: &str,
+) -> (String, i32) {
     let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
     let line = format!("stty cols {columns} rows 50; exec {} {}", env!("CARGO_BIN_EXE_opcell"), quoted.join(" "));
-    let output = Command::new("script")
+    let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .current_dir(directory)
         .env_clear()
@@ -26,9 +42,12 @@ fn on_terminal(directory: &Path, columns: u16, arguments: &[&str], environment: 
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .envs(environment.iter().copied())
-        .stdin(std::process::Stdio::null())
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
+    child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
     (String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n"), output.status.code().unwrap())
 }
 
@@ -45,9 +64,6 @@ fn a_command_shows_its_own_lines_and_none_of_a_library() {
     if !*HAS_TERMINAL {
         return;
     }
-    if !*HAS_TERMINAL {
-        return;
-    }
     let project = project();
     for arguments in [&["plugin", "list"][..], &["op", "list"], &["runs", "--help"], &["check", "w.edn"]] {
         let (shown, code) = on_terminal(project.path(), 80, arguments, &[]);
@@ -59,9 +75,6 @@ fn a_command_shows_its_own_lines_and_none_of_a_library() {
 
 #[test]
 fn help_breaks_lines_between_words_at_the_width_of_the_terminal() {
-    if !*HAS_TERMINAL {
-        return;
-    }
     if !*HAS_TERMINAL {
         return;
     }
@@ -81,9 +94,6 @@ fn colours_follow_the_terminal_the_variable_and_the_option() {
     if !*HAS_TERMINAL {
         return;
     }
-    if !*HAS_TERMINAL {
-        return;
-    }
     let project = project();
     let colored = |more: &[&str], environment: &[(&str, &str)]| {
         let arguments = [&["check", "missing.edn"][..], more].concat();
@@ -97,9 +107,6 @@ fn colours_follow_the_terminal_the_variable_and_the_option() {
 
 #[test]
 fn the_list_of_runs_keeps_to_the_width_and_says_what_each_run_waits_for() {
-    if !*HAS_TERMINAL {
-        return;
-    }
     if !*HAS_TERMINAL {
         return;
     }
@@ -118,4 +125,31 @@ fn the_list_of_runs_keeps_to_the_width_and_says_what_each_run_waits_for() {
     assert!(lines.iter().all(|line| column(line) == column(lines[0])), "{shown}");
     let (wide, _) = on_terminal(project.path(), 120, &["runs", "list"], &[]);
     assert!(wide.lines().skip(1).all(|line| line.ends_with("approval go")), "{wide}");
+}
+
+#[test]
+fn consent_is_asked_for_on_a_terminal_and_remembered() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let (project, home) = (project(), tempfile::tempdir().unwrap());
+    let file = project.path().join("opcell.toml");
+    std::fs::write(&file, "workflows = [\".\"]\n[journal]\n[sessions.bash]\ndangerous = true\n").unwrap();
+    let environment = [("HOME", home.path().to_str().unwrap()), ("NO_COLOR", "1")];
+    let run = |name: &str, typed: &str| {
+        typed_on_terminal(project.path(), 120, &["run", "w", "--as", name], &environment, typed)
+    };
+    for refusal in ["n\n", "\n", "yess\n", ""] {
+        let (shown, code) = run("refused", refusal);
+        assert!(code == 2 && shown.contains("Allow this? [y/N]") && shown.contains("run commands"), "{code}: {shown}");
+    }
+    let (shown, code) = run("allowed", "y\n");
+    assert_eq!(code, 3, "{shown}");
+    let (shown, code) = run("again", "");
+    assert!(code == 3 && !shown.contains("Allow this?"), "{code}: {shown}");
+    // Another list is another question.
+    let more = std::fs::read_to_string(&file).unwrap() + "path = \"..\"\n";
+    std::fs::write(&file, more).unwrap();
+    let (shown, code) = run("changed", "n\n");
+    assert!(code == 2 && shown.contains("something else than you allowed"), "{code}: {shown}");
 }

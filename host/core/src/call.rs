@@ -5,8 +5,8 @@ use crate::{
     failure::Failure,
     receipt::Receipt,
 };
-use opcell_types::Value;
 pub use opcell_types::{CallContext as EffectContext, Verdict};
+use opcell_types::{Value, denial::Remedy};
 use opcell_workflow::ir;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct Call {
     pub context: EffectContext,
     /// Narrower than the grant.
     pub capabilities: Option<ir::CapabilityNarrowing>,
+    /// What the plugin was granted at a person's word since the run began.
+    pub granted: Vec<Remedy>,
     /// Milliseconds for this attempt, if the step says.
     pub timeout_ms: Option<u64>,
 }

@@ -28,7 +28,11 @@ use crate::{
     state::{Body, Frame, Instance, State},
 };
 use opcell_types::{Source, Value};
-use opcell_workflow::{ir::Step, resolve::ResolveError};
+use opcell_workflow::{
+    expr::{ExprError, Expression},
+    ir::Step,
+    resolve::ResolveError,
+};
 use std::sync::Arc;
 
 /// What comes next.
@@ -179,6 +183,13 @@ impl<'a> At<'a> {
 
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure::engine(reason, message)
+}
+
+/// A guard, or what an `each` goes over, has no value. The message is the reference's, which does not say of which
+/// expression; the details do.
+fn expression_failed(expression: &Expression, error: ExprError) -> Failure {
+    failure("expression-failed", error.message)
+        .with_details(Value::object([("expression", Value::from(expression.text()))]))
 }
 
 fn unresolved(error: &ResolveError) -> Failure {

@@ -4,10 +4,10 @@ use crate::{
     call::{Call, EffectContext, ModelRound, OpenSession, ToolCall},
     decide::structured_spec,
     event::Request,
-    failure::Effects,
+    failure::{Effects, Failure},
     id::{EffectId, FrameId},
     offer,
-    receipt::Provider,
+    receipt::{Provider, Receipt},
     state::{Body, Phase, State},
 };
 use opcell_workflow::ir::{Form, Judge, Session, Step};
@@ -26,7 +26,16 @@ pub trait Catalogue {
 
     /// Who performs a tool, where that is known.
     fn tool_provider(&self, name: &str) -> Option<Provider>;
+
+    /// Whether a person is asked before a refusal of this operation's call counts, and why the plugin says that it
+    /// needs what it was refused.
+    fn asks(&self, _operation: &str, _refused: &Failure, _receipt: Option<&Receipt>) -> Option<AskedBecause> {
+        None
+    }
 }
+
+/// Why a plugin needs what it was refused, in its own words; empty where it says nothing.
+pub type AskedBecause = Arc<str>;
 
 /// An effect, ready to be performed.
 #[derive(Debug, Clone)]
@@ -85,6 +94,7 @@ impl State {
                     arguments: arguments.clone(),
                     context,
                     capabilities: step.capabilities.clone(),
+                    granted: self.granted_to(id),
                     timeout_ms: step.timeout_ms,
                 }),
                 _ => return None,
@@ -95,6 +105,7 @@ impl State {
                     arguments: arguments.clone(),
                     context,
                     capabilities: step.capabilities.clone(),
+                    granted: self.granted_to(id),
                     timeout_ms: step.timeout_ms,
                 }),
                 _ => return None,

@@ -14,7 +14,7 @@ use crate::{
     wire,
 };
 use indexmap::IndexMap;
-use opcell_types::Value;
+use opcell_types::{Denial, Value};
 use opcell_workflow::{
     ir::{RunLimits, Session},
     names::Outcome,
@@ -315,6 +315,27 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
+    /// A call was refused something, and whoever may grant it is asked before that counts.
+    GrantAsked {
+        /// The effect whose call was refused.
+        effect: EffectId,
+        /// What the call came to; it counts if nothing is granted.
+        reply: EffectReply,
+        /// Why the plugin says that it needs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<Arc<str>>,
+    },
+    /// What a call was refused was granted, and the call is made again; or it was not, and the refusal counts.
+    GrantAnswered {
+        /// The effect whose call was refused.
+        effect: EffectId,
+        /// For how long; absent: refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantScope>,
+        /// Who, as the host knows them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
     /// An effect was stopped: something around it ended, or it did not end in time after the run was cancelled.
     Abandoned {
         /// The effect that was stopped.
@@ -454,6 +475,23 @@ pub enum EffectReply {
 }
 
 impl EffectReply {
+    /// The refusal with which a call failed.
+    #[must_use]
+    pub fn denial(&self) -> Option<&Denial> {
+        self.refused().and_then(|(failure, _)| failure.denial.as_deref())
+    }
+
+    /// The failure of a call that was refused something, and what the call used.
+    #[must_use]
+    pub fn refused(&self) -> Option<(&Failure, Option<&Receipt>)> {
+        let (failure, receipt) = match self {
+            Self::Invoke(Reply { result: Err(failure), receipt }) => (failure, receipt),
+            Self::Judge(Reply { result: Err(failure), receipt }) => (failure, receipt),
+            _ => return None,
+        };
+        failure.denial.as_ref().map(|_| (failure, receipt.as_ref()))
+    }
+
     /// The reply that says that a request failed.
     #[must_use]
     pub fn failed(request: &Request, failure: Failure) -> Self {
@@ -532,6 +570,19 @@ pub struct Signal {
     /// Who sent it, as the host knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
+    /// Its sender's key: a signal with a key that came before is not received again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
+}
+
+/// How long a grant that a run asked for lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GrantScope {
+    /// For the call that was refused.
+    Once,
+    /// For every call of the plugin in this run, from now on.
+    Run,
 }
 
 /// What to do with an effect in doubt.
@@ -558,6 +609,8 @@ impl Event {
                 | Self::SignalReceived(_)
                 | Self::InDoubt { .. }
                 | Self::Answered { .. }
+                | Self::GrantAsked { .. }
+                | Self::GrantAnswered { .. }
                 | Self::Abandoned { .. }
                 | Self::CancelRequested { .. }
                 | Self::Ticked
@@ -605,6 +658,8 @@ impl Event {
             Self::WaitStarted { .. } => "wait-started",
             Self::InDoubt { .. } => "in-doubt",
             Self::Answered { .. } => "answered",
+            Self::GrantAsked { .. } => "grant-asked",
+            Self::GrantAnswered { .. } => "grant-answered",
             Self::Abandoned { .. } => "abandoned",
             Self::LimitReached { .. } => "limit-reached",
             Self::CancelRequested { .. } => "cancel-requested",

@@ -1,6 +1,6 @@
 //! Messages that a run takes.
 
-use crate::event::{Answer, EffectId};
+use crate::event::{Answer, EffectId, GrantScope};
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -24,11 +24,26 @@ pub enum Message {
         /// Who sends it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
+        /// Of several signals with one key, a run takes the first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<Arc<str>>,
     },
     /// Stop.
     Cancel {
         /// Text for people; recorded with the run.
         reason: Arc<str>,
+        /// Who says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+    },
+    /// Whether a call gets what it was refused.
+    Grant {
+        /// Which effect's; absent: every one that asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<EffectId>,
+        /// For how long; absent: it does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantScope>,
         /// Who says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,

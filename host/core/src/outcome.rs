@@ -1,6 +1,6 @@
 //! How runs stand and how they end.
 
-use crate::{receipt::Receipt, wire};
+use crate::{id::Timestamp, receipt::Receipt, wire};
 use opcell_types::{Denial, Source, Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -168,8 +168,17 @@ impl Used {
 pub struct RunOutcome {
     /// ID of the run.
     pub run: Arc<str>,
+    /// The workflow's name.
+    pub workflow: Arc<str>,
     /// How it stands: ended, or `suspended`.
     pub status: Status,
+    /// Number of the last event.
+    pub events: u64,
+    /// The steps that it is in, outermost first, each with the number of its visit.
+    pub steps: Vec<(Arc<str>, u32)>,
+    /// When it can go on without anybody's doing: at once if that is past, or when its next timer ends. `None`: it has
+    /// ended, or waits for a message.
+    pub due: Option<Timestamp>,
     /// See [`RunEnd::source`].
     pub source: Option<Source>,
     /// See [`RunEnd::reason`].
@@ -223,5 +232,18 @@ pub enum Question {
         step: Arc<str>,
         /// What it is, in words.
         what: String,
+    },
+    /// Whether a call gets what it was refused.
+    Grant {
+        /// ID of the effect.
+        effect: crate::id::EffectId,
+        /// Name of the step whose call was refused.
+        step: Arc<str>,
+        /// What was called, in words.
+        what: String,
+        /// What was refused, by which rule, and what would allow it.
+        denial: Box<Denial>,
+        /// Why the plugin says that it needs it.
+        why: Option<Arc<str>>,
     },
 }

@@ -208,9 +208,22 @@ impl Serialize for Provider {
     }
 }
 
+impl<'de> Deserialize<'de> for Provider {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.split_once(':') {
+            Some(("mcp", server)) => Ok(Self::Mcp(server.into())),
+            Some(("plugin", plugin)) => Ok(Self::Plugin(plugin.into())),
+            None if text == "host" => Ok(Self::Host),
+            _ => Err(serde::de::Error::custom("expected `host`, `mcp:SERVER` or `plugin:NAME`")),
+        }
+    }
+}
+
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Ending {
     /// With a result.
     Completed,
@@ -225,43 +238,46 @@ pub enum Ending {
 }
 
 /// What one call was, used and came to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct CallReceipt {
     /// The tool, by the name that it was called by.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Arc<str>>,
     /// The operation or judge that a step called; only where the call was stopped, for otherwise its cell or its tool
     /// is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    operation: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Arc<str>>,
     /// Who performs the tool, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provider: Option<Provider>,
-    status: Ending,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Provider>,
+    /// How it ended.
+    pub status: Ending,
     /// The failure's kind, or why the call was stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Arc<str>>,
-    /// Wall time from asking for it to its end.
-    duration_us: u64,
-    /// Of the arguments, as JSON.
-    bytes_in: u64,
-    /// Of the whole result, as text.
-    bytes_out: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+    /// Microseconds from asking for it to its end.
+    pub duration_us: u64,
+    /// Bytes of the arguments, as JSON.
+    pub bytes_in: u64,
+    /// Bytes of the whole result, as text.
+    pub bytes_out: u64,
     /// Whether less than the whole result was passed on.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    truncated: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    denials: Vec<Denial>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// What was refused, and what would allow it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
     /// Requests made and files used.
-    #[serde(skip_serializing_if = "Touched::is_empty")]
-    touched: Touched,
+    #[serde(default, skip_serializing_if = "Touched::is_empty")]
+    pub touched: Touched,
     /// The run that the call started, and what it used: counted in the run of the caller as well.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    started: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Value>,
     /// Of the cell that performed the tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    receipt: Option<Receipt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
 }
 
 impl CallReceipt {

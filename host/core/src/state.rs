@@ -7,6 +7,7 @@
 mod apply;
 mod memory;
 mod meter;
+mod questions;
 mod signals;
 mod work;
 
@@ -14,25 +15,22 @@ pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
+pub(crate) use questions::{Asked, Granted};
 pub use signals::Signals;
 pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Stage, Work};
 
 use crate::{
     conversation::Messages,
     decide::ValueLimits,
-    dialogue::MESSAGE_SIGNAL,
     event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
-    outcome::{LimitKind, Question, RunEnd, RunOutcome, Status, Used},
+    outcome::{LimitKind, RunEnd, RunOutcome, Status, Used},
     program::Program,
     wire,
 };
 use indexmap::IndexMap;
 use memory::StepMemory;
 use opcell_types::{Value, value::Map};
-use opcell_workflow::{
-    ir::{Form, Judge, Orchestration, RunLimits, Session, Step},
-    names::Outcome,
-};
+use opcell_workflow::ir::{Judge, RunLimits, Session, Step};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -64,7 +62,13 @@ pub struct State {
     /// Frames that have something to decide.
     pub(crate) ready: Ready,
     pub(crate) effects: BTreeMap<EffectId, Pending>,
+    /// What plugins were granted at a person's word since the run began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) granted: Vec<Granted>,
     pub(crate) signals: VecDeque<Signal>,
+    /// Keys of the last signals that had one.
+    #[serde(default)]
+    pub(crate) signal_keys: VecDeque<Arc<str>>,
     pub(crate) next_frame: u64,
     pub(crate) next_effect: u64,
     pub(crate) next_instance: u32,
@@ -228,7 +232,11 @@ pub(crate) struct Pending {
     pub request: Request,
     /// When it was requested.
     pub at: Timestamp,
+    /// It waits for a person's answer: it may have happened, or it was refused something.
     pub in_doubt: bool,
+    /// What it came to, and why the plugin needs what it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Box<Asked>>,
 }
 
 impl Instance {
@@ -365,68 +373,10 @@ impl State {
         steps.collect()
     }
 
-    /// What the run waits for.
-    #[must_use]
-    pub fn questions(&self) -> Vec<Question> {
-        let doubts = self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, effect)| Question::Doubt {
-            effect: *id,
-            step: self.frame_step_name(effect.frame),
-            what: self.describe_request(effect),
-        });
-        let waits = self.frames.iter().flat_map(|(id, frame)| self.waits(*id, frame));
-        doubts.chain(waits).collect()
-    }
-
     /// Whether a signal of this name has arrived and no step has taken it yet.
     #[must_use]
     pub fn has_signal(&self, name: &str) -> bool {
         self.signals.iter().any(|signal| signal.name.as_ref() == name)
-    }
-
-    /// The signals that a frame waits for.
-    fn waits(&self, id: FrameId, frame: &Frame) -> Vec<Question> {
-        let Some((_, step)) = self.step_of(id).filter(|_| frame.is_waiting()) else { return Vec::new() };
-        let signal = |name: &Arc<str>, question: Option<String>, approval: bool| Question::Signal {
-            name: name.clone(),
-            step: step.name.clone(),
-            question,
-            approval,
-        };
-        let events = || {
-            step.on.iter().filter_map(|route| match &route.outcome {
-                Outcome::Text(event) => Some(signal(event, None, false)),
-                Outcome::Keyword(_) => None,
-            })
-        };
-        match frame.work().map(|work| &work.stage) {
-            Some(Stage::Talking(talk)) => {
-                let said = talk.record.turns.last().map(|turn| turn.text.as_ref().to_owned());
-                let takes_events = crate::dialogue::of(step).is_some_and(|(who, _)| who != Orchestration::Internal);
-                let events: Vec<_> = events().filter(|_| takes_events).collect();
-                std::iter::once(signal(&MESSAGE_SIGNAL.into(), said, false)).chain(events).collect()
-            }
-            Some(Stage::Waiting { question, .. }) => match &step.form {
-                Form::Wait { wait } => {
-                    vec![signal(&wait.signal, question.as_deref().map(str::to_owned), wait.approval)]
-                }
-                _ => Vec::new(),
-            },
-            // The step is done, and its judge waits for an event.
-            _ => events().collect(),
-        }
-    }
-
-    fn describe_request(&self, effect: &Pending) -> String {
-        let form = self.step_of(effect.frame).map(|(_, step)| &step.form);
-        match (&effect.request, form) {
-            (Request::Invoke { .. }, Some(Form::Invoke { invoke })) => format!("operation {}", invoke.operation),
-            (Request::Judge { .. }, _) => "the judge's operation".to_owned(),
-            (Request::Tool { call }, _) => match self.conversation(effect.frame).and_then(|talk| talk.call(call)) {
-                Some(request) => format!("tool {}", request.name),
-                None => "a tool call".to_owned(),
-            },
-            _ => "an effect".to_owned(),
-        }
     }
 
     /// The state as whoever waits for the run sees it.
@@ -437,13 +387,18 @@ impl State {
             Some(end) => (end.reason.clone(), end.message.clone()),
             None => (None, None),
         };
+        let steps = self.current_steps();
         RunOutcome {
             run: self.run.clone(),
+            workflow: self.program().map_or_else(|| "".into(), |program| program.name().clone()),
             status: self.status(),
+            events: self.seq(),
+            due: self.due(),
             source: end.as_ref().and_then(|end| end.source),
             reason,
             message,
-            step: end.as_ref().map_or_else(|| self.current_steps().pop().map(|(name, _)| name), |end| end.step.clone()),
+            step: end.as_ref().map_or_else(|| steps.last().map(|(name, _)| name.clone()), |end| end.step.clone()),
+            steps,
             result: end.as_ref().map_or(Value::Null, |end| end.result.clone()),
             is_text: end.as_ref().is_some_and(|end| end.is_text),
             handoff: end.as_ref().and_then(|end| end.handoff.clone()),
@@ -646,11 +601,6 @@ impl State {
     #[must_use]
     pub fn first_effect(&self, from: EffectId) -> Option<EffectId> {
         self.effects.range(from..).next().map(|(id, _)| *id)
-    }
-
-    /// Effects in doubt, oldest first.
-    pub fn doubts(&self) -> impl Iterator<Item = EffectId> + '_ {
-        self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, _)| *id)
     }
 
     /// The number of the next signal.

@@ -4,7 +4,8 @@
 use crate::{
     conversation::{Message, Role, Usage},
     event::{
-        Answer, Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Request, Settled, Timestamp,
+        Answer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, InstanceId, Recorded, Request, Settled,
+        Timestamp,
     },
     failure::Failure,
     outcome::{Question, RunOutcome, Used},
@@ -275,6 +276,7 @@ pub struct SentMessage {
 pub enum What {
     Signal { id: u64, name: Arc<str>, data: Value },
     Answer { effect: EffectId, answer: Answer },
+    Grant { effect: EffectId, grant: Option<GrantScope> },
     Cancel { reason: Arc<str> },
 }
 
@@ -522,6 +524,10 @@ impl Reader {
                 let what = What::Answer { effect: *effect, answer: *answer };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
             }
+            Event::GrantAnswered { effect, grant, by } => {
+                let what = What::Grant { effect: *effect, grant: *grant };
+                self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
+            }
             Event::CancelRequested { reason, by } => {
                 let what = What::Cancel { reason: reason.clone() };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
@@ -532,6 +538,7 @@ impl Reader {
             | Event::EventRaised { .. }
             | Event::ArtifactSet { .. }
             | Event::InDoubt { .. }
+            | Event::GrantAsked { .. }
             | Event::LimitReached { .. }
             | Event::Ticked
             | Event::RunFinished(_) => {}

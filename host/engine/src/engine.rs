@@ -23,7 +23,7 @@ use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, Owne
 use opcell_types::Value;
 use opcell_workflow::ir::{DelegateTarget, Form, RunLimits, Session};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Runs workflows. Cheap to clone; clones share everything.
@@ -209,7 +209,8 @@ impl Engine {
         if self.shutdown.has_begun() { Err(RunError::ShuttingDown) } else { Ok(()) }
     }
 
-    /// Starts a run and drives it in a task of its own. Must be called inside a tokio runtime.
+    /// Starts a run and drives it in a task of its own. Must be called inside a tokio runtime. Whoever drops the future
+    /// does not learn whether the run was made; if it was, it is driven.
     ///
     /// # Errors
     /// When the journal does not take the run, the input is more than the limits allow, or the engine is shutting down.
@@ -236,7 +237,7 @@ impl Engine {
         );
         let workflow = program.name().clone();
         let ownership = self.journal.ownership();
-        let (mut driver, handle) = self.driver(Drive {
+        let (mut driver, mut handle) = self.driver(Drive {
             run,
             fence: Fence(0),
             ownership,
@@ -248,9 +249,21 @@ impl Engine {
             damage: None,
             unsaved: 0,
         });
-        driver.begin(&workflow, first).await?;
-        self.driven.spawn(driver.drive(false));
-        Ok(handle)
+        let name = handle.run.clone();
+        let (told, tells) = oneshot::channel();
+        // In a task of its own: a caller that goes away while the journal takes the run must not leave it without a
+        // driver, and owned.
+        self.driven.spawn(async move {
+            match driver.begin(&workflow, first).await {
+                Ok(()) => {
+                    handle.begun = Arc::new(driver.state.outcome());
+                    let _ = told.send(Ok(handle));
+                    driver.drive(false).await;
+                }
+                Err(error) => drop(told.send(Err(error))),
+            }
+        });
+        tells.await.unwrap_or_else(|_| Err(RunError::Gone(name)))
     }
 
     fn first_events(
@@ -305,31 +318,46 @@ impl Engine {
 
     /// Takes up a run whose driver is gone. A run that has ended is given back as it ended.
     ///
+    /// Whoever drops the future does not learn whether the run was taken; if it was, it is driven.
+    ///
     /// # Errors
     /// When the journal does not have the run, another process drives it, its events make no sense, or what it pinned
     /// is not there.
     pub async fn resume(&self, run: &RunId, options: ResumeOptions) -> Result<RunHandle, RunError> {
         self.accepts_runs()?;
+        let (engine, run) = (self.clone(), run.clone());
+        let name = run.clone();
+        let (told, tells) = oneshot::channel();
+        // As when a run is started: once it is taken, someone must drive it.
+        self.driven.spawn(async move {
+            match engine.take(&run, options).await {
+                Ok((driver, handle)) => {
+                    let _ = told.send(Ok(handle));
+                    driver.drive(true).await;
+                }
+                Err(error) => drop(told.send(Err(error))),
+            }
+        });
+        tells.await.unwrap_or_else(|_| Err(RunError::Gone(name)))
+    }
+
+    async fn take(&self, run: &RunId, options: ResumeOptions) -> Result<(Driver, RunHandle), RunError> {
         // Before the run is taken: a lease that is lost in between is noticed at once, and never too late.
         let ownership = self.journal.ownership();
         let opened = self.journal.acquire(run, options.cut).await?;
         match self.state_for_resume(run, &opened, &options).await {
-            Ok(state) => {
-                let (driver, handle) = self.driver(Drive {
-                    run: run.clone(),
-                    fence: opened.fence,
-                    ownership,
-                    state,
-                    sink: options.sink,
-                    detach: options.detach,
-                    park: options.park,
-                    release: options.release,
-                    damage: opened.damage,
-                    unsaved: opened.records.iter().map(|record| record.payload.len()).sum(),
-                });
-                self.driven.spawn(driver.drive(true));
-                Ok(handle)
-            }
+            Ok(state) => Ok(self.driver(Drive {
+                run: run.clone(),
+                fence: opened.fence,
+                ownership,
+                state,
+                sink: options.sink,
+                detach: options.detach,
+                park: options.park,
+                release: options.release,
+                damage: opened.damage,
+                unsaved: opened.records.iter().map(|record| record.payload.len()).sum(),
+            })),
             Err(error) => {
                 self.journal.release(run, opened.fence).await?;
                 Err(error)
@@ -410,11 +438,13 @@ impl Engine {
             saved: 0,
             moment: None,
             behind: None,
+            again: Vec::new(),
             values: self.journal.keeps_values().then(LargeValues::default),
         };
         listeners.start_at(driver.state.seq());
         let handle = RunHandle {
             resumed_at: driver.state.seq(),
+            begun: Arc::new(driver.state.outcome()),
             run: drive.run,
             journal: self.journal.clone(),
             inbox: sender,
@@ -456,7 +486,7 @@ impl Engine {
         }
         let unread = self.journal.inbox(run).await?;
         Ok(unread.iter().find_map(|message| match serde_json::from_str(&message.payload) {
-            Ok(Message::Signal { name: sent, data, by }) if sent == *name => {
+            Ok(Message::Signal { name: sent, data, by, .. }) if sent == *name => {
                 Some(answered(&data, by, Timestamp(message.at)))
             }
             _ => None,
@@ -476,7 +506,27 @@ impl Engine {
         data: Value,
         by: Option<Arc<str>>,
     ) -> Result<Delivery, RunError> {
+        // Without a key there is no earlier one.
+        Ok(self.signal_once(run, name, data, by, None).await?.unwrap_or(Delivery::Queued))
+    }
+
+    /// As [`Engine::signal`], at most once per key: `None` when the run has received a signal with this key. Of two
+    /// that are sent at the same time, the run takes the first. A run remembers its newest 1,024 keys.
+    ///
+    /// # Errors
+    /// As [`Engine::signal`].
+    pub async fn signal_once(
+        &self,
+        run: &RunId,
+        name: &Arc<str>,
+        data: Value,
+        by: Option<Arc<str>>,
+        key: Option<Arc<str>>,
+    ) -> Result<Option<Delivery>, RunError> {
         let state = self.state_at(run, None).await?;
+        if key.as_deref().is_some_and(|key| state.has_signal_key(key)) {
+            return Ok(None);
+        }
         if state.status().has_ended() {
             return Err(RunError::Ended { run: run.clone(), status: state.status() });
         }
@@ -491,12 +541,12 @@ impl Engine {
         if asks_approval && let Some(earlier) = self.earlier_answer(run, &state, name).await? {
             return Err(earlier);
         }
-        self.send(run, &Message::Signal { name: name.clone(), data, by }).await?;
+        self.send(run, &Message::Signal { name: name.clone(), data, by, key }).await?;
         let waits = state.questions().into_iter().find_map(|question| match question {
             Question::Signal { name: wanted, step, .. } if wanted == *name => Some(step),
             _ => None,
         });
-        Ok(waits.map_or(Delivery::Queued, Delivery::Now))
+        Ok(Some(waits.map_or(Delivery::Queued, Delivery::Now)))
     }
 }
 

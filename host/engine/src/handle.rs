@@ -73,6 +73,7 @@ pub struct RunHandle {
     pub(crate) ended: watch::Receiver<Option<Result<RunOutcome, RunError>>>,
     pub(crate) damage: Option<Damage>,
     pub(crate) resumed_at: u64,
+    pub(crate) begun: Arc<RunOutcome>,
 }
 
 impl RunHandle {
@@ -94,6 +95,12 @@ impl RunHandle {
         self.resumed_at
     }
 
+    /// How the run stood when it was durable, before anything was done for it, or when it was resumed.
+    #[must_use]
+    pub fn begun(&self) -> &RunOutcome {
+        &self.begun
+    }
+
     /// Every event of the run, from its first one: those of the past, then those to come, none twice, none left out.
     ///
     /// # Errors
@@ -111,7 +118,7 @@ impl RunHandle {
 
     /// Sends a signal. It is kept until a step waits for it.
     pub fn signal(&self, name: impl Into<Arc<str>>, data: Value, by: Option<Arc<str>>) {
-        self.send(Message::Signal { name: name.into(), data, by });
+        self.send(Message::Signal { name: name.into(), data, by, key: None });
     }
 
     /// Sends a message to the run. A run that has ended does not take it.

@@ -92,11 +92,11 @@ impl InFlight {
         self.next
     }
 
-    /// Starts effects; their numbers grow.
+    /// Starts effects.
     pub(crate) fn start(&mut self, effects: impl IntoIterator<Item = (EffectId, Work)>) {
         let mut effects = effects.into_iter().map(|(id, work)| Tagged { id, work });
         let Some(first) = effects.next() else { return };
-        self.next = EffectId(first.id.0 + 1);
+        self.next = self.next.max(EffectId(first.id.0 + 1));
         let second = effects.next();
         if second.is_none() && self.is_empty() {
             self.alone = Some(first);
@@ -105,7 +105,7 @@ impl InFlight {
         let mut batches: Vec<Vec<Abortable<Tagged>>> = Vec::new();
         for tagged in std::iter::once(first).chain(second).chain(effects) {
             let id = tagged.id;
-            self.next = EffectId(id.0 + 1);
+            self.next = self.next.max(EffectId(id.0 + 1));
             let lane = self.least_busy();
             let (stop, registration) = AbortHandle::new_pair();
             let work = Abortable::new(tagged, registration);

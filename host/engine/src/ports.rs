@@ -8,9 +8,9 @@ pub use opcell_core::call::{EffectContext, ModelReply, OpenSession, OpenedSessio
 pub use opcell_core::failure::{Effects, Failure};
 use opcell_core::{
     call,
-    effect::Catalogue,
+    effect::{AskedBecause, Catalogue},
     id::{EffectId, Timestamp},
-    receipt::Provider,
+    receipt::{Provider, Receipt},
 };
 use opcell_journal::Journal;
 use opcell_types::{TouchLog, Value};
@@ -69,6 +69,12 @@ pub type ToolCall = Cancellable<call::ToolCall>;
 pub trait Operations: Send + Sync {
     /// What repeating the operation does; `None` when there is no such operation.
     fn effects(&self, operation: &str) -> Option<Effects>;
+
+    /// Whether a person is asked before a refusal of the operation's, or the judge's, call counts, and why the plugin
+    /// says that it needs what it was refused. Unless said otherwise, no one is asked.
+    fn asks(&self, _operation: &str, _refused: &Failure, _receipt: Option<&Receipt>) -> Option<AskedBecause> {
+        None
+    }
 
     /// Runs one operation. Never panics, never blocks; ends soon after the call is cancelled.
     async fn invoke(&self, call: Call) -> Reply<Success>;
@@ -210,5 +216,9 @@ impl Catalogue for Ports {
 
     fn tool_provider(&self, name: &str) -> Option<Provider> {
         self.sessions.tool_provider(name)
+    }
+
+    fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {
+        self.operations.asks(operation, refused, receipt)
     }
 }

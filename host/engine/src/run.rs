@@ -1,5 +1,7 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
 
+mod inbox;
+
 use crate::{
     error::RunError,
     handle::Listeners,
@@ -14,7 +16,7 @@ use opcell_core::{
     Next, Program, RunOutcome, State, Status, decide,
     decide::is_mid_transition,
     effect::{Effect, Task},
-    event::{EffectReply, Event, Recorded, Request, Signal},
+    event::{EffectReply, Event, Recorded, Request},
     failure::{Effects, Failure},
     id::{EffectId, Timestamp},
     large::LargeValues,
@@ -85,6 +87,8 @@ pub(crate) struct Driver {
     pub moment: Option<Timestamp>,
     /// The append that is under way while pure calls go on.
     pub behind: Option<Appending>,
+    /// Effects that someone has answered for, to be started although later ones have been.
+    pub again: Vec<EffectId>,
 }
 
 /// What the journal has not seen yet.
@@ -130,7 +134,8 @@ impl TextSink for RoundSink {
 }
 
 impl Driver {
-    /// Makes the run, with all that can be decided before anything happens.
+    /// Makes the run, with all that can be decided before anything happens. A run that is left to another driver is made
+    /// without: what was decided to happen might have happened, as far as that driver knows.
     ///
     /// # Errors
     /// When the journal does not take the run.
@@ -139,7 +144,8 @@ impl Driver {
         for event in first {
             self.record(&mut batch, event)?;
         }
-        while let (true, Next::Record(events)) = (batch.events.len() < BATCH, decide(&self.state)) {
+        let decides = !self.release.is_cancelled();
+        while let (true, Next::Record(events)) = (decides && batch.events.len() < BATCH, decide(&self.state)) {
             for event in events {
                 self.record_decided(&mut batch, event, EffectId(0))?;
             }
@@ -184,7 +190,7 @@ impl Driver {
         let taken_over = EffectId(if resumed { self.state.next_effect().0 } else { 0 });
         if resumed {
             self.doubt(&mut batch)?;
-            self.read_letters(&mut batch).await?;
+            self.read_inbox(&mut batch).await?;
         }
         let (mut now, mut stamp) = (Instant::now(), self.state.now());
         let (mut looked, mut decides, mut waited) = (now, false, false);
@@ -207,7 +213,7 @@ impl Driver {
             }
             if now.duration_since(looked) >= INBOX_POLL {
                 looked = now;
-                self.read_letters(&mut batch).await?;
+                self.read_inbox(&mut batch).await?;
             }
             let next = self.decide_on(&mut batch, in_flight.next().max(taken_over))?;
             match self.due(&batch, &next, now) {
@@ -445,8 +451,14 @@ impl Driver {
         Ok(())
     }
 
-    fn start_effects(&self, in_flight: &mut InFlight, resumed: bool) {
-        in_flight.start(self.state.wanted(in_flight.next()).filter_map(|id| Some((id, self.work(id, resumed)?))));
+    fn start_effects(&mut self, in_flight: &mut InFlight, resumed: bool) {
+        let next = in_flight.next();
+        // Those that were held back until someone answered; a driver that has just begun starts them with all others.
+        let again: Vec<EffectId> = std::mem::take(&mut self.again).into_iter().filter(|id| *id < next).collect();
+        let wanted = |id: &EffectId| self.state.wanted(*id).next() == Some(*id);
+        let again = again.into_iter().filter(wanted).filter_map(|id| Some((id, self.work(id, resumed)?)));
+        in_flight.start(again);
+        in_flight.start(self.state.wanted(next).filter_map(|id| Some((id, self.work(id, resumed)?))));
     }
 
     /// What performs an effect.
@@ -556,52 +568,19 @@ impl Driver {
             Some(request) => decide::accepted(&self.state, request, reply),
             None => reply,
         };
+        // A person may grant what a call was refused, before that counts.
+        if let (Some((refused, receipt)), Some(operation)) = (reply.refused(), self.state.called(effect))
+            && let Some(why) = self.ports.operations.asks(operation, refused, receipt)
+        {
+            let why = Some(why).filter(|why| !why.is_empty());
+            return self.record(batch, Event::GrantAsked { effect, reply, why });
+        }
         self.record(batch, Event::Replied { effect, reply })
     }
 
     fn find(&self, name: &str) -> Option<Arc<Program>> {
         let ir = self.ports.workflows.find(name)?;
         Program::new(ir).inspect_err(|error| tracing::warn!(%error, "a delegated workflow cannot be run")).ok()
-    }
-
-    fn receive(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
-        match message {
-            Message::Signal { name, data, by } => {
-                if let Err(failure) = self.state.value_limits().check(&data) {
-                    tracing::warn!(run = %self.run, signal = %name, problem = failure.message, "a signal is not accepted");
-                    return Ok(());
-                }
-                let id = self.state.next_signal();
-                self.record(batch, Event::SignalReceived(Signal { id, name, data, by }))
-            }
-            Message::Cancel { reason, by } if !self.state.is_cancelled() => {
-                self.cancel.cancel();
-                self.record(batch, Event::CancelRequested { reason, by })
-            }
-            Message::Cancel { .. } => Ok(()),
-            Message::Answer { effect, answer, by } => {
-                let doubts: Vec<EffectId> =
-                    self.state.doubts().filter(|doubt| effect.is_none_or(|effect| effect == *doubt)).collect();
-                for effect in doubts {
-                    self.record(batch, Event::Answered { effect, answer, by: by.clone() })?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    async fn read_letters(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        let messages = self.journal.inbox(&self.run).await?;
-        for entry in messages {
-            match serde_json::from_str(&entry.payload) {
-                Ok(message) => self.receive(batch, message)?,
-                Err(error) => {
-                    tracing::warn!(run = %self.run, message = entry.id, %error, "an inbox message cannot be read")
-                }
-            }
-            batch.inbox = Some(entry.id);
-        }
-        Ok(())
     }
 
     /// Begins nothing new, and lets what is under way end within the grace. What has not ended then is stopped: it is
@@ -615,7 +594,7 @@ impl Driver {
                 biased;
                 done = in_flight.ended() => self.take(batch, done)?,
                 () = &mut grace => break,
-                () = tokio::time::sleep(INBOX_POLL) => self.read_letters(batch).await?,
+                () = tokio::time::sleep(INBOX_POLL) => self.read_inbox(batch).await?,
             }
         }
         if !in_flight.is_empty() {

@@ -71,12 +71,12 @@ pub enum WorkerEvent {
         /// ID of the run.
         run: RunId,
     },
-    /// The journal does not answer. Said once; the worker tries again.
+    /// The journal does not answer, or the server that gives turns. Said once; the worker tries again.
     Unreachable {
         /// What it said.
         why: String,
     },
-    /// The journal answers again.
+    /// What did not answer answers again.
     Reachable,
 }
 

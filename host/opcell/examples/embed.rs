@@ -2,7 +2,11 @@
 //!
 //! Build the plugins once with `cargo xtask guests`, then `cargo run -p opcell --example embed [DIRECTORY]`.
 
-use opcell::{prelude::*, run::receipt};
+use opcell::{
+    TypedReceipt,
+    prelude::*,
+    run::{receipt, typed},
+};
 
 const WORKFLOW: &str = r#"
 {:name "markers"
@@ -28,7 +32,17 @@ async fn markers() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(recorded) = events.next().await {
         eprintln!("{:>3} {}", recorded.seq, recorded.event.kind());
         if let Some(receipt) = receipt(&recorded.event) {
-            eprintln!("    {}", receipt.to_json());
+            match typed(receipt)? {
+                TypedReceipt::Cell(cell) => {
+                    let files = cell.touched.files.len();
+                    eprintln!(
+                        "    {}: {} µs, {} bytes, {files} files",
+                        cell.operation, cell.duration_us, cell.peak_memory
+                    );
+                    cell.denials.iter().for_each(|denial| eprintln!("    denied: {}", denial.capability));
+                }
+                other => eprintln!("    {other:?}"),
+            }
         }
     }
     let outcome = run.outcome().await?;

@@ -1,23 +1,31 @@
 //! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
 
 use crate::{
+    config::Grant,
     host::PluginError,
+    http::{HttpRule, Method},
     replay::Record,
     report::Rejected,
+    services::HTTP_FETCH,
     tools::{ServerEntry, ToolEntry, Tools},
 };
 use async_trait::async_trait;
 use indexmap::IndexMap;
+use opcell_engine::effect::AskedBecause;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
-use opcell_sandbox::{CellRequest, CellResult, HostServices, Narrowing, Plugin, Tape};
+use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
 use opcell_session::tools::ToolDescription;
 use opcell_tools::mcp::Server;
-use opcell_types::Value;
+use opcell_types::{
+    Value,
+    denial::{Capability, HttpScope, Remedy},
+};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
 use std::{
-    sync::Arc,
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -28,6 +36,40 @@ pub(crate) struct Loaded {
     pub services: Arc<dyn HostServices>,
     /// Whether what its host calls were given and answered is kept.
     pub recorded: bool,
+    /// Whether a person is asked when it is refused something.
+    pub asks: bool,
+}
+
+/// Loads a plugin with more than its project grants it.
+#[async_trait]
+pub(crate) trait Widen: Send + Sync {
+    /// The plugin with what it was granted at a person's word.
+    async fn widened(&self, plugin: &str, granted: &[Remedy]) -> Result<Loaded, String>;
+}
+
+/// Widened plugins that are kept; more are loaded again for each call.
+const MOST_WIDENED: usize = 64;
+
+/// Plugins with more than their project grants them, by name and what was granted.
+type Widened = HashMap<(Arc<str>, Vec<Remedy>), Loaded>;
+
+/// What a run can be granted while it lasts: what needs nothing but a name. A directory needs a path, and a private
+/// network more than a word: both are for the project file.
+pub(crate) fn granting(remedy: &Remedy) -> Option<Grant> {
+    match remedy {
+        Remedy::Grant { capability: Capability::Tool, name, .. } => Some(Grant::tool(name)),
+        Remedy::Grant { capability: Capability::Skill, name, .. } => Some(Grant::skill(name)),
+        Remedy::Grant { capability: Capability::Store, name, .. } => Some(Grant::store(name)),
+        Remedy::AllowHttp { scope: HttpScope::Plugin(_), origin, method, private: false } => {
+            let origin = origin.parse().ok()?;
+            let methods = match method {
+                Some(method) => vec![method.parse().ok()?],
+                None => vec![Method::GET, Method::HEAD],
+            };
+            Some(Grant::Http(HttpRule::new(vec![origin], methods)))
+        }
+        _ => None,
+    }
 }
 
 /// What a cell left.
@@ -101,9 +143,34 @@ pub struct Catalog {
     left_out: Vec<PluginError>,
     /// What names in documents stand for.
     tools: Tools,
+    widen: OnceLock<Box<dyn Widen>>,
+    widened: Mutex<Widened>,
 }
 
 impl Catalog {
+    /// How plugins are loaded with more than their project grants them.
+    pub(crate) fn widen_with(&self, widen: impl Widen + 'static) {
+        // A catalogue belongs to one host, which says so once.
+        let _ = self.widen.set(Box::new(widen));
+    }
+
+    /// The plugin with what it was granted since the run began.
+    async fn widened(&self, plugin: &str, granted: &[Remedy]) -> Result<Loaded, Failure> {
+        let key = (Arc::from(plugin), granted.to_vec());
+        if let Some(loaded) = self.widened.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(loaded.clone());
+        }
+        let cannot =
+            |why: String| Failure::host("not-granted", format!("plugin `{plugin}` cannot be granted this: {why}"));
+        let widen = self.widen.get().ok_or_else(|| cannot("the host loads no plugins".to_owned()))?;
+        let loaded = widen.widened(plugin, granted).await.map_err(cannot)?;
+        let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
+        if widened.len() < MOST_WIDENED {
+            widened.insert(key, loaded.clone());
+        }
+        Ok(loaded)
+    }
+
     pub(crate) fn with_tools(tools: Tools) -> Self {
         Self { tools, ..Self::default() }
     }
@@ -248,6 +315,19 @@ impl Catalog {
             let unknown = self.unknown(&call.id);
             return Reply { result: Err(Failure::host(unknown.code, unknown.message)), receipt: None };
         };
+        // What was granted to another plugin of the run is not this one's, and what a journal says grants nothing to a
+        // plugin whose project does not let it.
+        let name = loaded.plugin.name();
+        let is_its = |remedy: &&Remedy| loaded.asks && remedy.plugin() == Some(name);
+        let granted: Vec<Remedy> = call.granted.iter().filter(is_its).cloned().collect();
+        let widened = match granted.as_slice() {
+            [] => None,
+            granted => match self.widened(name, granted).await {
+                Ok(widened) => Some(widened),
+                Err(failure) => return Reply { result: Err(failure), receipt: None },
+            },
+        };
+        let loaded = widened.as_ref().unwrap_or(loaded);
         let arguments = call.arguments.to_json();
         let request = CellRequest {
             id: &entry.id,
@@ -286,6 +366,14 @@ impl Operations for Catalog {
             Offer::Operation { effects, .. } => Some(effects),
             Offer::Judge { .. } => None,
         }
+    }
+
+    fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {
+        let (entry, loaded) = self.resolve(operation)?;
+        let denial = refused.denial.as_ref().filter(|_| loaded.asks)?;
+        granting(&denial.remedy).filter(|_| denial.remedy.plugin() == Some(loaded.plugin.name()))?;
+        let once = matches!(entry.offer, Offer::Operation { effects: Effects::Once, .. });
+        (!once || has_done_nothing(receipt?)).then(|| reason(loaded.plugin.manifest(), &denial.remedy))
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
@@ -331,6 +419,30 @@ impl Judges for Catalog {
     async fn judge(&self, call: Call) -> Reply<Verdict> {
         self.cell(&call, async |plugin, request| plugin.judge(request).await, |verdict| verdict).await
     }
+}
+
+/// Why a plugin says that it needs something.
+fn reason(manifest: &Manifest, remedy: &Remedy) -> Arc<str> {
+    let (requests, name) = match remedy {
+        Remedy::Grant { capability: Capability::Skill, name, .. } => (&manifest.skills, name.as_str()),
+        Remedy::Grant { capability: Capability::Store, name, .. } => (&manifest.stores, name.as_str()),
+        Remedy::Grant { name, .. } => (&manifest.tools, name.as_str()),
+        _ => (&manifest.tools, HTTP_FETCH),
+    };
+    let request = requests.iter().find(|request| request.name == name);
+    request.map_or_else(|| "".into(), |request| request.reason.as_str().into())
+}
+
+/// Whether every host call of a cell was refused, so that calling it again repeats nothing.
+fn has_done_nothing(receipt: &Receipt) -> bool {
+    let denials = receipt.get("denials").and_then(Value::as_array).map_or(0, <[Value]>::len) as u64;
+    // What it wrote into its log reached nothing.
+    let logged = match receipt.get("host-calls").and_then(|calls| calls.get("log")) {
+        Some(Value::Number(calls)) => calls.as_u64().unwrap_or(0),
+        _ => 0,
+    };
+    receipt.get("touched").is_none()
+        && receipt.host_calls().is_some_and(|calls| calls.saturating_sub(logged) <= denials)
 }
 
 /// Ends when a call's time is up; never, for one without.

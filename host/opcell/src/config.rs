@@ -16,7 +16,7 @@ pub mod text;
 pub mod tools;
 mod withdraw;
 
-use crate::{http::HttpRule, places::Places, report::Rejected, services::HTTP_FETCH};
+use crate::{http::HttpRule, places::Places, report::Rejected, services::HTTP_FETCH, triggers::Trigger};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
@@ -78,6 +78,10 @@ pub struct Config {
     pub journal: Option<JournalSettings>,
     /// Whether what host calls of plugins were given and answered is kept with their runs.
     pub record_host_calls: bool,
+    /// What starts runs, or sends them signals, without a person; a server acts on them, and nothing else does.
+    pub triggers: Vec<Trigger>,
+    /// Further projects that a server serves beside this one, each apart from every other.
+    pub tenants: Vec<TenantConfig>,
     /// What plugins asked for when they were last loaded; `None` for a project without a file, which has no upgrades.
     pub lock: Option<lock::Lock>,
     /// Whether every plugin must be in the lock.
@@ -111,6 +115,8 @@ pub struct SessionSettings {
     pub contributions: IndexMap<String, (i32, String)>,
     /// The files that contributions were read from, by the contributions' names.
     pub contribution_files: IndexMap<String, PathBuf>,
+    /// The most rounds of models that are under way at a time; `None`: no limit.
+    pub rounds_at_a_time: Option<u32>,
     /// What happens when a session declares a tool that is not there.
     pub missing_tools: MissingTools,
     /// Which files every prompt shows.
@@ -119,6 +125,36 @@ pub struct SessionSettings {
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
     pub bash: Option<Shell>,
+}
+
+/// A project that a server serves beside another: with its own grants, limits, models, secrets, workflows and journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantConfig {
+    /// Its name in addresses and tokens.
+    pub name: String,
+    /// Its project file.
+    pub project: PathBuf,
+    /// Its share of the server.
+    pub share: TenantShare,
+}
+
+/// A tenant's share of a server; where nothing is said, the server's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantShare {
+    /// Cells at a time.
+    pub cells: Option<u32>,
+    /// Rounds of models at a time.
+    pub model_rounds: Option<u32>,
+    /// Requests a second.
+    pub requests_per_second: Option<u32>,
+    /// Runs at a time that requests started.
+    pub started_runs: Option<u32>,
+    /// Calls of operations at a time.
+    pub calls: Option<u32>,
+    /// Readers of events at a time.
+    pub readers: Option<u32>,
 }
 
 /// One plugin of a project.
@@ -144,9 +180,24 @@ pub struct PluginConfig {
     /// Whether what its host calls were given and answered is kept with its runs, for calling it again with the same
     /// ([`crate::replay`]); as [`Config::record_host_calls`] says unless said.
     pub record_host_calls: Option<bool>,
+    /// What becomes of a call of its that fails because it was refused something.
+    pub on_denied: OnDenied,
     /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference
     /// where the lock has none.
     pub origin: Option<Origin>,
+}
+
+/// What becomes of a call that fails because its plugin was refused something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum OnDenied {
+    /// It has failed.
+    #[default]
+    Fail,
+    /// The run waits until a person grants it, for the call or for the run, or refuses it. Of calls that must not be
+    /// repeated, only those of which every host call was refused.
+    Ask,
 }
 
 /// What a plugin may reach. Empty: nothing.
@@ -225,6 +276,7 @@ impl PluginConfig {
             dev: false,
             exports: Exports::Contract,
             record_host_calls: None,
+            on_denied: OnDenied::Fail,
             origin: None,
         }
     }
@@ -293,6 +345,8 @@ impl Config {
             sessions: SessionSettings::default(),
             journal: None,
             record_host_calls: false,
+            triggers: Vec::new(),
+            tenants: Vec::new(),
             lock: None,
             locked: false,
             in_force: Vec::new(),

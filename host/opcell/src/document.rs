@@ -86,6 +86,20 @@ pub fn read(path: &Path) -> Result<Document, Rejected> {
     }
 }
 
+/// As [`read`], for a document that was found in a folder and not named by its user: links are not followed out of it.
+///
+/// # Errors
+/// As [`read`]; `link-leads-out`.
+pub fn read_listed(path: &Path) -> Result<Document, Rejected> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if opcell_types::files::leads_out(path, folder).is_some() {
+        let message = format!("`{}` is a link that leads out of its folder, and is not read", path.display());
+        let help = "copy what it leads to, or name that file itself";
+        return Err(Rejected::plain(Diagnostic::error("link-leads-out", message).help(help)));
+    }
+    read(path)
+}
+
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     read_bounded(path, MAX_DOCUMENT_BYTES)
 }
@@ -152,10 +166,20 @@ impl Companions for SiblingFiles<'_> {
     }
 }
 
-/// Every file; a folder means the documents directly in it, sorted by name.
+/// How a document is found and read.
+pub type Reader = fn(&Path) -> Result<Document, Rejected>;
+
+/// Every file with how to read it; a folder means the documents directly in it, sorted by name.
 #[must_use]
-pub fn expand(paths: &[PathBuf]) -> Vec<PathBuf> {
-    paths.iter().flat_map(|path| if path.is_dir() { in_folder(path) } else { vec![path.clone()] }).collect()
+pub fn expand(paths: &[PathBuf]) -> Vec<(PathBuf, Reader)> {
+    let mut found: Vec<(PathBuf, Reader)> = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => found.extend(in_folder(path).into_iter().map(|file| (file, read_listed as Reader))),
+            false => found.push((path.clone(), read)),
+        }
+    }
+    found
 }
 
 /// The documents directly in a folder, sorted by name; a folder that cannot be read has none.

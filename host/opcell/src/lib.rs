@@ -74,6 +74,7 @@ pub mod services;
 mod sessions;
 pub mod stores;
 mod tools;
+pub mod triggers;
 
 mod given;
 pub mod host;
@@ -91,17 +92,17 @@ pub use opcell_engine::{
     ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},
     ports::{Reply, Success},
-    receipt::Receipt,
+    receipt::{CallReceipt, Receipt},
 };
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
     Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
-    LoadError, LogEvent, Metering, SandboxError, ToolDescription, compile::prepare,
+    LoadError, LogEvent, Metering, Receipt as CellReceipt, SandboxError, ToolDescription, compile::prepare,
 };
 pub use opcell_types::{CallContext, Capability, Denial, Failure, Remedy, Source, Touched, Value};
 pub use opcell_workflow::{Diagnostic, Severity};
 pub use report::Rejected;
-pub use run::{Run, Workflow};
+pub use run::{Run, TypedReceipt, Workflow};
 pub use services::{HostTool, LogSink};
 pub use tokio_util::sync::CancellationToken;
 pub use tools::{ServerEntry, ServerTool, ToolEntry};

@@ -71,7 +71,7 @@ impl Library {
                 let read = match before.files.get(&file) {
                     // What a document names beside itself may have changed without it.
                     Some((known, read)) if *known == stamp && stamp.is_some() && !has_companions(read) => read.clone(),
-                    _ => Workflow::load(&file),
+                    _ => document::read_listed(&file).and_then(Workflow::of),
                 };
                 let name = match &read {
                     Ok(workflow) => workflow.ir().name.clone(),

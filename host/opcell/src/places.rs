@@ -68,7 +68,7 @@ impl Places {
 }
 
 /// A path without links, as far as it exists.
-pub(crate) fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     match existing {

@@ -5,8 +5,13 @@ use crate::{
     report::Rejected,
 };
 use futures_util::Stream;
-use opcell_engine::{Event, Recorded, RunError, RunHandle, RunOutcome, event::EffectReply, receipt::Receipt};
+use opcell_engine::{
+    Event, Recorded, RunError, RunHandle, RunOutcome,
+    event::EffectReply,
+    receipt::{CallReceipt, Receipt, is_of_call},
+};
 use opcell_journal::Damage;
+use opcell_sandbox::Receipt as CellReceipt;
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, WorkflowIr};
 use std::{path::Path, sync::Arc};
@@ -153,6 +158,12 @@ impl Run {
         self.handle.resumed_at()
     }
 
+    /// How the run stood when it was durable, before anything was done for it, or when it was resumed.
+    #[must_use]
+    pub fn begun(&self) -> &RunOutcome {
+        self.handle.begun()
+    }
+
     /// Every event from the first one, past ones included; ends with the run.
     ///
     /// # Errors
@@ -180,11 +191,34 @@ impl Run {
     }
 }
 
+/// A receipt with its fields as types.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum TypedReceipt {
+    /// Of a cell.
+    Cell(Box<CellReceipt>),
+    /// Of a tool of the host, of an MCP server or of a call that was stopped; a cell that performed the tool has its own
+    /// in [`CallReceipt::receipt`].
+    Call(Box<CallReceipt>),
+}
+
+/// Reads a receipt with its fields as types.
+///
+/// # Errors
+/// When a host of another version wrote it, whose receipts had other fields.
+pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
+    let value = serde_json::Value::from(&**receipt);
+    Ok(match is_of_call(receipt) {
+        true => TypedReceipt::Call(Box::new(serde_json::from_value(value)?)),
+        false => TypedReceipt::Cell(Box::new(serde_json::from_value(value)?)),
+    })
+}
+
 /// The receipt that an event brings, if a cell or a call of a tool ended with it, or was stopped.
 #[must_use]
 pub fn receipt(event: &Event) -> Option<&Receipt> {
     let reply = match event {
-        Event::Replied { reply, .. } => reply,
+        Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } => reply,
         Event::Abandoned { receipt, .. } => return receipt.as_ref(),
         _ => return None,
     };
@@ -193,5 +227,29 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         EffectReply::Judge(reply) => reply.receipt.as_ref(),
         EffectReply::Tool(reply) => reply.receipt.as_ref(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opcell_engine::receipt::{Ending, Provider};
+    use std::time::Duration;
+
+    #[test]
+    fn the_receipt_of_a_call_is_read_with_its_types() {
+        let arguments = Value::object([("url", Value::from("https://example.org"))]);
+        let call = CallReceipt::of_tool("fetch", Some(Provider::Mcp("web".into())), &arguments);
+        let written = call.ended(Duration::from_millis(3), Ok(7), None).to_receipt().unwrap();
+        let TypedReceipt::Call(read) = typed(&written).unwrap() else { panic!("{written:?}") };
+        assert_eq!((read.status, read.bytes_out, read.duration_us), (Ending::Completed, 7, 3_000));
+        assert_eq!(read.provider, Some(Provider::Mcp("web".into())));
+        assert_eq!(read.to_receipt(), Some(written));
+    }
+
+    #[test]
+    fn a_receipt_of_another_version_is_an_error() {
+        let unknown = Receipt::from(Value::object([("plugin", Value::from("p"))]));
+        assert!(typed(&unknown).is_err());
     }
 }

@@ -96,6 +96,9 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
     for extension in extensions(around.catalog, around.grants, settings.contributions) {
         builder = builder.extension(extension);
     }
+    if let Some(rounds) = settings.rounds_at_a_time {
+        builder = builder.rounds_at_a_time(rounds);
+    }
     if let Some(record) = settings.record {
         builder = builder.record_to(record);
     }

@@ -109,6 +109,7 @@ pub(crate) fn file_beside(journal: &Path) -> PathBuf {
 
 /// Whose call it is.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "read where stores are kept"))]
 struct Caller {
     project: Arc<str>,
     plugin: Arc<str>,

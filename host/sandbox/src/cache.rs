@@ -12,13 +12,18 @@
 //! Invariants: both directories are ours, 0700 and not symbolic links; the key file is ours and 0600; entries are
 //! opened without following links and their MAC is checked on the very bytes that are loaded; an entry that fails is
 //! set aside and made again.
+//!
+//! The cache is bounded: when it has more than [`MOST_BYTES`], the entries that were not used for the longest time go.
+//! That a component could not be compiled within the limits is kept as well, for [`REFUSED_FOR`]: otherwise whoever
+//! offers it again and again keeps the compiler busy.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use std::{
     fs::File,
     io::{self, Read, Write},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// A cache directory that is not safe to use.
@@ -88,7 +93,18 @@ pub(crate) struct Cache {
     key: [u8; 32],
     /// Digest of where the entries and the key lie, and of whose they are.
     place: blake3::Hash,
+    /// See [`MOST_BYTES`].
+    most: u64,
 }
+
+/// Bytes of all entries.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// How long a component that exceeded a limit is not compiled again.
+const REFUSED_FOR: Duration = Duration::from_secs(3_600);
+
+/// What was being written for longer than this was left behind by a process that died.
+const LEFT_BEHIND: Duration = Duration::from_secs(3_600);
 
 const KEY_FILE: &str = "mac.key";
 const MAC_BYTES: usize = 32;
@@ -109,13 +125,13 @@ impl Cache {
         let (key, key_inode) = key.map_err(|reason| CacheError::Unsafe { path: key_path, reason })?;
         let inode = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?.st_ino;
         let place = place_of(&[(&real, inode), (&real_keys, key_inode)]);
-        Ok(Self { path: path.clone(), directory, key, place })
+        Ok(Self { path: path.clone(), directory, key, place, most: MOST_BYTES })
     }
 
     /// The compiled component for `key`, if it is whole and ours.
     pub(crate) fn get(&self, key: Key<'_>) -> Found {
         let name = key.file_name(&self.place);
-        match self.read(&name, key) {
+        match self.read(&name, key, None) {
             Ok(Some(compiled)) => Found::Compiled(compiled),
             Ok(None) => Found::Nothing,
             Err(reason) => {
@@ -128,6 +144,43 @@ impl Cache {
                 Found::Quarantined { reason }
             }
         }
+    }
+
+    /// Why the component was not compiled a short while ago, if it exceeded a limit then.
+    pub(crate) fn refusal(&self, key: Key<'_>) -> Option<String> {
+        let kept = self.read(&key.file_name(&self.place), key, Some(REFUSED_FOR)).ok()??;
+        String::from_utf8(kept).ok()
+    }
+
+    /// Removes entries until they have at most nine tenths of what they may have, if they have more than they may.
+    fn shrink(&self) -> io::Result<()> {
+        let (mut entries, mut total) = (Vec::new(), 0);
+        for entry in Dir::read_from(&self.directory)? {
+            let name = entry?.file_name().to_owned();
+            let Ok(status) = rustix::fs::statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+                continue;
+            }
+            let bytes = u64::try_from(status.st_size).unwrap_or(0);
+            if name.to_bytes().ends_with(b".native") {
+                entries.push((status.st_mtime, status.st_mtime_nsec, bytes, name));
+                total += bytes;
+            } else if age(&status) > LEFT_BEHIND {
+                let _ = rustix::fs::unlinkat(&self.directory, &name, AtFlags::empty());
+            }
+        }
+        if total <= self.most {
+            return Ok(());
+        }
+        entries.sort();
+        for (_, _, bytes, name) in entries {
+            if total <= self.most / 10 * 9 {
+                break;
+            }
+            rustix::fs::unlinkat(&self.directory, &name, AtFlags::empty())?;
+            total -= bytes;
+        }
+        Ok(())
     }
 
     /// Keeps a compiled component. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
@@ -145,10 +198,14 @@ impl Cache {
         if written.is_err() {
             let _ = rustix::fs::unlinkat(&self.directory, &*temporary, AtFlags::empty());
         }
+        if let Err(error) = self.shrink() {
+            tracing::warn!(cache = %self.path.display(), %error, "the cache cannot be shrunk");
+        }
         written
     }
 
-    fn read(&self, name: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, String> {
+    /// The content of an entry, which must not be older than `within`. Reading one without that counts as using it.
+    fn read(&self, name: &str, key: Key<'_>, within: Option<Duration>) -> Result<Option<Vec<u8>>, String> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -157,6 +214,17 @@ impl Cache {
             Err(error) => return Err(error.to_string()),
         };
         check_owned(&file, FileType::RegularFile, 0o600).map_err(|error| error.to_string())??;
+        let status = rustix::fs::fstat(&file).map_err(|error| error.to_string())?;
+        match within {
+            Some(within) if age(&status) > within => return Ok(None),
+            Some(_) => {}
+            None => {
+                let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+                let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+                // Where the time cannot be set, the entry looks older than it is, and goes sooner.
+                let _ = rustix::fs::futimens(&file, &Timestamps { last_access: keep, last_modification: now });
+            }
+        }
         let mut bytes = Vec::new();
         File::from(file).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         let Some((mac, compiled)) = bytes.split_first_chunk::<MAC_BYTES>() else {
@@ -179,6 +247,12 @@ impl Cache {
         hasher.update(blake3::hash(compiled).as_bytes());
         hasher.finalize()
     }
+}
+
+/// How long ago a file was written, or an entry used.
+fn age(status: &Stat) -> Duration {
+    let since = Duration::from_secs(u64::try_from(status.st_mtime).unwrap_or(0));
+    SystemTime::now().duration_since(UNIX_EPOCH + since).unwrap_or_default()
 }
 
 /// The inner error says what is wrong with a file that exists.
@@ -460,6 +534,43 @@ mod tests {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&key, b"short").unwrap();
         assert!(Cache::open(&place).unwrap_err().to_string().contains("it has 5 bytes"));
+    }
+
+    fn written_ago(path: &Path, ago: Duration) {
+        File::options().append(true).open(path).unwrap().set_modified(SystemTime::now() - ago).unwrap();
+    }
+
+    #[test]
+    fn the_entries_that_were_not_used_for_longest_go_when_there_are_too_many() {
+        let (_directory, mut cache) = open();
+        let components: Vec<_> = (0..10u8).map(|at| blake3::hash(&[at])).collect();
+        for (at, component) in components.iter().enumerate() {
+            cache.put(key(component), &[0; 1_000]).unwrap();
+            written_ago(&entry(&cache, key(component)), Duration::from_secs(100 - at as u64));
+        }
+        // The oldest is used once more.
+        assert!(matches!(cache.get(key(&components[0])), Found::Compiled(_)));
+        let aside = cache.path.join("x.tmp");
+        std::fs::write(&aside, "").unwrap();
+        written_ago(&aside, LEFT_BEHIND * 2);
+        cache.most = 10 * (1_000 + MAC_BYTES as u64);
+        cache.put(key(&component()), &[0; 1_000]).unwrap();
+        let kept: Vec<usize> = (0..10).filter(|at| entry(&cache, key(&components[*at])).exists()).collect();
+        assert_eq!(kept, [0, 3, 4, 5, 6, 7, 8, 9]);
+        assert!(entry(&cache, key(&component())).exists() && !aside.exists());
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_for_an_hour_under_the_same_limits() {
+        let (_directory, cache) = open();
+        let refused = Key { engine: "e1 refused under 1 s", component: &component() };
+        assert_eq!(cache.refusal(refused), None);
+        cache.put(refused, b"1 s of wall time").unwrap();
+        assert_eq!(cache.refusal(refused).as_deref(), Some("1 s of wall time"));
+        assert_eq!(cache.refusal(Key { engine: "e1 refused under 2 s", ..refused }), None);
+        assert_eq!(cache.get(key(&component())), Found::Nothing);
+        written_ago(&entry(&cache, refused), REFUSED_FOR + Duration::from_secs(60));
+        assert_eq!(cache.refusal(refused), None);
     }
 
     #[test]

@@ -152,6 +152,11 @@ impl Compiler {
         &self.compatibility
     }
 
+    /// What a compilation may use, as a text that differs where a limit does.
+    pub(crate) fn limits(&self) -> String {
+        format!("{:?}", self.limits)
+    }
+
     /// The largest component that is looked at.
     pub(crate) fn component_bytes(&self) -> u64 {
         self.limits.component_bytes

@@ -131,6 +131,26 @@ fn checked(bytes: &[u8], also: impl Fn(&str) -> bool) -> Result<Surface, LoadErr
     Ok(surface)
 }
 
+/// Imports and exports of a component, each; what is beyond that is no plugin, and would be kept in memory.
+const MAX_NAMES: usize = 10_000;
+
+/// Bytes of the name of an import or export.
+const MAX_NAME: usize = 1_024;
+
+fn push(names: &mut Vec<String>, name: &str, what: &str) -> Result<(), LoadError> {
+    if names.len() >= MAX_NAMES {
+        return Err(not_a_component(&format!("it has more than {MAX_NAMES} {what}")));
+    }
+    if name.len() > MAX_NAME {
+        return Err(not_a_component(&format!(
+            "one of its {what} has a name of {} bytes; at most {MAX_NAME}",
+            name.len()
+        )));
+    }
+    names.push(name.to_owned());
+    Ok(())
+}
+
 /// Imports, exports and manifest of any component, whatever its world.
 ///
 /// # Errors
@@ -158,13 +178,13 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(|error| not_a_component(&error.to_string()))?;
-                    surface.imports.push(import.name.name.to_owned());
+                    push(&mut surface.imports, import.name.name, "imports")?;
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
                 for export in section {
                     let export = export.map_err(|error| not_a_component(&error.to_string()))?;
-                    surface.exports.push(export.name.name.to_owned());
+                    push(&mut surface.exports, export.name.name, "exports")?;
                 }
             }
             Payload::CustomSection(section) if section.name() == manifest::SECTION => {
@@ -274,6 +294,17 @@ mod tests {
         for bytes in [&b""[..], b"\0asm", b"#!/bin/sh\n", whole.get(..whole.len() - 3).unwrap()] {
             assert_eq!(inspect(bytes).unwrap_err().kind(), "not-a-component", "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn names_of_imports_are_bounded_in_number_and_length() {
+        let import = |name: &str| format!(r#"(import "{name}" (instance))"#);
+        let many: String = (0..=MAX_NAMES).map(|at| import(&format!("n{at}"))).collect();
+        let error = inspected(&format!("(component {many})")).unwrap_err().to_string();
+        assert!(error.contains("it has more than 10000 imports"), "{error}");
+        let long = import(&"n".repeat(MAX_NAME + 1));
+        let error = inspected(&format!("(component {long})")).unwrap_err().to_string();
+        assert!(error.contains("one of its imports has a name of 1025 bytes; at most 1024"), "{error}");
     }
 
     #[test]

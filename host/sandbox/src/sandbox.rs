@@ -3,7 +3,7 @@
 use crate::{
     bare::Bare,
     cache::{Cache, CachePlace, Found, Key},
-    compile::{CompileLimits, CompileMode, Compiler},
+    compile::{CompileError, CompileLimits, CompileMode, Compiler},
     descriptors,
     engine::{self, Allocation, CellEngine, Engines, Metering, Room},
     error::{LoadError, SandboxError},
@@ -286,7 +286,20 @@ impl Sandbox {
         {
             return Ok(compiled);
         }
-        let compiled = self.compiler.compile(bytes).await?;
+        let refused = format!("{} refused under {}", self.compiler.compatibility(), self.compiler.limits());
+        let refused = Key { engine: &refused, component: digest };
+        if let Some(what) = self.cache.as_ref().and_then(|cache| cache.refusal(refused)) {
+            return Err(CompileError::Limit { what: format!("{what}, found within the last hour") }.into());
+        }
+        let compiled = match self.compiler.compile(bytes).await {
+            Err(CompileError::Limit { what }) => {
+                if let Some(cache) = &self.cache {
+                    let _ = cache.put(refused, what.as_bytes());
+                }
+                return Err(CompileError::Limit { what }.into());
+            }
+            compiled => compiled?,
+        };
         if let Some(cache) = &self.cache
             && let Err(error) = cache.put(key, &compiled)
         {

@@ -124,6 +124,23 @@ async fn a_compile_bomb_ends_at_its_limits_and_the_host_does_not_notice() {
 }
 
 #[tokio::test]
+async fn what_exceeded_the_limits_of_compilation_is_not_compiled_again_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let compile_limits = CompileLimits { deadline: Duration::from_millis(150), ..CompileLimits::default() };
+    let with = |config: SandboxConfig| SandboxConfig { cache: Some(place(directory.path())), ..config };
+    let first = Sandbox::new(with(SandboxConfig { compile_limits: compile_limits.clone(), ..config() })).unwrap();
+    let guest = bomb();
+    assert_eq!(first.load(request(&guest)).await.unwrap_err().kind(), "compile-limit");
+    // Whoever compiles now would fail otherwise.
+    let missing = || CompileMode::Child(CompileProgram { path: "/does/not/exist".into(), args: Vec::new() });
+    let again = Sandbox::new(with(SandboxConfig { compile_limits, ..SandboxConfig::new(missing()) })).unwrap();
+    let error = again.load(request(&guest)).await.unwrap_err().to_string();
+    assert!(error.contains("0.15 s of wall time, found within the last hour"), "{error}");
+    let patient = Sandbox::new(with(SandboxConfig::new(missing()))).unwrap();
+    assert_eq!(patient.load(request(&guest)).await.unwrap_err().kind(), "compile-process");
+}
+
+#[tokio::test]
 async fn a_compiler_that_is_missing_dies_or_lies_is_an_error() {
     for (path, args, expected) in [
         ("/does/not/exist", vec![], "cannot start"),

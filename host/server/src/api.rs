@@ -8,6 +8,7 @@ mod operations;
 mod root;
 mod runs;
 mod send;
+mod triggers;
 mod workflows;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     page::{self, Sessions},
     problem::Problem,
     serve::Settings,
-    tenant::Tenants,
+    tenant::{Tenants, webhook_limiter},
 };
 use axum::{
     Router,
@@ -25,6 +26,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
+use governor::DefaultDirectRateLimiter;
 use opcell_engine::event::Recorded;
 use opcell_types::text::one_line;
 use opcell_workflow::WorkflowIr;
@@ -37,7 +39,7 @@ pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub use root::Document;
 pub(crate) use runs::{begin, encoded, run_graph, status};
-pub(crate) use send::answer;
+pub(crate) use send::{GrantBody, Wanted, answer, grant};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;
@@ -70,6 +72,8 @@ pub struct App {
     pub(crate) sessions: Sessions,
     pub(crate) is_tls: bool,
     pub(crate) mcp: mcp::Services,
+    /// Counts requests for webhooks of tenants that do not exist.
+    pub(crate) unknown_hooks: DefaultDirectRateLimiter,
     /// Cancelled when the server begins to stop.
     pub(crate) stop: CancellationToken,
 }
@@ -82,6 +86,7 @@ impl App {
             access: settings.access.clone(),
             draw: settings.draw,
             sessions: Sessions::new()?,
+            unknown_hooks: webhook_limiter(),
             is_tls: settings.tls.is_some(),
             stop,
         })
@@ -116,6 +121,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/operations", get(operations::list))
         .route("/operations/{namespace}/{name}", get(operations::describe).post(operations::invoke))
         .route("/plugins", get(operations::plugins))
+        .route("/triggers", get(triggers::list))
+        .route("/hooks/{trigger}", post(triggers::hook))
         .route("/mcp", any(mcp::mcp));
     let fixed = |name: HeaderName, value: &'static str| {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))

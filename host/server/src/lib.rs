@@ -20,6 +20,7 @@ pub mod metrics;
 mod page;
 pub mod probes;
 pub mod problem;
+mod schedule;
 pub mod serve;
 pub mod spans;
 mod stall;

@@ -38,6 +38,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}/graph.svg", get(run::graph))
         .route("/t/{tenant}/runs/{run}/live", get(run::live))
         .route("/t/{tenant}/runs/{run}/answer", post(run::answer))
+        .route("/t/{tenant}/runs/{run}/grant", post(run::grant))
         .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))
         .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
         .route("/assets/page.css", get(css))

@@ -3,6 +3,7 @@
 use crate::{
     access::Access,
     api::{self, App, Draw},
+    schedule,
     stall::{StallAcceptor, WRITE_TIME},
     tenant::Tenants,
 };
@@ -183,6 +184,7 @@ impl Serving {
         let handle: Handle<SocketAddr> = Handle::new();
         let mut workers: JoinSet<Result<(), RunError>> = JoinSet::new();
         for tenant in tenants.iter().cloned() {
+            workers.spawn(schedule::run(tenant.clone(), stop.clone()));
             let worker = Worker::new(tenant.host.clone(), settings.worker.clone());
             let stop = stop.clone();
             workers.spawn(async move {

@@ -3,7 +3,7 @@
 use crate::{feed::Feeds, metrics::RunCounters, problem::Problem};
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use opcell::Host;
+use opcell::{Host, triggers::Trigger};
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
@@ -14,6 +14,9 @@ use tokio::sync::Semaphore;
 
 /// How long a look at the folders of workflows counts.
 const FRESH: Duration = Duration::from_millis(500);
+
+/// Requests of webhooks in a second, signed or not.
+const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
 
 /// What one tenant may ask of the server.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +47,9 @@ pub struct Tenant {
     pub(crate) started: Arc<Semaphore>,
     pub(crate) calls: Semaphore,
     pub(crate) readers: Arc<Semaphore>,
+    pub(crate) triggers: Vec<Trigger>,
     rate: DefaultDirectRateLimiter,
+    unsigned_rate: DefaultDirectRateLimiter,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -64,9 +69,17 @@ impl Tenant {
             started: Arc::new(Semaphore::new(limits.started_runs)),
             calls: Semaphore::new(limits.calls),
             readers: Arc::new(Semaphore::new(limits.readers)),
+            triggers: Vec::new(),
             rate: RateLimiter::direct(Quota::per_second(rate)),
+            unsigned_rate: webhook_limiter(),
             looked: Mutex::new(None),
         }
+    }
+
+    /// The same, with what starts runs without a person.
+    #[must_use]
+    pub fn with_triggers(self, triggers: Vec<Trigger>) -> Self {
+        Self { triggers, ..self }
     }
 
     /// Counts one request.
@@ -74,11 +87,16 @@ impl Tenant {
     /// # Errors
     /// When the tenant has sent too many.
     pub(crate) fn admit(&self) -> Result<(), Problem> {
-        self.rate.check().map_err(|_| {
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate-limited", "too many requests in a second");
-            Problem { retry_after: Some(1), ..problem }
-                .remedy("send fewer requests a second, or ask for a higher limit")
-        })
+        self.rate.check().map_err(|_| too_many())
+    }
+
+    /// Counts one request of a webhook, whose sender is not known yet: a flood of those uses nothing of what the tenant
+    /// may send itself.
+    ///
+    /// # Errors
+    /// When there were too many.
+    pub(crate) fn admit_unsigned(&self) -> Result<(), Problem> {
+        self.unsigned_rate.check().map_err(|_| too_many())
     }
 
     /// Reads the workflows that have changed, unless that was done a moment ago.
@@ -95,6 +113,16 @@ impl Tenant {
             tracing::warn!("the workflows of a tenant could not be read");
         }
     }
+}
+
+/// Counts requests of webhooks: of one tenant, or of all that do not exist, so that those look like one that does.
+pub(crate) fn webhook_limiter() -> DefaultDirectRateLimiter {
+    RateLimiter::direct(Quota::per_second(WEBHOOKS))
+}
+
+pub(crate) fn too_many() -> Problem {
+    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate-limited", "too many requests in a second");
+    Problem { retry_after: Some(1), ..problem }.remedy("send fewer requests a second, or ask for a higher limit")
 }
 
 /// The tenants of a server, by name.

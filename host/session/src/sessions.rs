@@ -23,6 +23,7 @@ use opcell_engine::receipt::Provider;
 use opcell_types::Value;
 use opcell_workflow::ir;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Gives facts about the session that is opened, as name and value; the date among them.
 pub type RuntimeMetadata = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
@@ -40,6 +41,8 @@ pub struct HostSessions {
     context_files: Vec<ContextFile>,
     runtime_metadata: RuntimeMetadata,
     missing_tools: MissingTools,
+    /// One permit for each round that may be under way.
+    rounds: Option<Semaphore>,
 }
 
 impl HostSessions {
@@ -92,6 +95,10 @@ impl Sessions for HostSessions {
         }
         // What rules may still rewrite is not shown while it comes.
         let sink = sink.filter(|_| round.session.settings.guards.is_empty());
+        let _permit = match &self.rounds {
+            Some(rounds) => rounds.acquire().await.ok(),
+            None => None,
+        };
         self.answers.complete(&round, sink).await
     }
 

@@ -193,6 +193,20 @@ pub enum Remedy {
     Nothing,
 }
 
+impl Remedy {
+    /// The plugin that would be granted something.
+    #[must_use]
+    pub fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Grant { plugin, .. }
+            | Self::AllowHttp { scope: HttpScope::Plugin(plugin), .. }
+            | Self::CoverPath { plugin, .. }
+            | Self::ControlFiles { plugin: Some(plugin), .. } => Some(plugin),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Reads a regular file of at most `limit` bytes. Waits for no pipe, and reads no further than the limit whatever the
@@ -41,6 +41,15 @@ pub fn read_text_bounded(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
+/// Where a file really is, if links lead from there out of the folder that it was found in. Whoever lists a folder has
+/// not named what its links lead to: a checkout may link to a file with passwords, and have it shown. Blocks.
+#[must_use]
+pub fn leads_out(file: &Path, folder: &Path) -> Option<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (real, folder) = (file.canonicalize().ok()?, folder.canonicalize().ok()?);
+    (!real.starts_with(folder)).then_some(real)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +63,30 @@ mod tests {
         assert_eq!(kind("/dev/zero"), io::ErrorKind::InvalidInput);
         assert_eq!(kind("/dev"), io::ErrorKind::InvalidInput);
         assert_eq!(kind("/nowhere"), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_link_leads_out_unless_it_stays_below_the_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("checkout");
+        std::fs::create_dir_all(folder.join("below")).unwrap();
+        for file in ["secret", "checkout/own", "checkout/below/other"] {
+            std::fs::write(base.path().join(file), "").unwrap();
+        }
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+            leads_out(&folder.join(name), &folder)
+        };
+        assert_eq!(leads_out(&folder.join("own"), &folder), None);
+        assert_eq!(link("below/other", "inside"), None);
+        assert_eq!(link("../secret", "outside"), Some(base.path().canonicalize().unwrap().join("secret")));
+        assert!(link("outside", "twice").is_some());
+        assert!(link("/proc/self/environ", "process").is_some());
+        assert_eq!(link("nowhere", "dangling"), None);
+        // The folder itself may be reached through a link.
+        std::os::unix::fs::symlink("checkout", base.path().join("alias")).unwrap();
+        let alias = base.path().join("alias");
+        assert_eq!(leads_out(&alias.join("own"), &alias), None);
     }
 
     #[test]

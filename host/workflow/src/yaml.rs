@@ -516,6 +516,17 @@ mod tests {
         parse(text).unwrap().to_value()
     }
 
+    /// Each blank that is put in is another pass over the text: a large one must not have many.
+    #[test]
+    fn the_larger_a_text_is_the_fewer_blanks_are_put_in() {
+        let entries: String = (0..100).map(|at| format!("- {{a{at}:[1]}}\n")).collect();
+        assert!(parse(&entries).is_ok());
+        let large = format!("{entries}# {}\n", "x".repeat(1 << 20));
+        assert_eq!(parse(&large).unwrap_err().message, "`:` needs a blank before `[` or `{`");
+        let many: String = (0..=MAX_BLANKS).map(|at| format!("- {{a{at}:[1]}}\n")).collect();
+        assert!(parse(&many).is_err());
+    }
+
     #[test]
     fn plain_scalars_follow_the_core_schema() {
         for (text, json) in [

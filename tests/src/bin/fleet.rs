@@ -1,11 +1,12 @@
-//! `fleet --kills N`: N rounds of workers on one PostgreSQL journal, and something that goes wrong in each.
+//! `fleet --kills N`: N rounds of workers on one PostgreSQL journal, and something that goes wrong in each; with
+//! `--restate`, a Restate server gives the workers their turns.
 //!
 //! The last line is `N rounds, M differences`; the exit code is 1 if M is not 0, and 2 if there could be no campaign.
 
 use opcell_tests::fleet::campaign;
 use std::{path::Path, process::ExitCode};
 
-const USAGE: &str = "usage: fleet --kills N [--first ROUND]";
+const USAGE: &str = "usage: fleet --kills N [--first ROUND] [--restate]";
 
 fn main() -> ExitCode {
     // How the campaign starts the command: under its name.
@@ -14,14 +15,15 @@ fn main() -> ExitCode {
         return opcell_cli::cli::main();
     }
     opcell::prepare();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (restate, arguments): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument == "--restate");
     let (rounds, first) = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--kills", rounds] => (rounds.parse(), Ok(0)),
         ["--kills", rounds, "--first", first] => (rounds.parse(), first.parse()),
         _ => return wrong(USAGE),
     };
     let (Ok(rounds), Ok(first)) = (rounds, first) else { return wrong(USAGE) };
-    match campaign::run(first, rounds, |line| println!("{line}")) {
+    match campaign::run(first, rounds, !restate.is_empty(), |line| println!("{line}")) {
         Ok(Some(differences)) => {
             println!("{rounds} rounds, {differences} differences");
             if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

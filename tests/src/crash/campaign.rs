@@ -228,6 +228,8 @@ async fn help(place: &Path) -> Result<()> {
                 let answer = if done { Answer::Skip } else { Answer::Retry };
                 engine.send(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
             }
+            // No plugin of the campaign is set up to ask.
+            Question::Grant { step, .. } => bail!("step {step} asks for a grant"),
         }
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! Rounds, one after the other.
 
 use super::{
+    balancer,
     checks::{Remains, Shown},
     clock::Clock,
     proxy::Network,
     recorder::Recorder,
-    workers::{Ground, Worker},
+    workers::{Ground, Restate, Worker},
     world::{self, DOCUMENTS, SIGNAL},
 };
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +14,7 @@ use opcell::{Config, Host, consent::Requests, places::Places};
 use opcell_engine::{Engine, Message, RunOptions, event::Answer, outcome::Question};
 use opcell_journal::RunId;
 use opcell_journal_postgres::scratch::Server;
+use opcell_restate::scratch::{RestateServer, free_port};
 use opcell_sandbox::CompileMode;
 use opcell_types::Value;
 use rustix::process::Signal;
@@ -65,12 +67,14 @@ enum Fault {
     Clock(i64),
     /// A worker is asked to stop, and another takes its place.
     Drain,
+    /// The Restate server, as a power failure does; without one, a worker.
+    Restate,
 }
 
 impl Fault {
     fn of(round: u64, chance: &mut Chance) -> Self {
         let far = i64::try_from(60 + chance.below(600)).unwrap_or(60);
-        match round % 9 {
+        match round % 10 {
             0 | 5 => Self::Kill(1 + chance.index(WORKERS)),
             1 => Self::Stop,
             2 => Self::Cut,
@@ -78,7 +82,8 @@ impl Fault {
             4 => Self::Restart,
             6 => Self::PowerFailure,
             7 => Self::Clock(if chance.below(2) == 0 { far } else { -far }),
-            _ => Self::Drain,
+            8 => Self::Drain,
+            _ => Self::Restate,
         }
     }
 }
@@ -109,20 +114,40 @@ impl Chance {
 }
 
 /// Fights `rounds` rounds from number `first` on, and gives the number of runs that differ; `None`, after a word on
-/// stderr, where no PostgreSQL is installed.
+/// stderr, where no PostgreSQL is installed, or no Restate server that shall give turns.
 ///
 /// # Errors
 /// When there could be no campaign.
-pub fn run(first: u64, rounds: u64, tell: impl Fn(String)) -> Result<Option<usize>> {
+pub fn run(first: u64, rounds: u64, with_restate: bool, tell: impl Fn(String)) -> Result<Option<usize>> {
     let Some(server) = Server::start()? else { return Ok(None) };
+    let restate = match with_restate {
+        true => match RestateServer::start(&kept()?)? {
+            Some(server) => Some(server),
+            None => return Ok(None),
+        },
+        false => None,
+    };
     let folder = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let fought = runtime.block_on(fight(server, folder.path(), first, rounds, &tell));
+    let fought = runtime.block_on(fight(server, restate, folder.path(), first, rounds, &tell));
     if !matches!(fought, Ok(0)) {
         let folder = folder.keep();
         tell(format!("the workers' logs are in {}", folder.display()));
     }
     fought.map(Some)
+}
+
+/// Where programs that are installed for tests outlast them: `target/tmp`.
+fn kept() -> Result<std::path::PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(program.ancestors().nth(2).context("a build folder")?.join("tmp"))
+}
+
+/// Where the workers of a Restate server are.
+async fn take_turns_from(server: &RestateServer) -> Result<Restate> {
+    let ports: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
+    let advertise = format!("http://127.0.0.1:{}", balancer::start(ports.clone()).await?);
+    Ok(Restate { admin: server.admin(), ingress: server.ingress(), advertise, ports })
 }
 
 /// What a campaign works on.
@@ -135,7 +160,20 @@ struct Field<'a> {
     calm: Cell<Option<Instant>>,
 }
 
-async fn fight(mut server: Server, folder: &Path, first: u64, rounds: u64, tell: &dyn Fn(String)) -> Result<usize> {
+/// The servers of a campaign.
+struct Servers {
+    journal: Server,
+    restate: Option<RestateServer>,
+}
+
+async fn fight(
+    server: Server,
+    restate: Option<RestateServer>,
+    folder: &Path,
+    first: u64,
+    rounds: u64,
+    tell: &dyn Fn(String),
+) -> Result<usize> {
     let recorder = Recorder::default();
     world::write(folder, recorder.start().await?)?;
     let opcell = folder.join(COMMAND);
@@ -148,7 +186,13 @@ async fn fight(mut server: Server, folder: &Path, first: u64, rounds: u64, tell:
     let journal = format!("{}&schema=fleet&lease={LEASE}&connections=6", server.url());
     let through = journal.replace(&format!(":{}/", server.port()), ":PORT/");
     let clock = Clock::build(folder)?;
-    let ground = Ground { folder, opcell: &opcell, trust: &trust, journal: &through, clock: clock.as_ref() };
+    let turns = match &restate {
+        Some(server) => Some(take_turns_from(server).await?),
+        None => None,
+    };
+    let (clock, turns) = (clock.as_ref(), turns.as_ref());
+    let ground = Ground { folder, opcell: &opcell, trust: &trust, journal: &through, clock, restate: turns };
+    let mut servers = Servers { journal: server, restate };
 
     let mut places = Places::default();
     places.cache = Some(folder.join("home/campaign/components"));
@@ -158,7 +202,7 @@ async fn fight(mut server: Server, folder: &Path, first: u64, rounds: u64, tell:
     let host = host.build().await?;
     let mut workers = Vec::new();
     for number in 0..WORKERS {
-        workers.push(Worker::start(number, server.port(), &ground).await?);
+        workers.push(Worker::start(number, servers.journal.port(), &ground).await?);
     }
 
     let field = Field { folder, host: &host, recorder: &recorder, tell, calm: Cell::new(Some(Instant::now())) };
@@ -169,7 +213,7 @@ async fn fight(mut server: Server, folder: &Path, first: u64, rounds: u64, tell:
         let fault = Fault::of(round, &mut chance);
         let runs = field.start(&format!("round-{round}")).await.with_context(|| format!("round {round}"))?;
         let began = Instant::now();
-        let disturb = field.disturb(fault, &mut chance, &mut workers, &mut server, &ground);
+        let disturb = field.disturb(fault, &mut chance, &mut workers, &mut servers, &ground);
         let (disturbed, found) = tokio::join!(disturb, field.finish(&runs, &undisturbed));
         disturbed.with_context(|| format!("round {round}, {fault:?}"))?;
         let found = found?;
@@ -234,7 +278,7 @@ impl Field<'_> {
         fault: Fault,
         chance: &mut Chance,
         workers: &mut [Worker],
-        server: &mut Server,
+        servers: &mut Servers,
         ground: &Ground<'_>,
     ) -> Result<()> {
         tokio::time::sleep(chance.time(3_000)).await;
@@ -248,7 +292,13 @@ impl Field<'_> {
         };
         for (_, worker) in workers.iter_mut().enumerate().filter(|(number, _)| chosen.contains(number)) {
             match fault {
-                Fault::Kill(_) => {
+                Fault::Restate if servers.restate.is_some() => {
+                    tokio::task::block_in_place(|| match &mut servers.restate {
+                        Some(server) => server.restart(),
+                        None => Ok(()),
+                    })?
+                }
+                Fault::Kill(_) | Fault::Restate => {
                     tokio::task::block_in_place(|| worker.end(true))?;
                     tokio::time::sleep(chance.time(500)).await;
                     worker.launch(ground)?;
@@ -270,11 +320,11 @@ impl Field<'_> {
                 }
                 Fault::Restart | Fault::PowerFailure => {
                     tokio::task::block_in_place(|| match fault {
-                        Fault::Restart => server.stop(),
-                        _ => server.kill(),
+                        Fault::Restart => servers.journal.stop(),
+                        _ => servers.journal.kill(),
                     })?;
                     tokio::time::sleep(chance.time(2_000)).await;
-                    tokio::task::block_in_place(|| server.launch())?;
+                    tokio::task::block_in_place(|| servers.journal.launch())?;
                 }
                 // It stays wrong until it jumps again.
                 Fault::Clock(seconds) => worker.set_clock(seconds)?,

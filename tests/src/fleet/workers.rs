@@ -14,6 +14,7 @@ use std::{
 
 /// One worker: its process, and what lies between it and the server.
 pub struct Worker {
+    number: usize,
     pub proxy: Proxy,
     clock: PathBuf,
     log: PathBuf,
@@ -31,6 +32,20 @@ pub struct Ground<'a> {
     /// The journal's URL with `PORT` where the port goes.
     pub journal: &'a str,
     pub clock: Option<&'a Clock>,
+    /// Who gives turns, if it is not the journal's list.
+    pub restate: Option<&'a Restate>,
+}
+
+/// A Restate server, and where the workers are for it.
+pub struct Restate {
+    /// Its admin API.
+    pub admin: String,
+    /// Where it takes calls.
+    pub ingress: String,
+    /// The address of all workers.
+    pub advertise: String,
+    /// The port of each worker.
+    pub ports: Vec<u16>,
 }
 
 impl Worker {
@@ -38,7 +53,7 @@ impl Worker {
         let proxy = Proxy::start(server).await?;
         let clock = ground.folder.join(format!("clock-{number}"));
         let log = ground.folder.join(format!("worker-{number}.log"));
-        let mut worker = Self { proxy, clock, log, child: None };
+        let mut worker = Self { number, proxy, clock, log, child: None };
         worker.launch(ground)?;
         Ok(worker)
     }
@@ -60,6 +75,12 @@ impl Worker {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if let Some(restate) = ground.restate {
+            let port = restate.ports.get(self.number).context("a port for the worker")?;
+            command.args(["--restate", &restate.admin, "--restate-ingress", &restate.ingress]);
+            command.args(["--restate-advertise", &restate.advertise]);
+            command.args(["--restate-listen", &format!("127.0.0.1:{port}")]);
+        }
         if let Some(clock) = ground.clock {
             clock.give(&mut command, &self.clock)?;
         }

@@ -36,7 +36,7 @@ const EVERY: Duration = Duration::from_millis(1);
 const ROUNDS: usize = 200;
 
 /// How long attacks are stopped after, and what they do to others.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Containment {
     /// One per attack.
     pub rows: Vec<Stopped>,
@@ -53,7 +53,7 @@ pub struct Containment {
 }
 
 /// How one attack ended, over some rounds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stopped {
     /// The attack.
     pub name: String,
@@ -73,7 +73,7 @@ pub struct Stopped {
 
 /// An honest plugin, a call of which is due every millisecond whether or not the one before it has ended. Times are
 /// from when a call was due to its end, so that a stall counts for every call that was due in it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Neighbour {
     /// What runs beside it, or `nothing`.
     pub beside: String,

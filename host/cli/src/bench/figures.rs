@@ -29,7 +29,7 @@ const WAITING_CELLS: u64 = 48;
 const LOADED_PLUGINS: u64 = 16;
 
 /// Medians, unless a name says otherwise.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Figures {
     /// From bytes to a plugin with nothing cached, its compilation in a process of its own included.
     pub cold_compile_ms: f64,
@@ -48,7 +48,7 @@ pub struct Figures {
 }
 
 /// Of the bare engine, in microseconds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Phases {
     /// Store and instance.
     pub instantiate_us: f64,
@@ -59,7 +59,7 @@ pub struct Phases {
 }
 
 /// Cells of one plugin after each other on every thread.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Throughput {
     /// Cores used.
     pub cores: usize,
@@ -77,7 +77,7 @@ pub struct Throughput {
 }
 
 /// Calls per second of one peer.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Rate {
     /// The peer.
     pub name: &'static str,

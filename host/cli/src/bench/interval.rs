@@ -11,7 +11,7 @@ const DRAWS: usize = 2_000;
 const FEWEST: usize = 5;
 
 /// Where a figure lies, in 95 of 100 repetitions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A machine, as far as it says what it is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,

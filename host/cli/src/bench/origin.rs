@@ -7,7 +7,7 @@ use std::process::Command;
 pub const SCHEMA: &str = "opcell-bench/v1";
 
 /// Everything that must be equal, or be named, before two reports are compared.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Origin {
     /// Of the report: its name and version.
     pub schema: &'static str,

@@ -27,7 +27,42 @@ pub struct Peer {
     pub name: String,
     /// What one call of it is.
     pub about: String,
+    /// What its set-up holds, if that is known.
+    pub isolates: Option<&'static [Isolates]>,
     turn: Box<dyn Turn>,
+}
+
+/// What can hold between a call and everything else. A boundary that holds less is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolates {
+    /// It sees nothing that an earlier call left.
+    State,
+    /// It reads and writes no memory of the host.
+    Host,
+    /// It is stopped when it does not end.
+    Time,
+    /// It is given no more memory than it may have.
+    Memory,
+    /// It reaches no files, network or programs that it was not granted.
+    System,
+}
+
+impl Isolates {
+    /// All of them, as the report lists them.
+    pub const ALL: [Self; 5] = [Self::State, Self::Host, Self::Time, Self::Memory, Self::System];
+
+    /// As the report writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Host => "host",
+            Self::Time => "time",
+            Self::Memory => "memory",
+            Self::System => "system",
+        }
+    }
 }
 
 impl std::fmt::Debug for Peer {
@@ -88,17 +123,27 @@ fn nanos(started: Instant) -> u64 {
 impl Peer {
     /// A peer whose calls are futures.
     pub fn new(name: &str, about: &str, call: impl AsyncFnMut() -> Result<()> + Send + 'static) -> Self {
-        Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Async(call)) }
+        Self::of(name, about, Box::new(Async(call)))
     }
 
     /// A peer whose calls block.
     pub fn blocking(name: &str, about: &str, call: impl FnMut() -> Result<()> + Send + 'static) -> Self {
-        Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Blocking(call)) }
+        Self::of(name, about, Box::new(Blocking(call)))
     }
 
     /// A peer that another program is and times: asked for so many calls, it gives as many durations in nanoseconds.
     pub fn elsewhere(name: &str, about: &str, turn: impl FnMut(usize) -> Result<Vec<u64>> + Send + 'static) -> Self {
-        Self { name: name.to_owned(), about: about.to_owned(), turn: Box::new(Elsewhere(turn)) }
+        Self::of(name, about, Box::new(Elsewhere(turn)))
+    }
+
+    fn of(name: &str, about: &str, turn: Box<dyn Turn>) -> Self {
+        Self { name: name.to_owned(), about: about.to_owned(), isolates: None, turn }
+    }
+
+    /// The same, with what its set-up holds.
+    #[must_use]
+    pub fn isolating(self, isolates: &'static [Isolates]) -> Self {
+        Self { isolates: Some(isolates), ..self }
     }
 
     pub(super) async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
@@ -111,6 +156,7 @@ pub(super) fn native(arguments: Arc<str>) -> Peer {
         black_box(native_echo(black_box(&arguments))?);
         Ok(())
     })
+    .isolating(&[])
 }
 
 /// A fresh store and instance per call, nothing else.
@@ -119,6 +165,7 @@ pub fn bare(bare: Arc<Bare>, id: Arc<str>, arguments: Arc<str>) -> Peer {
         black_box(bare.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
         Ok(())
     })
+    .isolating(&[Isolates::State, Isolates::Host, Isolates::System])
 }
 
 pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> Peer {
@@ -127,6 +174,7 @@ pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> P
         black_box(reused.call(&id, &arguments).await).map_err(|error| anyhow!(error))?;
         Ok(())
     })
+    .isolating(&[Isolates::Host, Isolates::System])
 }
 
 pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
@@ -135,6 +183,7 @@ pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Pe
         black_box(plugin.invoke(CellRequest::new(&id, &arguments)).await).result?;
         Ok(())
     })
+    .isolating(&Isolates::ALL)
 }
 
 /// The program beside this one that is the operation built natively.
@@ -164,7 +213,8 @@ pub(super) fn process(arguments: &Arc<str>) -> Result<Peer> {
         let mut child = command.spawn()?;
         answered(&mut child, &arguments)
     };
-    Ok(Peer::blocking("process", "a process spawned per call, arguments on its standard input", call))
+    Ok(Peer::blocking("process", "a process spawned per call, arguments on its standard input", call)
+        .isolating(&[Isolates::State, Isolates::Host]))
 }
 
 /// What a process gives for its standard input, to its end.
@@ -241,7 +291,7 @@ fn line_peer(name: &str, about: &str, command: &mut Command, arguments: &str) ->
 
 pub(super) fn pipe(arguments: &str) -> Result<Peer> {
     let about = "one process for all calls over a pipe: calls are isolated from the host but not from each other";
-    line_peer("pipe", about, &mut echo_command(&["lines"])?, arguments)
+    Ok(line_peer("pipe", about, &mut echo_command(&["lines"])?, arguments)?.isolating(&[Isolates::Host]))
 }
 
 /// Processes that wait for their call, and are refilled between calls, outside of the time that is measured.
@@ -268,7 +318,7 @@ pub(super) fn process_pool(arguments: &Arc<str>) -> Result<Peer> {
         }
         Ok(times)
     };
-    Ok(Peer::elsewhere("process-pool", about, turn))
+    Ok(Peer::elsewhere("process-pool", about, turn).isolating(&[Isolates::State, Isolates::Host]))
 }
 
 /// A program of the operator: it answers each line of its standard input with one line.
@@ -289,6 +339,7 @@ pub(super) fn node_warm(arguments: &str) -> Result<Peer> {
     let about = "a function of a running Node.js, requested over a pipe: no isolation between calls";
     let mut node = Command::new("node");
     line_peer("node-warm", about, node.args(["-e", FUNCTION_PER_LINE]).stderr(Stdio::null()), arguments)
+        .map(|peer| peer.isolating(&[Isolates::Host]))
         .context("no working `node` on the path")
 }
 
@@ -305,6 +356,7 @@ pub(super) fn node_worker(arguments: &str) -> Result<Peer> {
     let about = "a fresh worker thread of a running Node.js per call, requested over a pipe";
     let mut node = Command::new("node");
     line_peer("node-worker", about, node.args(["-e", WORKER_PER_LINE]).stderr(Stdio::null()), arguments)
+        .map(|peer| peer.isolating(&[Isolates::State, Isolates::Host]))
         .context("no working `node` on the path")
 }
 

@@ -3,6 +3,7 @@
 use super::{
     Peer,
     interval::{self, Interval},
+    peer::Isolates,
 };
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -12,12 +13,15 @@ use std::{fmt::Write as _, time::Duration};
 const CALLS: usize = 5_000;
 
 /// One line of the table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// The peer.
     pub name: String,
     /// What one call of it is.
     pub about: String,
+    /// What its set-up holds between a call and everything else; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolates: Option<Vec<Isolates>>,
     /// How many were measured.
     pub calls: usize,
     /// Half of the calls took at most this long.
@@ -51,6 +55,7 @@ impl Row {
         Self {
             name: name.to_owned(),
             about: String::new(),
+            isolates: None,
             calls: 0,
             median_us: 0.0,
             median_interval_us: None,
@@ -143,6 +148,7 @@ impl Samples {
         Row {
             name: peer.name.clone(),
             about: peer.about.clone(),
+            isolates: peer.isolates.map(<[Isolates]>::to_vec),
             calls: sorted.len(),
             median_us: at(0.5),
             median_interval_us: interval::of_median(&in_order),

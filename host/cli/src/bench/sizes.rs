@@ -20,7 +20,7 @@ const SIZES: [usize; 5] = [50, 1_000, 10_000, 100_000, 1_000_000];
 const FEWEST: usize = 6;
 
 /// One size of arguments.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Size {
     /// Of arguments, and of the result.
     pub argument_bytes: usize,
@@ -29,7 +29,7 @@ pub struct Size {
 }
 
 /// One peer at one size.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct SizeRow {
     /// The peer.
     pub name: String,

@@ -3,7 +3,7 @@
 mod grants;
 mod table;
 
-use super::{Exit, Failure, Global, Terminal, input};
+use super::{Exit, Failure, Global, Terminal, input, units};
 use crate::bench::{
     self, Bench, Guest, Options,
     compare::compare,
@@ -40,8 +40,8 @@ pub struct BenchArgs {
     grant: Vec<grants::Granted>,
     /// Time for the peers that are measured alternately, in seconds; setting up and the other figures take some 15 s
     /// more.
-    #[arg(long, value_name = "SECONDS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    seconds: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "12", value_parser = units::seconds)]
+    seconds: Duration,
     /// Measure a program beside the others: it answers each line of arguments with a line (repeatable).
     #[arg(long, value_name = "NAME=COMMAND", value_parser = own_peer)]
     peer: Vec<(String, String)>,
@@ -104,8 +104,7 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
     if let Some(cores) = &args.pin {
         pin(cores)?;
     }
-    let mut options =
-        Options::new(Duration::from_secs(args.seconds), CompileMode::find().map_err(anyhow::Error::from)?);
+    let mut options = Options::new(args.seconds, CompileMode::find().map_err(anyhow::Error::from)?);
     options.keep_resident = args.keep_resident;
     options.peers.clone_from(&args.peer);
     (options.samples, options.sizes) = (args.samples, args.sizes);

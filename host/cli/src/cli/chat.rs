@@ -213,7 +213,7 @@ fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Re
 fn listens(outcome: &RunOutcome) -> bool {
     outcome.questions.iter().any(|question| match question {
         Question::Signal { name, .. } => name.as_ref() == MESSAGE_SIGNAL,
-        Question::Doubt { .. } => false,
+        Question::Doubt { .. } | Question::Grant { .. } => false,
     })
 }
 

@@ -34,9 +34,9 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
 
     let mut verdicts = Vec::new();
     let mut all_good = true;
-    for file in files {
+    for (file, read) in files {
         let name = file.display().to_string();
-        let (document, rejected) = match document::read(&file) {
+        let (document, rejected) = match read(&file) {
             Err(unreadable) => (None, Some(unreadable)),
             Ok(mut document) => {
                 if let (Some(host), Ok(workflow)) = (&host, Workflow::of(document.clone())) {

@@ -11,6 +11,7 @@ use opcell_engine::{
     outcome::{Question, RunOutcome, Status},
     receipt::Receipt,
 };
+use opcell_types::Source;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -180,7 +181,10 @@ fn show(
         let shown = !terminal.quiet && outcome.reason.as_deref() == Some("denied") && !denials(receipts).is_empty();
         let message = outcome.message.as_deref().filter(|_| !shown);
         let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-        terminal.failed(&format!("{}{reason}{step}{message}", outcome.status));
+        let details = outcome.details.as_ref().filter(|_| outcome.source == Some(Source::Engine));
+        let expression = details.and_then(|details| details.get("expression")?.as_str());
+        let expression = expression.map(|text| format!(" in `{text}`")).unwrap_or_default();
+        terminal.failed(&format!("{}{reason}{step}{message}{expression}", outcome.status));
         let denial = outcome.denial.as_ref().filter(|_| !shown);
         if let Some(remedy) = denial.and_then(|denial| remedy::render(&denial.remedy)) {
             terminal.failed(&format!("to allow it: {remedy}"));
@@ -216,7 +220,7 @@ fn ask_again(question: &Question) -> String {
                  `opcell runs {command} RUN {name}` goes on with it"
             )
         }
-        doubt @ Question::Doubt { .. } => ask("RUN", doubt),
+        question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question),
     }
 }
 
@@ -231,6 +235,15 @@ pub fn ask(run: &str, question: &Question) -> String {
                 ("a signal", format!("opcell runs signal {run} {name} --data JSON"))
             };
             format!("{question}step `{step}` waits for {what}:\n  {command}")
+        }
+        Question::Grant { step, what, denial, why, .. } => {
+            let plugin = denial.remedy.plugin().unwrap_or("?");
+            let why = why.as_deref().map(|why| format!("; it says why: {why}")).unwrap_or_default();
+            format!(
+                "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` wants it{why}:\n  opcell runs approve {run} --grant once    \
+                 # or run, or always; or --refuse",
+                denial.capability, denial.rule
+            )
         }
         Question::Doubt { step, what, effect } => format!(
             "step `{step}`: {what} (effect {effect}) was in progress when the run was interrupted and must not be repeated without \

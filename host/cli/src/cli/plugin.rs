@@ -7,6 +7,7 @@ mod check;
 mod diff;
 mod explain;
 mod grant;
+pub use grant::grant_always;
 mod inspect;
 mod new;
 mod push;

@@ -76,7 +76,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Resume(resume) => resume::resume(config, resume, terminal).await,
         RunsCommand::Cancel(cancel) => send::cancel(&Open::journal(&config).await?, cancel, terminal).await,
         RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
-        RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, approve, terminal).await,
+        RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, global, approve, terminal).await,
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
         RunsCommand::Delete(delete) => keep::delete(&Open::journal(&config).await?, delete, terminal).await,

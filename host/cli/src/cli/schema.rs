@@ -19,6 +19,8 @@ enum Format {
     Case,
     /// The project file, `opcell.toml`.
     Project,
+    /// The report of `opcell bench`, `bench.json`.
+    Report,
 }
 
 pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -27,7 +29,31 @@ pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         Format::Ir => read(ir::SCHEMA)?,
         Format::Case => read(crate::cases::SCHEMA)?,
         Format::Project => opcell::config::schema::schema(),
+        Format::Report => report(),
     };
     terminal.json(&schema)?;
     Ok(Exit::Done)
+}
+
+/// The JSON Schema of a benchmark's report, made of the types that write it.
+fn report() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<crate::bench::Report>().to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_schema_of_the_report_is_the_committed_one() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/report.json");
+        let made = format!("{:#}\n", super::report());
+        if std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite") {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == made,
+            "`SNAPSHOTS=overwrite cargo test -p opcell-cli --lib schema` writes docs/schemas/report.json"
+        );
+    }
 }

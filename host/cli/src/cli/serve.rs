@@ -5,11 +5,12 @@ use super::{
     graph::{self, Format},
     run::journal_place,
     stop::{Stop, StopArgs},
+    triggers,
 };
 use crate::graph::{Drawing, Path};
 use clap::Args;
 use opcell::{
-    config::{Config, JournalPlace, JournalSettings},
+    config::{Config, JournalPlace, JournalSettings, TenantShare},
     places::Places,
 };
 use opcell_engine::{event::Recorded, worker::WorkerOptions};
@@ -21,7 +22,7 @@ use opcell_server::{
 };
 use opcell_workflow::{Diagnostic, WorkflowIr};
 use serde_json::json;
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -73,8 +74,7 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
             config.journal.get_or_insert_with(|| JournalSettings::at(default));
         }
     }
-    let host = crate::cli::host(config, terminal).await?;
-    let tenants = Tenants::new([Tenant::new(Tenant::DEFAULT, host, TenantLimits::default())]);
+    let tenants = tenants(global, args, config, terminal).await?;
     let requires_token = settings.access.requires_token();
     let serving = Serving::bind(settings, tenants).await?;
     let url = serving.url()?;
@@ -86,6 +86,57 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     }
     serving.run(stop.token()).await?;
     Ok(Exit::Done)
+}
+
+/// The project itself, and the projects that it declares as tenants.
+async fn tenants(global: &Global, args: &ServeArgs, own: Config, terminal: &Terminal) -> Result<Tenants, Failure> {
+    let declared = own.tenants.clone();
+    let mut journals = BTreeMap::from_iter(journal_of(&own).map(|journal| (journal, Tenant::DEFAULT.to_owned())));
+    let mut tenants = vec![tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?];
+    for declared in declared {
+        let mut config = global.of_tenant(&declared.project)?;
+        if !config.tenants.is_empty() {
+            let message = format!("the project of tenant `{}` declares tenants of its own", declared.name);
+            let help = "declare them in the project that is served";
+            return Err(Diagnostic::error("invalid-tenant", message).help(help).into());
+        }
+        let default = config.root.join(JournalSettings::DEFAULT_PATH);
+        config.journal =
+            (!args.no_journal).then(|| config.journal.take().unwrap_or_else(|| JournalSettings::at(default)));
+        if let Some(journal) = journal_of(&config)
+            && let Some(other) = journals.insert(journal, declared.name.clone())
+        {
+            let message = format!("the tenants `{other}` and `{}` have one journal", declared.name);
+            let help = "give each project a journal of its own: a tenant sees every run of its journal";
+            return Err(Diagnostic::error("shared-journal", message).help(help).into());
+        }
+        tenants.push(tenant(&declared.name, config, &declared.share, terminal).await?);
+    }
+    Ok(Tenants::new(tenants))
+}
+
+/// One tenant, with its share of the server.
+async fn tenant(name: &str, mut config: Config, share: &TenantShare, terminal: &Terminal) -> Result<Tenant, Failure> {
+    let triggers = config.triggers.clone();
+    config.sessions.rounds_at_a_time = share.model_rounds;
+    let host = crate::cli::host_with(config, share.cells, terminal).await?;
+    triggers::check(&triggers, &host)?;
+    let mut limits = TenantLimits::default();
+    let size = |share: Option<u32>, default: usize| share.map_or(default, |share| share as usize);
+    limits.requests_per_second = share.requests_per_second.unwrap_or(limits.requests_per_second);
+    limits.started_runs = size(share.started_runs, limits.started_runs);
+    limits.calls = size(share.calls, limits.calls);
+    limits.readers = size(share.readers, limits.readers);
+    Ok(Tenant::new(name, host, limits).with_triggers(triggers))
+}
+
+/// Where a project keeps its runs, so that one place under two names is seen as one.
+fn journal_of(config: &Config) -> Option<String> {
+    let place = &config.journal.as_ref()?.place;
+    Some(match place.file() {
+        Some(file) => opcell::places::real(file).display().to_string(),
+        None => place.to_string(),
+    })
 }
 
 /// Requests need a token as soon as the project has one.

@@ -158,7 +158,7 @@ fn named_document(global: &Global, name: &str) -> Option<Document> {
     let config = global.config().ok()?;
     let mut files = config.workflows.iter().flat_map(|folder| document::in_folder(folder));
     let file = files.rfind(|file| file.file_stem().is_some_and(|stem| stem == name))?;
-    document::read(&file).ok()
+    document::read_listed(&file).ok()
 }
 
 fn refusal(document: &Document, knows: &dyn Fn(&str) -> bool) -> Option<RunLog> {

@@ -2,11 +2,12 @@
 
 use super::{Exit, Failure, Global, Terminal, serve};
 use clap::{Subcommand, ValueEnum};
+use opcell::Config;
 use opcell_server::{
     Tenant,
     access::tokens::{Scope, TokenStore},
 };
-use opcell_workflow::Diagnostic;
+use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]
@@ -57,19 +58,36 @@ impl ScopeName {
     }
 }
 
-fn store(global: &Global) -> Result<TokenStore, Failure> {
-    let config = global.proposed()?;
-    serve::token_store(&config).ok_or_else(|| {
-        Diagnostic::error("no-state-directory", "there is no directory of this user to keep tokens in")
-            .help("set HOME or XDG_STATE_HOME to an absolute path")
-            .into()
+fn store(config: &Config) -> Result<TokenStore, Failure> {
+    serve::token_store(config).ok_or_else(|| {
+        Diagnostic::error(
+            "no-state-directory",
+            "no directory to keep tokens in: neither HOME nor XDG_STATE_HOME is set",
+        )
+        .help("set one of them to an absolute path")
+        .into()
     })
 }
 
+/// A token of a tenant that the project does not declare would open nothing.
+fn known(config: &Config, tenant: &str) -> Result<(), Failure> {
+    let names = || std::iter::once(Tenant::DEFAULT).chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
+    if names().any(|name| name == tenant) {
+        return Ok(());
+    }
+    let help = match did_you_mean(tenant, names()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("its tenants are: {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Diagnostic::error("unknown-tenant", format!("the project has no tenant `{tenant}`")).help(help).into())
+}
+
 pub fn token(global: &Global, command: &TokenCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = store(global)?;
+    let config = global.proposed()?;
+    let store = store(&config)?;
     match command {
         TokenCommand::New { name, tenant, scope } => {
+            known(&config, tenant)?;
             let scopes: Vec<Scope> = scope.iter().map(|scope| scope.scope()).collect();
             let token = store.create(name, tenant, &scopes)?;
             if terminal.json {

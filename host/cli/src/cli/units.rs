@@ -1,6 +1,15 @@
 //! Amounts as people read them, and columns that hold whatever is in them.
 
 use console::measure_text_width;
+use std::time::Duration;
+
+/// Reads how long something may measure: seconds, also parts of one, at most an hour.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected seconds from 0.1 to 3600, such as `0.5`".to_owned()),
+    }
+}
 
 /// A duration in microseconds: `27 µs`, `12.3 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn duration(us: u64) -> String {
@@ -80,6 +89,14 @@ pub fn columns(rows: &[Vec<String>], aligns: &[Align]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_have_bounds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "NaN", "3601", "a while", ""] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_duration_has_the_unit_that_fits_it() {

@@ -1,5 +1,8 @@
 //! `opcell worker`: drives the runnable runs of a journal, a bounded number at a time, a slice each.
 
+#[cfg(feature = "restate")]
+mod restate;
+
 use super::{
     Exit, Failure, Global, Terminal,
     runs::StoreArgs,
@@ -28,6 +31,9 @@ pub struct WorkerArgs {
     /// token.
     #[arg(long, value_name = "ADDRESS:PORT")]
     health: Option<SocketAddr>,
+    #[cfg(feature = "restate")]
+    #[command(flatten)]
+    restate: restate::RestateArgs,
     #[command(flatten)]
     stop: StopArgs,
 }
@@ -46,7 +52,12 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     options.concurrency = usize::from(args.concurrency);
     options.until_idle = args.until_idle;
     options.grace = args.stop.grace();
-    let end = Worker::new(host, options).run(stop.token(), |event| report(terminal, probes.as_ref(), event)).await?;
+    let report = |event| report(terminal, probes.as_ref(), event);
+    #[cfg(feature = "restate")]
+    if let Some(options) = args.restate.options(&options) {
+        return restate::work(host, options, stop.token(), report, terminal).await;
+    }
+    let end = Worker::new(host, options).run(stop.token(), report).await?;
     if end.released > 0 {
         terminal.note(&format!("stopped; {} runs given back to the journal", end.released));
     }
@@ -70,7 +81,7 @@ fn report(terminal: &Terminal, probes: Option<&Probes>, event: WorkerEvent) -> R
             terminal.note(&format!("{run}  stopped here: the lease was lost, and another worker may drive it"));
         }
         WorkerEvent::Unreachable { why } => terminal.note(&format!("{why}; trying again")),
-        WorkerEvent::Reachable => terminal.note("the journal answers again"),
+        WorkerEvent::Reachable => terminal.note("answering again"),
         _ => {}
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Lines: entering one step after the other. How a line ends is for the [`lifecycle`](super::lifecycle).
 
-use super::{At, ended, failure, limits};
+use super::{At, ended, expression_failed, limits};
 use crate::{
     event::{Event, Settled},
     failure::Failure,
@@ -91,7 +91,7 @@ fn enter(at: &At<'_>, index: u32) -> Vec<Event> {
     }
     if let Some(when) = &step.when {
         match when.evaluate_cow(&at.view(None).context()) {
-            Err(error) => return at.lifecycle().give_up(at, index, failure("expression-failed", error.message)),
+            Err(error) => return at.lifecycle().give_up(at, index, expression_failed(when, error)),
             Ok(value) if !js::is_truthy(&value) => {
                 return vec![Event::StepSkipped { parent: at.id, step: index, name: step.name.clone() }];
             }

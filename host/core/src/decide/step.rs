@@ -1,6 +1,6 @@
 //! One entry into a step, one element of it, one attempt.
 
-use super::{At, failure, group, judge, problem, session, unresolved};
+use super::{At, expression_failed, failure, group, judge, problem, session, unresolved};
 use crate::{
     event::{Event, InstanceId, Request, Settled, StepResult},
     failure::Failure,
@@ -42,7 +42,7 @@ fn begin_each(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
     let Some(each) = &step.each else { return Vec::new() };
     let over = match each.over.evaluate(&at.view(None).context()) {
         Ok(over) => over,
-        Err(error) => return at.lifecycle().give_up(at, entry.step, failure("expression-failed", error.message)),
+        Err(error) => return at.lifecycle().give_up(at, entry.step, expression_failed(&each.over, error)),
     };
     if !matches!(over, Value::Array(_)) {
         let message = format!("each expression must resolve to an array, got {}", javascript_type(&over));

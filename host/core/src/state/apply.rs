@@ -18,7 +18,7 @@ use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};
 use crate::outcome::{RunEnd, Used};
 use crate::state::memory::{Raised, StepMemory};
 use crate::state::{
-    Body, Conversation, ConversationStage, Frame, Instance, Judging, Line, LineAt, Pending, Phase, Stage, State,
+    Asked, Body, Conversation, ConversationStage, Frame, Instance, Judging, Line, LineAt, Pending, Phase, Stage, State,
     StepFrame, Work,
 };
 
@@ -159,6 +159,7 @@ impl State {
             Event::SignalReceived(signal) => {
                 self.next_signal = self.next_signal.max(signal.id + 1);
                 self.signals.push_back(signal.clone());
+                self.remember_key(signal);
                 self.wake_waiting();
             }
             Event::SignalTaken { frame, signal } => return self.take_signal(*frame, *signal),
@@ -178,6 +179,12 @@ impl State {
             }
             Event::InDoubt { effect } => self.pending_mut(*effect)?.in_doubt = true,
             Event::Answered { effect, answer, .. } => return self.answer(*effect, *answer),
+            Event::GrantAsked { effect, reply, why } => {
+                let pending = self.pending_mut(*effect)?;
+                pending.in_doubt = true;
+                pending.asked = Some(Box::new(Asked { reply: reply.clone(), why: why.clone() }));
+            }
+            Event::GrantAnswered { effect, grant, .. } => return self.answer_grant(*effect, *grant),
             Event::Abandoned { effect, .. } => {
                 self.effects.remove(effect);
             }

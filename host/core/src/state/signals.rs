@@ -1,23 +1,50 @@
 //! The signals that a run can take.
 
 use super::State;
-use crate::dialogue::MESSAGE_SIGNAL;
+use crate::{dialogue::MESSAGE_SIGNAL, event::Signal};
 use opcell_workflow::{
     ir::{DelegateTarget, Form, Judge},
     names::Outcome,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
+/// Keys of signals that a run remembers, the newest ones.
+const KEYS: usize = 1024;
+
 /// The signals that a run's steps take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signals {
     /// By name.
     pub names: BTreeSet<Arc<str>>,
+    /// Those among them that a step takes as an approval.
+    pub approvals: BTreeSet<Arc<str>>,
     /// Whether a workflow that is only known later may take others.
     pub open: bool,
 }
 
+impl Signals {
+    /// Whether a step takes the signal as an approval, now or later, as far as that can be known.
+    #[must_use]
+    pub fn may_approve(&self, name: &str) -> bool {
+        self.approvals.contains(name) || (self.open && !self.names.contains(name))
+    }
+}
+
 impl State {
+    /// Whether a signal with this key has come.
+    #[must_use]
+    pub fn has_signal_key(&self, key: &str) -> bool {
+        self.signal_keys.iter().any(|known| **known == *key)
+    }
+
+    pub(super) fn remember_key(&mut self, signal: &Signal) {
+        let Some(key) = &signal.key else { return };
+        if self.signal_keys.len() >= KEYS {
+            self.signal_keys.pop_front();
+        }
+        self.signal_keys.push_back(key.clone());
+    }
+
     /// The signals that any step of the run's workflows takes.
     #[must_use]
     pub fn signals(&self) -> Signals {
@@ -36,7 +63,12 @@ impl State {
                 signals.names.extend(events);
             }
             match &step.form {
-                Form::Wait { wait } => drop(signals.names.insert(wait.signal.clone())),
+                Form::Wait { wait } => {
+                    signals.names.insert(wait.signal.clone());
+                    if wait.approval {
+                        signals.approvals.insert(wait.signal.clone());
+                    }
+                }
                 Form::Delegate { delegate } => {
                     signals.open |= matches!(delegate.target, DelegateTarget::Dynamic(_));
                 }

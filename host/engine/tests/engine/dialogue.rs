@@ -68,7 +68,10 @@ async fn an_external_state_moves_by_a_signal_and_has_no_transition_tool() {
     assert_eq!(handle.finished().await.unwrap().status, Status::Suspended);
     let tools = script.world().rounds[0].session.tools.clone();
     assert!(tools.iter().all(|tool| tool.name != "workflow__transition"));
-    engine.send(handle.run(), &Message::Signal { name: "Done".into(), data: Value::Null, by: None }).await.unwrap();
+    engine
+        .send(handle.run(), &Message::Signal { name: "Done".into(), data: Value::Null, by: None, key: None })
+        .await
+        .unwrap();
     let resumed =
         engine.resume(handle.run(), ResumeOptions { detach: true, ..ResumeOptions::default() }).await.unwrap();
     assert_eq!(resumed.finished().await.unwrap().status, Status::Completed);
@@ -344,7 +347,7 @@ async fn a_state_that_listens_for_events_says_which() {
         .iter()
         .map(|question| match question {
             Question::Signal { name, .. } => name.to_string(),
-            Question::Doubt { .. } => "doubt".to_owned(),
+            Question::Doubt { .. } | Question::Grant { .. } => "doubt".to_owned(),
         })
         .collect();
     assert_eq!(names, ["message", "Done"]);

@@ -38,6 +38,54 @@ fn engine<J: Journal + Clone + 'static>(script: &Script, journal: &J) -> Engine 
         .build()
 }
 
+/// Whoever asked may go away at any moment: a client that closes its connection, a timeout around the call.
+#[tokio::test]
+async fn a_run_whose_starter_goes_away_while_the_journal_takes_it_is_driven_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
+    let engine = engine(&Script::new().tool("t", "1"), &journal);
+    for number in 0..20 {
+        let options = RunOptions { run: Some(format!("r{number}").into()), ..RunOptions::default() };
+        let mut start = Box::pin(engine.start(routed(&tool("a")), json("{}"), options));
+        // As far as it comes at once; then it is dropped.
+        assert!(futures_util::poll!(&mut start).is_pending());
+    }
+    let ended = async {
+        loop {
+            let runs = journal.runs().await.unwrap();
+            if runs.len() == 20 && runs.iter().all(|run| run.state.ended && !run.driven) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(20), ended).await;
+    assert!(ended.is_ok(), "{:?}", journal.runs().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_run_whose_resumer_goes_away_while_it_is_taken_is_driven_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
+    let engine = engine(&Script::new().tool("t", "1"), &journal);
+    let options = RunOptions { run: Some("r".into()), detach: true, ..RunOptions::default() };
+    options.release.cancel();
+    engine.start(routed(&tool("a")), json("{}"), options).await.unwrap().finished().await.unwrap();
+    // Nothing was begun, so that nothing is in doubt, and whoever looks for work finds it.
+    assert_eq!(engine.runnable(10).await.unwrap(), ["r".into()]);
+    let run = "r".into();
+    let mut resume = Box::pin(engine.resume(&run, ResumeOptions::default()));
+    assert!(futures_util::poll!(&mut resume).is_pending());
+    drop(resume);
+    let ended = async {
+        while !journal.runs().await.unwrap().iter().all(|run| run.state.ended && !run.driven) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(20), ended).await;
+    assert!(ended.is_ok(), "{:?}", journal.runs().await.unwrap());
+}
+
 #[tokio::test]
 async fn a_step_waits_for_its_signal_and_its_data_is_the_result() {
     let engine = Script::new().engine();
@@ -85,6 +133,7 @@ async fn an_approval_says_who_and_why_and_a_refusal_fails() {
         name: "go".into(),
         data: json(r#"{"approved":false,"why":"not yet"}"#),
         by: Some("ann".into()),
+        key: None,
     };
     engine.send(handle.run(), &refusal).await.unwrap();
     let resumed = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap();
@@ -341,6 +390,39 @@ async fn what_must_not_be_repeated_waits_for_an_answer() {
         let outcome = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
         assert_eq!((outcome.status, outcome.result, script.called().len()), (status, result, calls), "{answer:?}");
     }
+}
+
+/// The driver that takes the run over starts the later call, and then the one before it, once that is answered for.
+#[tokio::test]
+async fn an_effect_in_doubt_is_repeated_although_later_ones_have_been_started() {
+    let script = || {
+        let script = Script::new().operation_with("once", Effects::Once, |_| Ok(json("1")));
+        script.operation_with("again", Effects::Idempotent, |_| Ok(json("2")))
+    };
+    let step = |name: &str, operation: &str| {
+        format!(r#"{{"name":"{name}","grouped":true,"type":"invoke","invoke":{{"operation":"{operation}"}}}}"#)
+    };
+    let split =
+        r#"{"name":"split","type":"parallel","parallel":{"branches":[["a"],["b"]],"reduce":"barrier","into":"r"}}"#;
+    let program = routed(&format!("{split},{},{}", step("a", "once"), step("b", "again")));
+    let whole = MemoryJournal::new();
+    let first = engine(&script(), &whole);
+    let handle = first.start(program, json("{}"), RunOptions::default()).await.unwrap();
+    handle.finished().await.unwrap();
+    let history = first.history(handle.run()).await.unwrap();
+    let requests = history.iter().filter(|recorded| matches!(recorded.event, Event::Requested { .. }));
+    let journal = crashed(&whole, handle.run(), requests.map(|recorded| recorded.seq).max().unwrap()).await;
+    let (script, run) = (script(), handle.run().clone());
+    let engine = engine(&script, &journal);
+    // It stays, and hears the answer.
+    let driven = engine.resume(&run, ResumeOptions::default()).await.unwrap();
+    while engine.state_at(&run, None).await.unwrap().doubts().next().is_none() || script.called().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    engine.send(&run, &Message::Answer { effect: None, answer: Answer::Retry, by: None }).await.unwrap();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(20), driven.finished()).await;
+    assert_eq!(ended.expect("the call is made again").unwrap().status, Status::Completed);
+    assert_eq!(script.called().len(), 2, "{:?}", script.called());
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! From what the project file says to what it means; everything that it names must exist.
 
 mod grants;
+mod tenants;
+mod triggers;
 
 use super::{
-    Config, JournalPlace, JournalServer, JournalSettings, PluginConfig, PluginGrants, SessionSettings,
+    Config, JournalPlace, JournalServer, JournalSettings, OnDenied, PluginConfig, PluginGrants, SessionSettings,
     origin::Origin,
     text::{
         AccessText, BashText, ContributionText, CredentialText, ExportsText, HttpText, JournalText, PasswordText,
@@ -69,6 +71,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
             dev: false,
             exports: Exports::Contract,
             record_host_calls: None,
+            on_denied: OnDenied::Fail,
             origin: None,
         });
     }
@@ -92,6 +95,8 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         sessions: checker.sessions(text.models, text.sessions),
         record_host_calls: text.journal.as_ref().is_some_and(|journal| journal.get_ref().records_host_calls()),
         journal: text.journal.map(|journal| checker.journal(journal)),
+        triggers: checker.triggers(text.triggers),
+        tenants: checker.tenants(text.tenants),
         lock: None,
         locked: false,
         in_force: Vec::new(),
@@ -198,6 +203,7 @@ impl Checker<'_> {
                 dev: false,
                 exports,
                 record_host_calls: text.record_host_calls,
+                on_denied: text.on_denied,
                 origin: Some(origin),
             });
         }
@@ -238,6 +244,7 @@ impl Checker<'_> {
             dev: text.dev,
             exports,
             record_host_calls: text.record_host_calls,
+            on_denied: text.on_denied,
             origin: None,
         })
     }
@@ -321,6 +328,7 @@ impl Checker<'_> {
             .collect();
         SessionSettings {
             models,
+            rounds_at_a_time: None,
             contributions,
             contribution_files,
             unnarrowed_workflows: text.unnarrowed_workflows,
@@ -545,8 +553,8 @@ impl Checker<'_> {
         values
     }
 
-    /// A plugin's own limits lower what the project allows. More than that is a word of its own, so that nobody raises
-    /// it unawares.
+    /// A plugin's own limits lower what the project allows. Raising it takes a key of its own, so
+    /// that no one does it by accident.
     fn check_ceiling(
         &mut self,
         plugin: &str,

@@ -38,7 +38,20 @@ pub enum NewGrant {
         methods: Vec<String>,
         /// Whether the host may be this machine or in a private network.
         private: bool,
+        /// A header that the host adds.
+        credential: Option<NewCredential>,
     },
+}
+
+/// A credential that is written: its header, unless it is `authorization`, and where the secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCredential {
+    /// The header.
+    pub header: Option<String>,
+    /// `env` or `file`.
+    pub key: &'static str,
+    /// The variable's or the file's name.
+    pub place: String,
 }
 
 /// Why a file cannot be changed.
@@ -87,9 +100,9 @@ pub fn grant(text: &str, plugin: &str, grant: &NewGrant) -> Result<String, EditE
                 set(store, "per", "run".into());
             }
         }
-        NewGrant::Http { host, methods, private } => {
+        NewGrant::Http { host, methods, private, credential } => {
             add(array(grants, "tools")?, "http.fetch");
-            http(grants, host, methods, *private)?;
+            http(grants, host, methods, *private, credential.as_ref())?;
         }
     }
     Ok(document.to_string())
@@ -175,7 +188,13 @@ pub fn revoke(text: &str, plugin: &str, grant: OldGrant<'_>) -> Result<String, E
 }
 
 /// The rule that names exactly this host gains methods; else a new rule is written.
-fn http(grants: &mut Table, host: &str, methods: &[String], private: bool) -> Result<(), EditError> {
+fn http(
+    grants: &mut Table,
+    host: &str,
+    methods: &[String],
+    private: bool,
+    credential: Option<&NewCredential>,
+) -> Result<(), EditError> {
     let rules = grants.entry("http").or_insert_with(|| Item::ArrayOfTables(toml_edit::ArrayOfTables::new()));
     let rules = rules.as_array_of_tables_mut().ok_or_else(|| EditError::Shape("http".to_owned()))?;
     let names_host = |rule: &Table| {
@@ -202,6 +221,14 @@ fn http(grants: &mut Table, host: &str, methods: &[String], private: bool) -> Re
     }
     if private {
         set(rule, "private", true.into());
+    }
+    if let Some(new) = credential {
+        let mut credential = InlineTable::new();
+        if let Some(header) = &new.header {
+            credential.insert("header", header.as_str().into());
+        }
+        credential.insert(new.key, new.place.as_str().into());
+        set(rule, "credential", Value::InlineTable(credential));
     }
     Ok(())
 }
@@ -251,7 +278,7 @@ fn set(table: &mut Table, key: &str, mut value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NewGrant, OldGrant, add_plugin, grant, remove_plugin, revoke};
+    use super::{NewCredential, NewGrant, OldGrant, add_plugin, grant, remove_plugin, revoke};
 
     const FILE: &str = r#"# Our project.
 workflows = ["workflows"] # more to come
@@ -269,7 +296,23 @@ tools = [] # nothing yet
             host: "http://localhost:80".into(),
             methods: methods.iter().map(|m| (*m).to_owned()).collect(),
             private,
+            credential: None,
         }
+    }
+
+    #[test]
+    fn a_credential_is_written_with_its_rule_and_takes_the_place_of_an_older_one() {
+        let with = |header: Option<&str>, key, place: &str| NewGrant::Http {
+            host: "https://api.example.org".into(),
+            methods: Vec::new(),
+            private: false,
+            credential: Some(NewCredential { header: header.map(str::to_owned), key, place: place.to_owned() }),
+        };
+        let text = grant("", "p", &with(None, "env", "TOKEN")).unwrap();
+        assert!(text.contains("credential = { env = \"TOKEN\" }"), "{text}");
+        let text = grant(&text, "p", &with(Some("x-key"), "file", "key.txt")).unwrap();
+        assert!(text.contains("credential = { header = \"x-key\", file = \"key.txt\" }"), "{text}");
+        assert!(!text.contains("TOKEN") && text.matches("[[plugins.p.grants.http]]").count() == 1, "{text}");
     }
 
     #[test]

@@ -9,12 +9,14 @@ use serde_json::{Map, Value, json};
 /// The JSON Schema (2020-12) of a project file.
 #[must_use]
 pub fn schema() -> Value {
-    let limits: Map<String, Value> =
-        TABLE.iter().map(|limit| (limit.key.to_owned(), json!({"$ref": "#/$defs/quantity"}))).collect();
+    let limits: Map<String, Value> = TABLE.iter().map(|limit| (limit.key.to_owned(), quantity(limit.reason))).collect();
     // What the values of a run may cost is the project's to say, and not a plugin's.
     let mut project_limits = limits.clone();
-    for key in ["value-bytes", "run-value-bytes"] {
-        project_limits.insert(key.to_owned(), json!({"$ref": "#/$defs/quantity"}));
+    for (key, about) in [
+        ("value-bytes", "One value of a run: an input, what a step makes, a reply, a signal."),
+        ("run-value-bytes", "All values that the steps of one run make."),
+    ] {
+        project_limits.insert(key.to_owned(), quantity(about));
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -27,21 +29,52 @@ pub fn schema() -> Value {
             "skill-folders": folders("Folders of skills in the Agent Skills format."),
             "cache": {"deprecated": true, "description": "Not for a project to say.", "not": {}},
             "plugins": named("plugin", "Plugins by name."),
-            "limits": {"$ref": "#/$defs/project-limits"},
+            "limits": {"$ref": "#/$defs/project-limits", "description": "Ceilings for every plugin, and for the values of runs."},
             "tools": named("tool", "Implementations of the tools that documents name."),
             "mcp": named("server", "MCP servers by name."),
             "models": {"type": "object", "description": "Providers and models."},
-            "sessions": {"$ref": "#/$defs/sessions"},
+            "sessions": {"$ref": "#/$defs/sessions", "description": "Model conversations."},
             "journal": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/journal"}], "description": "Where runs are kept."},
+            "triggers": named("trigger", "What starts runs without a person, by name; `opcell serve` acts on them."),
+            "tenants": named("tenant", "Further projects that `opcell serve` serves, by name, each apart from the others."),
         },
         "$defs": {
+            "tenant": table(&["project"], json!({
+                "project": text("Its project file."),
+                "cells": {"type": "integer", "minimum": 1, "description": "Cells at a time; 64 unless said."},
+                "model-rounds": {"type": "integer", "minimum": 1, "description": "Rounds of models at a time; no limit unless said."},
+                "requests-per-second": {"type": "integer", "minimum": 1, "description": "50,000 unless said."},
+                "started-runs": {"type": "integer", "minimum": 1, "description": "Runs at a time that requests started; 1,024 unless said."},
+                "calls": {"type": "integer", "minimum": 1, "description": "Calls of operations at a time; 1,024 unless said."},
+                "readers": {"type": "integer", "minimum": 1, "description": "Readers of events at a time; 4,096 unless said."},
+            })),
+            "trigger": table(&[], json!({
+                "cron": text("When: minute, hour, day of the month, month, day of the week; a trigger has this or `webhook`."),
+                "zone": text("The IANA time zone of `cron`; UTC unless said."),
+                "missed": {"enum": ["skip", "one", "all"], "default": "skip", "description": "What happens with instants that no server was there for."},
+                "webhook": {"$ref": "#/$defs/webhook", "description": "Signed requests; a trigger has this or `cron`."},
+                "workflow": text("The workflow to start; a trigger has this or `signal`."),
+                "signal": text("The signal to send."),
+                "run": text("The run that receives it."),
+                "run-from": text("Where a webhook's body names that run: a JSON Pointer."),
+                "input": {"type": "object", "description": "What the run or the signal is given."},
+            })),
+            "webhook": table(&["secrets"], json!({
+                "signature": {"enum": ["standard", "github"], "default": "standard", "description": "How requests are signed: Standard Webhooks, or GitHub's."},
+                "secrets": {"type": "array", "minItems": 1, "description": "What they are signed with: any of these.", "items": table(&[], json!({
+                    "env": text("The environment variable that holds it."),
+                    "file": text("The file that holds it."),
+                }))},
+                "window": text("How old a request may be, such as `5 min`, which it is unless said."),
+                "body": {"type": "object", "additionalProperties": {"type": "string"}, "description": "What the input takes from the body: JSON Pointers by its keys."},
+            })),
             "journal": table(&[], json!({
                 "path": text("A file; `.opcell/runs.db` unless said."),
                 "url": text("A PostgreSQL server."),
-                "password": table(&[], json!({
+                "password": about(table(&[], json!({
                     "env": text("The environment variable that holds it."),
                     "file": text("The file that holds it."),
-                })),
+                })), "The server's password."),
                 "keep": {"type": "integer", "minimum": 0, "description": "The most ended runs that are kept."},
                 "max-age": text("How long an ended run is kept, such as `30 d`."),
                 "record-host-calls": flag("Whether what host calls of plugins were given and answered is kept with their runs."),
@@ -50,7 +83,7 @@ pub fn schema() -> Value {
                 "description": "A number, or a text with a unit: `64 MiB`, `5 s`.",
                 "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
             },
-            "access": {"enum": ["read", "read-write"], "default": "read"},
+            "access": {"enum": ["read", "read-write"], "default": "read", "description": "Whether files may be changed."},
             "limits": {"type": "object", "additionalProperties": false, "properties": limits},
             "project-limits": {"type": "object", "additionalProperties": false, "properties": project_limits},
             "plugin": table(&[], json!({
@@ -58,19 +91,20 @@ pub fn schema() -> Value {
                 "source": text("Where it comes from, instead of `path`: `oci://HOST/NAME:TAG`, or `@sha256:…`."),
                 "unsigned": flag("Whether it may come from there without a signature."),
                 "dev": flag("Whether it is under work: opcell.lock does not hold its digest."),
-                "exports": {"enum": ["contract", "typed"], "default": "contract"},
-                "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}},
+                "exports": {"enum": ["contract", "typed"], "default": "contract", "description": "How its exports become operations: as `opcell:plugin` says, or each exported function by its types."},
+                "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}, "description": "With `exports = \"typed\"`: what repeating an operation does, by its ID; `once` unless said."},
                 "record-host-calls": flag("Whether what its host calls were given and answered is kept; as `[journal]` says unless said."),
-                "grants": {"$ref": "#/$defs/grants"},
-                "limits": {"$ref": "#/$defs/limits"},
-                "ceiling": {"$ref": "#/$defs/limits"},
+                "on-denied": {"enum": ["fail", "ask"], "default": "fail", "description": "What becomes of a call that fails because the plugin was refused something."},
+                "grants": {"$ref": "#/$defs/grants", "description": "What it may reach."},
+                "limits": {"$ref": "#/$defs/limits", "description": "Its own limits, within its ceiling."},
+                "ceiling": {"$ref": "#/$defs/limits", "description": "Its own ceiling, in place of the project's."},
             })),
             "grants": table(&[], json!({
                 "tools": texts("Host tools, such as `http.fetch`."),
                 "skills": texts("Skills."),
                 "files": named("files", "Directories, by the name under which the plugin opens them."),
                 "stores": named("store", "What it keeps from one call to the next, by the name under which it uses it."),
-                "http": {"type": "array", "items": {"$ref": "#/$defs/http"}},
+                "http": requests("Requests that `http.fetch` makes for it."),
                 "preopens": named("preopen", "DANGEROUS: directories of a WASI program, by the path that it sees."),
                 "prompt": flag("Whether what its manifest adds to prompts is added."),
             })),
@@ -78,37 +112,37 @@ pub fn schema() -> Value {
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
                 "globs": texts("Patterns; without any, every file."),
-                "quota": {"$ref": "#/$defs/quantity"},
+                "quota": quantity("Bytes that one call may write."),
                 "control-files": flag("Whether the grant extends to files that decide what runs, and to secrets."),
             })),
             "store": table(&[], json!({
-                "quota": {"$ref": "#/$defs/quantity"},
-                "entries": {"$ref": "#/$defs/quantity"},
-                "per": {"enum": ["project", "run"], "default": "project"},
+                "quota": quantity("Bytes of keys and values; 1 MiB unless said."),
+                "entries": quantity("Entries; 10,000 unless said."),
+                "per": {"enum": ["project", "run"], "default": "project", "description": "Whether there is one for the plugin in this project, or one for each run."},
             })),
             "http": table(&["hosts"], json!({
                 "hosts": texts("Hosts: https by default, `*.` for those below."),
                 "methods": texts("GET and HEAD unless said."),
                 "private": flag("Whether the hosts may be this machine or in a private network."),
-                "credential": table(&[], json!({
+                "credential": about(table(&[], json!({
                     "header": text("`authorization` unless said."),
                     "prefix": text("`Bearer ` unless said, for `authorization`."),
                     "env": text("The environment variable that holds it."),
                     "file": text("The file that holds it."),
-                })),
+                })), "A header that the host adds; whoever asks for the request never sees it."),
             })),
             "preopen": table(&["path", "dangerous"], json!({
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
-                "dangerous": {"const": true},
+                "dangerous": {"const": true, "description": "Must be `true`, as a warning to readers of the file."},
                 "control-files": flag("Whether it may hold files that decide what runs."),
             })),
             "tool": {"anyOf": [
                 {"type": "string", "description": "A plugin's operation: `namespace/name`."},
                 table(&[], json!({
                     "operation": text("A plugin's operation."),
-                    "host": {"enum": super::check::HOST_TOOLS},
-                    "http": {"type": "array", "items": {"$ref": "#/$defs/http"}},
+                    "host": {"enum": super::check::HOST_TOOLS, "description": "A tool of the host."},
+                    "http": requests("Requests that the host's `http.fetch` makes for it."),
                     "mcp": text("An MCP server of the project."),
                     "tool": text("The server's own name of the tool, where it is another."),
                 })),
@@ -120,44 +154,52 @@ pub fn schema() -> Value {
                 "credential": {"$ref": "#/$defs/http/properties/credential"},
                 "directory": text("Where it runs; the project's directory unless said."),
                 "env": texts("Variables that it gets beside PATH."),
-                "call-time": {"$ref": "#/$defs/quantity"},
-                "result-bytes": {"$ref": "#/$defs/quantity"},
+                "call-time": quantity("Time of one call."),
+                "result-bytes": quantity("Size of one answer."),
                 "confine": flag("Whether it runs confined."),
                 "read": texts("What it reads beside its directory, when it is confined."),
                 "write": texts("What it writes, when it is confined."),
                 "network": flag("Whether it reaches the network, when it is confined."),
             })),
-            "sessions": table(&[], json!({
-                "script": text("Answers instead of every model."),
-                "record": text("A file that takes down every round."),
-                "files": named("root", "Directories for file tools, by name."),
-                "defaults": {"type": "object", "description": "Settings where nothing else says."},
-                "profiles": {"type": "object", "additionalProperties": {"type": "object"}},
-                "unnarrowed-workflows": texts("Workflows whose sessions have what they declare, whoever calls them."),
-                "contributions": named("contribution", "What is added to every prompt, by name."),
-                "missing-tools": {"type": "string"},
-                "context-files": {"enum": ["project", "none"]},
-                "http": {"type": "array", "items": {"$ref": "#/$defs/http"}},
-                "bash": table(&["dangerous"], json!({
-                    "path": text("Where commands run; the project unless said."),
-                    "timeout": {"$ref": "#/$defs/quantity"},
-                    "environment": texts("Variables that commands inherit beside the usual ones."),
-                    "dangerous": {"const": true},
-                })),
-            })),
+            "sessions": sessions(),
             "root": table(&["path"], json!({
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
-                "quota": {"$ref": "#/$defs/quantity"},
+                "quota": quantity("Bytes that models may write there."),
                 "control-files": flag("Whether the folder extends to files that decide what runs, and to secrets."),
             })),
             "contribution": table(&[], json!({
                 "text": text("What is added; empty: nothing."),
                 "file": text("A file that holds it."),
-                "priority": {"type": "integer", "default": 1000},
+                "priority": {"type": "integer", "default": 1000, "description": "Lower comes first."},
             })),
         },
     })
+}
+
+/// `[sessions]`.
+fn sessions() -> Value {
+    table(
+        &[],
+        json!({
+            "script": text("Answers instead of every model."),
+            "record": text("A file that takes down every round."),
+            "files": named("root", "Directories for file tools, by name."),
+            "defaults": {"type": "object", "description": "Settings where nothing else says."},
+            "profiles": {"type": "object", "additionalProperties": {"type": "object"}, "description": "Named sets of settings, for `:session-profile`."},
+            "unnarrowed-workflows": texts("Workflows whose sessions have what they declare, whoever calls them."),
+            "contributions": named("contribution", "What is added to every prompt, by name."),
+            "missing-tools": {"enum": ["withhold", "refuse"], "default": "withhold", "description": "What becomes of a tool that a session declares and the host does not have."},
+            "context-files": {"enum": ["project", "none"], "default": "project", "description": "Whether prompts show `AGENTS.md`, or else `CLAUDE.md`, of each folder from the repository's root down to the project."},
+            "http": requests("Requests that models may make with `http.fetch`."),
+            "bash": about(table(&["dangerous"], json!({
+                "path": text("Where commands run; the project unless said."),
+                "timeout": quantity("How long a command may take."),
+                "environment": texts("Variables that commands inherit beside the usual ones."),
+                "dangerous": {"const": true, "description": "Must be `true`, as a warning to readers of the file."},
+            })), "Commands for models; without it there are none."),
+        }),
+    )
 }
 
 fn text(about: &str) -> Value {
@@ -170,6 +212,22 @@ fn texts(about: &str) -> Value {
 
 fn folders(about: &str) -> Value {
     texts(about)
+}
+
+fn quantity(about: &str) -> Value {
+    json!({"$ref": "#/$defs/quantity", "description": about})
+}
+
+fn requests(about: &str) -> Value {
+    json!({"type": "array", "items": {"$ref": "#/$defs/http"}, "description": about})
+}
+
+/// The same with what it is about.
+fn about(mut table: Value, about: &str) -> Value {
+    if let Some(table) = table.as_object_mut() {
+        table.insert("description".to_owned(), json!(about));
+    }
+    table
 }
 
 fn flag(about: &str) -> Value {
@@ -198,6 +256,28 @@ mod tests {
         let said = format!("{} {}", finding.message, finding.help.clone().unwrap_or_default());
         assert!(said.contains("no-such-key"), "{said}");
         said.split('`').skip(1).step_by(2).filter(|word| *word != "no-such-key").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_says_what_it_is() {
+        fn without(at: &str, node: &serde_json::Value, found: &mut Vec<String>) {
+            let Some(node) = node.as_object() else { return };
+            for (key, value) in node.get("properties").and_then(|keys| keys.as_object()).into_iter().flatten() {
+                if value.get("description").is_none() && value.get("$ref").is_none() {
+                    found.push(format!("{at}{key}"));
+                }
+            }
+            node.iter().filter(|(key, _)| *key != "description").for_each(|(_, value)| match value {
+                serde_json::Value::Array(parts) => parts.iter().for_each(|part| without(at, part, found)),
+                serde_json::Value::Object(parts) if !parts.contains_key("type") => {
+                    parts.iter().for_each(|(key, part)| without(&format!("{at}{key}."), part, found));
+                }
+                part => without(at, part, found),
+            });
+        }
+        let mut found = Vec::new();
+        without("", &schema(), &mut found);
+        assert_eq!(found, Vec::<String>::new());
     }
 
     #[test]

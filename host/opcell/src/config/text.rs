@@ -1,8 +1,13 @@
 //! The project file as it is written: its keys, each value with its place.
 
-use crate::report::Rejected;
+use crate::{
+    config::OnDenied,
+    report::Rejected,
+    triggers::{Missed, Signature},
+};
 use indexmap::IndexMap;
 use opcell_session::{models::ModelsConfig, sessions::MissingTools};
+use opcell_types::Value;
 use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
 use serde::{
     Deserialize, Deserializer,
@@ -37,6 +42,68 @@ pub struct ProjectText {
     pub sessions: SessionsText,
     /// Where runs are kept.
     pub journal: Option<Spanned<JournalText>>,
+    /// What starts runs without a person, by name.
+    pub triggers: IndexMap<Spanned<String>, TriggerText>,
+    /// Further projects that a server serves, by name.
+    pub tenants: IndexMap<Spanned<String>, TenantText>,
+}
+
+/// `[tenants.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TenantText {
+    /// Its project file.
+    pub project: Spanned<String>,
+    /// Cells at a time.
+    pub cells: Option<Spanned<u32>>,
+    /// Rounds of models at a time.
+    pub model_rounds: Option<Spanned<u32>>,
+    /// Requests a second.
+    pub requests_per_second: Option<Spanned<u32>>,
+    /// Runs at a time that requests started.
+    pub started_runs: Option<Spanned<u32>>,
+    /// Calls of operations at a time.
+    pub calls: Option<Spanned<u32>>,
+    /// Readers of events at a time.
+    pub readers: Option<Spanned<u32>>,
+}
+
+/// `[triggers.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct TriggerText {
+    /// When: a cron expression; a trigger has this or `webhook`.
+    pub cron: Option<Spanned<String>>,
+    /// The time zone of `cron`; UTC unless said.
+    pub zone: Option<Spanned<String>>,
+    /// What happens with instants that no server was there for.
+    pub missed: Option<Spanned<Missed>>,
+    /// Signed requests.
+    pub webhook: Option<WebhookText>,
+    /// The workflow to start; a trigger has this or `signal`.
+    pub workflow: Option<Spanned<String>>,
+    /// The signal to send.
+    pub signal: Option<Spanned<String>>,
+    /// The run that receives it.
+    pub run: Option<Spanned<String>>,
+    /// Where a webhook's body names that run.
+    pub run_from: Option<Spanned<String>>,
+    /// What the run or the signal is given.
+    pub input: Option<Spanned<Value>>,
+}
+
+/// `[triggers.NAME.webhook]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct WebhookText {
+    /// How requests are signed.
+    pub signature: Signature,
+    /// What they are signed with: any of these.
+    pub secrets: Vec<Spanned<PasswordText>>,
+    /// How old a request may be.
+    pub window: Option<Spanned<String>>,
+    /// What the input takes from the body: JSON Pointers by its keys.
+    pub body: IndexMap<Spanned<String>, Spanned<String>>,
 }
 
 /// `journal = "PATH or URL"`, or `[journal]`.
@@ -299,6 +366,8 @@ pub struct PluginText {
     pub effects: IndexMap<Spanned<String>, opcell_types::Effects>,
     /// Whether what its host calls were given and answered is kept with its runs; as `[journal]` says unless said.
     pub record_host_calls: Option<bool>,
+    /// What becomes of a call that it was refused something.
+    pub on_denied: OnDenied,
 }
 
 /// How a component's exports become operations.

@@ -1,15 +1,17 @@
 //! Whose a project is. A file in `/tmp` or in a shared folder above may be anybody's, and a project file is obeyed.
 
 use crate::report::Rejected;
+use opcell_types::files::leads_out;
 use opcell_workflow::Diagnostic;
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there
-/// must be this user's, or the system's. `--config` is how a user names such a file on purpose.
+/// must be this user's, or the system's, and no link may lead out of the folder. `--config` is how a user names such a file on purpose.
 ///
 /// # Errors
 /// Naming what belongs to whom.
 pub fn check_owner(file: &Path) -> Result<(), Rejected> {
+    let on_purpose = format!("name it on purpose, `--config {}`, or work in a folder of your own", shell(file));
     let user = rustix::process::geteuid().as_raw();
     let real = crate::places::real(file);
     let folders = [file.parent(), real.parent()];
@@ -22,9 +24,11 @@ pub fn check_owner(file: &Path) -> Result<(), Rejected> {
                 path.display(),
                 status.uid()
             );
-            let help = format!("name it on purpose, `--config {}`, or work in a folder of your own", shell(file));
-            return Err(Rejected::plain(Diagnostic::error("project-of-another-user", message).help(help)));
+            return Err(Rejected::plain(Diagnostic::error("project-of-another-user", message).help(on_purpose)));
         }
+    }
+    if leads_out(file, file.parent().unwrap_or(Path::new(""))).is_some() {
+        return Err(link_leads_out(file, &on_purpose));
     }
     Ok(())
 }
@@ -45,7 +49,18 @@ pub fn check_companion(file: &Path, project: &Path) -> Result<(), Rejected> {
             return Err(Rejected::plain(Diagnostic::error("file-of-another-user", message).help(help)));
         }
     }
+    let real = crate::places::real(project);
+    let outside = |project: &Path| leads_out(file, project.parent().unwrap_or(Path::new(""))).is_some();
+    if outside(project) && outside(&real) {
+        return Err(link_leads_out(file, "put the file itself there"));
+    }
     Ok(())
+}
+
+/// A message about what a file says would show what a link leads to.
+fn link_leads_out(file: &Path, help: &str) -> Rejected {
+    let message = format!("{} is a link that leads out of its folder, and is not obeyed", file.display());
+    Rejected::plain(Diagnostic::error("link-leads-out", message).help(help))
 }
 
 /// Whether a folder or file is this user's, or the system's, where it is and where links lead.
@@ -67,4 +82,47 @@ pub fn shell(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-,".contains(c);
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink};
+
+    fn code(checked: Result<(), Rejected>) -> Option<String> {
+        checked.err().map(|rejected| rejected.diagnostics[0].code.to_owned())
+    }
+
+    #[test]
+    fn a_project_file_or_lock_that_is_a_link_to_elsewhere_is_not_obeyed() {
+        let base = tempfile::tempdir().unwrap();
+        let checkout = base.path().join("checkout");
+        fs::create_dir(&checkout).unwrap();
+        fs::write(base.path().join("netrc"), "machine example.org password hunter2").unwrap();
+        let (project, lock) = (checkout.join("opcell.toml"), checkout.join("opcell.lock"));
+        symlink("../netrc", &project).unwrap();
+        assert_eq!(code(check_owner(&project)).as_deref(), Some("link-leads-out"));
+        fs::remove_file(&project).unwrap();
+        fs::write(&project, "").unwrap();
+        assert_eq!(code(check_owner(&project)), None);
+        symlink("../netrc", &lock).unwrap();
+        assert_eq!(code(check_companion(&lock, &project)).as_deref(), Some("link-leads-out"));
+    }
+
+    #[test]
+    fn links_within_the_folder_and_beside_the_real_project_are_obeyed() {
+        let base = tempfile::tempdir().unwrap();
+        let (real, alias) = (base.path().join("real"), base.path().join("alias"));
+        for folder in [&real, &alias] {
+            fs::create_dir(folder).unwrap();
+        }
+        for file in ["opcell.toml", "opcell.lock"] {
+            fs::write(real.join(file), "").unwrap();
+            symlink(real.join(file), alias.join(file)).unwrap();
+        }
+        symlink("opcell.toml", real.join("other.toml")).unwrap();
+        assert_eq!(code(check_owner(&real.join("other.toml"))), None);
+        // `--config alias/opcell.toml` was named on purpose, and its lock lies beside what it leads to.
+        assert_eq!(code(check_companion(&alias.join("opcell.lock"), &alias.join("opcell.toml"))), None);
+    }
 }

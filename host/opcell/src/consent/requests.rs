@@ -2,12 +2,13 @@
 
 use crate::{
     config::{
-        Config, JournalPlace, JournalSettings,
+        Config, JournalPlace, JournalSettings, OnDenied,
         tools::{McpServer, ToolTarget},
     },
     http::{HttpRule, SecretSource},
     places::real,
     report::printable,
+    triggers::{TriggerAction, TriggerSource},
 };
 use opcell_sandbox::Access;
 use opcell_session::models::{self, ProviderConfig};
@@ -101,6 +102,7 @@ impl Requests {
         collector.plugins(config);
         collector.tools(config);
         collector.files(config);
+        collector.triggers(config);
         let mut list = collector.list;
         list.sort();
         list.dedup();
@@ -293,6 +295,13 @@ impl Collector {
                 }
             }
             self.rules(&who, &plugin.grants.http);
+            // A journal may come with the checkout, and hold answers that its user never gave.
+            if plugin.on_denied == OnDenied::Ask {
+                self.add(
+                    Reach::Hosts,
+                    format!("grants {who} what answers in the journal say: any public host, tools, stores"),
+                );
+            }
             if let Some(origin) = &plugin.origin {
                 let (host, repository) = (origin.reference.host(), origin.reference.repository());
                 self.add(Reach::Hosts, format!("fetches {who} from {host}/{repository}, when asked to"));
@@ -305,6 +314,26 @@ impl Collector {
             self.rules(&format!("tool {name}"), ToolTarget::rules(target));
         }
         self.rules("the models' http.fetch", &config.sessions.http);
+    }
+
+    fn triggers(&mut self, config: &Config) {
+        for tenant in &config.tenants {
+            self.outside(&format!("tenant {}", tenant.name), "serves the project", &tenant.project);
+        }
+        for trigger in &config.triggers {
+            let TriggerSource::Webhook(webhook) = &trigger.source else { continue };
+            let does = match &trigger.action {
+                TriggerAction::Start { workflow } => format!("starts {workflow}"),
+                TriggerAction::Signal { signal, .. } => format!("sends the signal {signal}"),
+            };
+            for secret in &webhook.secrets {
+                let (reach, secret) = match secret {
+                    SecretSource::Env(variable) => (Reach::Environment, format!("${variable}")),
+                    SecretSource::File(file) => (Reach::KeyFiles, self.shown(file)),
+                };
+                self.add(reach, format!("{does} for requests that {secret} signs (trigger {})", trigger.name));
+            }
+        }
     }
 
     fn rules(&mut self, who: &str, rules: &[HttpRule]) {

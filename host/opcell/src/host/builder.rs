@@ -2,7 +2,7 @@
 
 use super::{
     Host, HostError,
-    loading::{self, Ground, Loader, Parts},
+    loading::{self, Ground, Loader, Parts, Widening},
 };
 use crate::{
     catalog::Catalog,
@@ -243,6 +243,9 @@ impl HostBuilder {
         if let Some(file) = self.lock.take() {
             config.lock = Some(Lock::open(file, &config.plugins)?);
         }
+        if self.journal.is_none() {
+            stores_have_a_place(&config)?;
+        }
         let mut places = self.places.take().unwrap_or_else(Places::of_user);
         places.cache = self.cache.take().or(places.cache);
         let control = Arc::new(control_files(&config, &places));
@@ -313,10 +316,33 @@ impl HostBuilder {
     }
 }
 
+/// Stores are kept in a file beside the journal; a journal on a server has none, and a plugin that is granted one would
+/// find out in the middle of a run.
+fn stores_have_a_place(config: &Config) -> Result<(), Rejected> {
+    if config.journal.as_ref().is_none_or(|journal| journal.place.file().is_some()) {
+        return Ok(());
+    }
+    let granted = |plugin: &&PluginConfig| !plugin.grants.capabilities.stores.is_empty();
+    let Some(plugin) = config.plugins.values().find(granted) else { return Ok(()) };
+    let store = plugin.grants.capabilities.stores.keys().next().map_or("", String::as_str);
+    let name = &plugin.name;
+    let message = format!("plugin `{name}` is granted the store `{store}`, and a journal on a server keeps no stores");
+    let help = format!("keep the journal in a file, or take the grant away: opcell plugin revoke {name} store {store}");
+    let finding = Diagnostic::error("stores-need-a-file", message).help(help);
+    Err(match plugin.span {
+        Some(span) => Rejected::in_source(config.source.clone(), vec![finding.at(span)]),
+        None => Rejected::plain(finding),
+    })
+}
+
 impl Host {
     /// The last two phases: sessions, engine.
     pub(super) fn of(parts: Parts, catalog: Catalog) -> Result<Self, HostError> {
         let (config, catalog) = (parts.config.clone(), Arc::new(catalog));
+        if let Some(loader) = &parts.loader {
+            let (loader, config, ground) = (loader.clone(), parts.config.clone(), parts.ground.clone());
+            catalog.widen_with(Widening { loader, config, ground });
+        }
         let library = Arc::new(Library::read(&config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;

@@ -26,7 +26,14 @@ impl<'a> Invocation<'a> {
     pub(super) fn new(host: &'a Host, operation: &str, arguments: Value) -> Self {
         let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
         let context = EffectContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
-        let call = call::Call { id: operation.into(), arguments, context, capabilities: None, timeout_ms: None };
+        let call = call::Call {
+            id: operation.into(),
+            arguments,
+            context,
+            capabilities: None,
+            granted: Vec::new(),
+            timeout_ms: None,
+        };
         Self { host, call, cancel: CancellationToken::new() }
     }
 

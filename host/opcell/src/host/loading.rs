@@ -2,8 +2,8 @@
 
 use super::{Host, HostError, NewPermissions, PluginError, builder::load_request};
 use crate::{
-    catalog::{Catalog, Loaded},
-    config::{Config, PluginConfig, origin},
+    catalog::{Catalog, Loaded, Widen, granting},
+    config::{Config, OnDenied, PluginConfig, origin},
     http::HttpClient,
     places::Places,
     report::Rejected,
@@ -11,10 +11,11 @@ use crate::{
     stores::PluginStores,
     tools::Tools,
 };
+use async_trait::async_trait;
 use opcell_journal::Journal;
 use opcell_sandbox::{LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
-use opcell_types::control::ControlFiles;
+use opcell_types::{control::ControlFiles, denial::Remedy};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::sync::Arc;
 
@@ -101,7 +102,31 @@ impl Loader {
             sink: self.sink.clone(),
         });
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
-        Ok(Ok(Loaded { plugin: loaded, services, recorded }))
+        Ok(Ok(Loaded { plugin: loaded, services, recorded, asks: plugin.on_denied == OnDenied::Ask }))
+    }
+}
+
+/// Loads plugins once more with what they were granted at a person's word, while runs that have it last.
+pub(super) struct Widening {
+    pub loader: Loader,
+    pub config: Config,
+    pub ground: Ground,
+}
+
+#[async_trait]
+impl Widen for Widening {
+    async fn widened(&self, plugin: &str, granted: &[Remedy]) -> Result<Loaded, String> {
+        let plugin = self.config.plugins.get(plugin).ok_or("the host no longer has the plugin")?;
+        let plugin = granted.iter().try_fold(plugin.clone(), |plugin, remedy| {
+            Ok::<_, String>(
+                plugin.grant(granting(remedy).ok_or("what was granted is nothing that a run can be granted")?),
+            )
+        })?;
+        match self.loader.load(&plugin, &self.config, &self.ground).await {
+            Ok(Ok(loaded)) => Ok(loaded),
+            Ok(Err(left_out)) => Err(left_out.error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

@@ -111,3 +111,18 @@ fn a_missing_folder_has_no_workflows_and_a_broken_document_keeps_no_other_from_b
     assert_eq!(library.names(), ["calls", "good"], "who is called is looked for when the step is reached");
     assert!(library.open("bad").is_err());
 }
+
+#[test]
+fn a_link_that_leads_out_of_a_workflow_folder_is_not_read() {
+    let base = tempfile::tempdir().unwrap();
+    let folder = base.path().join("workflows");
+    says(&folder, "own.edn", "own");
+    fs::write(base.path().join("netrc"), "machine example.org password hunter2").unwrap();
+    std::os::unix::fs::symlink("../netrc", folder.join("stolen.edn")).unwrap();
+    std::os::unix::fs::symlink("own.edn", folder.join("alias.edn")).unwrap();
+    let library = Library::read(&[folder]);
+    let refused = library.named("stolen").unwrap().unwrap_err();
+    assert_eq!(refused.diagnostics[0].code, "link-leads-out");
+    assert!(!refused.to_string().contains("hunter2"), "{refused}");
+    assert!(library.named("own").unwrap().is_ok());
+}

@@ -1,6 +1,6 @@
 //! What monitoring and clients ask the server itself, outside of any tenant.
 
-use super::{App, events, operations, runs, send, workflows};
+use super::{App, events, operations, runs, send, triggers, workflows};
 use crate::{
     access,
     access::Access,
@@ -105,6 +105,7 @@ impl Modify for Bearer {
         events::events,
         send::signal, send::message, send::approve, send::cancel,
         operations::list, operations::describe, operations::invoke, operations::plugins,
+        triggers::list, triggers::hook,
     )
 )]
 pub struct Document;

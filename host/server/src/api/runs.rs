@@ -18,7 +18,7 @@ use axum::{
 };
 use opcell::{Run, RunOptions, host::StartError, remedy};
 use opcell_engine::{
-    Event, RunError,
+    Event, RunError, RunOutcome,
     event::{Recorded, Timestamp},
     state::State as RunFold,
 };
@@ -38,6 +38,9 @@ const MAX_NAME: usize = 200;
 
 /// Runs in one page of a list: by default, and at most.
 const PAGE: (usize, usize) = (50, 500);
+
+/// How long a client may wait for a run that it starts.
+const WAIT: Duration = Duration::from_secs(30);
 
 /// A run whose timer ends within this time stays loaded.
 const PARK: Duration = Duration::from_secs(1);
@@ -185,13 +188,21 @@ pub(super) async fn start(
     };
     let input = body.input.unwrap_or_else(|| Value::object::<&str>([]));
     let (run, created) = begin(tenant, &body.workflow, input, run, key.is_some()).await?;
-    if body.wait
-        && let Some(run) = &created
-    {
-        let _ = tokio::time::timeout(Duration::from_secs(30), run.outcome()).await;
-    }
     let status = if created.is_some() { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = (status, Json(detail(tenant, &run, false).await?)).into_response();
+    // What is known of a run that was just started is not read back.
+    let known = match &created {
+        Some(started) if body.wait => match tokio::time::timeout(WAIT, started.outcome()).await {
+            Ok(Ok(outcome)) => Some(outcome),
+            _ => None,
+        },
+        Some(started) => Some(started.begun().clone()),
+        None => None,
+    };
+    let shown = match known {
+        Some(outcome) => RunDetail::of(outcome, None),
+        None => detail(tenant, &run, false).await?,
+    };
+    let mut response = (status, Json(shown)).into_response();
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/{}/runs/{}", encoded(&tenant.name), encoded(&run))) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -213,19 +224,31 @@ pub(crate) async fn begin(
         Problem { retry_after: Some(1), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-runs", detail) }
     })?;
     let options = RunOptions { run: run.clone(), detach: true, park: Some(PARK), ..RunOptions::default() };
-    match tenant.host.start_with(&workflow, input.clone(), options).await {
-        Ok(started) => {
-            tenant.counters.started.fetch_add(1, Ordering::Relaxed);
-            let (tenant, driven) = (tenant.clone(), started.clone());
-            tokio::spawn(async move {
-                match driven.outcome().await {
-                    Ok(outcome) => tenant.counters.stopped(&outcome),
-                    Err(error) => tracing::warn!(run = driven.id(), %error, "a run cannot go on here"),
-                }
-                drop(permit);
-            });
-            Ok((started.id().into(), Some(started)))
-        }
+    let (starter, begun, given) = (tenant.clone(), workflow.clone(), input.clone());
+    // In a task of its own: a client that goes away meanwhile must not take the permit of a run that is driven.
+    let starting = tokio::spawn(async move {
+        let started = starter.host.start_with(&begun, given, options).await?;
+        starter.counters.started.fetch_add(1, Ordering::Relaxed);
+        let driven = started.clone();
+        tokio::spawn(async move {
+            match driven.outcome().await {
+                Ok(outcome) => starter.counters.stopped(&outcome),
+                Err(error) => tracing::warn!(run = driven.id(), %error, "a run cannot go on here"),
+            }
+            drop(permit);
+        });
+        Ok::<_, StartError>(started)
+    });
+    let Ok(starting) = starting.await else {
+        let problem = Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "not-started",
+            "the server failed while the run was started; its log says where",
+        );
+        return Err(problem.remedy("look for the run before you start it again, or send an `Idempotency-Key`"));
+    };
+    match starting {
+        Ok(started) => Ok((started.id().into(), Some(started))),
         Err(StartError::Run(RunError::Journal(error)))
             if idempotent && matches!(*error, JournalError::RunExists(_)) =>
         {
@@ -269,6 +292,12 @@ pub(crate) fn run_name(name: &str) -> Result<RunId, Problem> {
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
         let detail = format!("`{}` is not a run ID: use 1 to {MAX_NAME} letters, digits and `-_.:`", shown(name));
         return Err(Problem::bad_request("invalid-run-id", detail));
+    }
+    if opcell::triggers::is_trigger_run(name) {
+        let detail = format!("`{}` is an ID that triggers give", shown(name));
+        return Err(
+            Problem::bad_request("invalid-run-id", detail).remedy("choose another beginning than `cron:`, `hook:`")
+        );
     }
     Ok(name.into())
 }
@@ -322,8 +351,7 @@ pub(crate) async fn fold(tenant: &Tenant, run: &RunId) -> Result<RunFold, Proble
 }
 
 async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDetail, Problem> {
-    let state = fold(tenant, run).await?;
-    let outcome = state.outcome();
+    let outcome = fold(tenant, run).await?.outcome();
     let input = if with_input {
         let first = tenant.host.engine().events_after(run, 0, 1).await?;
         first.first().and_then(|first| match &first.event {
@@ -333,22 +361,28 @@ async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDet
     } else {
         None
     };
-    Ok(RunDetail {
-        run: run.clone(),
-        workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
-        status: state.status().as_str().to_owned(),
-        events: state.seq(),
-        steps: state.current_steps().into_iter().map(|(step, visit)| json!({"step": step, "visit": visit})).collect(),
-        questions: state.questions().iter().map(|question| json!(question)).collect(),
-        used: json!(outcome.used),
-        input,
-        result: Json_::from(&outcome.result),
-        reason: outcome.reason,
-        message: outcome.message,
-        step: outcome.step,
-        denial: outcome.denial.map(|denial| with_remedy(&denial)),
-        artifacts: Json_::from(&outcome.artifacts),
-    })
+    Ok(RunDetail::of(outcome, input))
+}
+
+impl RunDetail {
+    fn of(outcome: RunOutcome, input: Option<Json_>) -> Self {
+        Self {
+            run: outcome.run,
+            workflow: outcome.workflow,
+            status: outcome.status.as_str().to_owned(),
+            events: outcome.events,
+            steps: outcome.steps.into_iter().map(|(step, visit)| json!({"step": step, "visit": visit})).collect(),
+            questions: outcome.questions.iter().map(|question| json!(question)).collect(),
+            used: json!(outcome.used),
+            input,
+            result: Json_::from(&outcome.result),
+            reason: outcome.reason,
+            message: outcome.message,
+            step: outcome.step,
+            denial: outcome.denial.map(|denial| with_remedy(&denial)),
+            artifacts: Json_::from(&outcome.artifacts),
+        }
+    }
 }
 
 fn with_remedy(denial: &opcell::Denial) -> Json_ {

@@ -10,7 +10,11 @@ use crate::{
     problem::Problem,
 };
 use axum::{Json, http::StatusCode};
-use opcell_engine::{Delivery, MESSAGE_SIGNAL, Message, outcome::Question};
+use opcell_engine::{
+    Delivery, MESSAGE_SIGNAL, Message,
+    event::{EffectId, GrantScope},
+    outcome::Question,
+};
 use opcell_journal::RunId;
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
@@ -59,11 +63,9 @@ pub(super) async fn signal(
     Body(body): Body<SignalBody>,
 ) -> Result<Json<Sent>, Problem> {
     let run: RunId = run.into();
-    let asked = fold(&admitted.tenant, &run).await?.questions();
-    let is_approval = asked
-        .iter()
-        .any(|question| matches!(question, Question::Signal { name, approval: true, .. } if **name == *body.name));
-    if is_approval && !admitted.caller.may(crate::access::tokens::Scope::Approve) {
+    // Also one that no step waits for yet: it would be kept until then.
+    let may_approve = fold(&admitted.tenant, &run).await?.signals().may_approve(&body.name);
+    if may_approve && !admitted.caller.may(crate::access::tokens::Scope::Approve) {
         let detail = format!("`{}` is an approval, and the token does not have the scope `approve`", shown(&body.name));
         return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
     }
@@ -94,12 +96,83 @@ pub(super) async fn message(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveBody {
-    /// Name of the approval; needed if the run asks for several.
+    /// Name of the approval, or what is to be granted, such as `store kept`; needed if the run asks for several.
     name: Option<String>,
     /// Whether it is approved; true by default.
     approved: Option<bool>,
     /// Reason to record.
     why: Option<String>,
+    /// Instead: grants what a plugin was denied, or refuses it; needs the scope `admin`.
+    grant: Option<GrantBody>,
+}
+
+/// What becomes of a call that was denied something.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GrantBody {
+    /// It has that, once.
+    Once,
+    /// Every call of the plugin in this run has that.
+    Run,
+    /// It has failed.
+    Refuse,
+}
+
+/// Grants what plugins of a run were denied, or refuses it.
+pub(crate) async fn grant(
+    admitted: &Admitted,
+    run: RunId,
+    wanted: Wanted<'_>,
+    grant: GrantBody,
+) -> Result<Json<Sent>, Problem> {
+    if !admitted.caller.may(crate::access::tokens::Scope::Admin) {
+        let detail = "a grant is more than a plugin was given, and the token does not have the scope `admin`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
+    }
+    let state = fold(&admitted.tenant, &run).await?;
+    let (mut denials, mut effects) = (Vec::new(), Vec::new());
+    for question in state.questions() {
+        let Question::Grant { effect, denial, .. } = question else { continue };
+        let is_wanted = match wanted {
+            Wanted::Any => true,
+            Wanted::Named(name) => denial.capability == name,
+            Wanted::Effect(wanted) => effect == wanted,
+        };
+        if is_wanted {
+            effects.push(effect);
+            if !denials.contains(&denial) {
+                denials.push(denial);
+            }
+        }
+    }
+    if denials.len() != 1 {
+        let (code, detail) = match denials.len() {
+            0 => ("nothing-to-approve", format!("run `{run}` does not ask for such a grant; it is {}", state.status())),
+            several => ("ambiguous-grant", format!("run `{run}` asks for {several} grants; send the `name` of one")),
+        };
+        return Err(Problem::new(StatusCode::CONFLICT, code, detail));
+    }
+    let grant = match grant {
+        GrantBody::Once => Some(GrantScope::Once),
+        GrantBody::Run => Some(GrantScope::Run),
+        GrantBody::Refuse => None,
+    };
+    for effect in effects {
+        let message = Message::Grant { effect: Some(effect), grant, by: Some(admitted.caller.name.clone()) };
+        admitted.tenant.host.engine().send(&run, &message).await?;
+    }
+    Ok(Json(Sent { run, step: None }))
+}
+
+/// Which of the things that a run asks to be granted.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// The only one.
+    Any,
+    /// What was denied, such as `store kept`.
+    Named(&'a str),
+    /// What this effect's call was denied.
+    Effect(EffectId),
 }
 
 /// Approves what a run asks for, or refuses it. The caller's name is recorded.
@@ -111,6 +184,14 @@ pub(super) async fn approve(
     At((_, run)): At<(String, String)>,
     Body(body): Body<ApproveBody>,
 ) -> Result<Json<Sent>, Problem> {
+    if let Some(grant) = body.grant {
+        if body.approved.is_some() {
+            let detail = "`grant` answers what a plugin was denied, and `approved` an approval";
+            return Err(Problem::bad_request("invalid-body", detail).remedy("send one of them"));
+        }
+        let wanted = body.name.as_deref().map_or(Wanted::Any, Wanted::Named);
+        return self::grant(&admitted, run.into(), wanted, grant).await;
+    }
     answer(&admitted, run.into(), body.name.as_deref(), body.approved.unwrap_or(true), body.why.as_deref()).await
 }
 

@@ -121,6 +121,7 @@ fn asked(question: &Question) -> String {
         Question::Signal { name, approval: true, .. } => format!("approval {name}"),
         Question::Signal { name, .. } => format!("signal {name}"),
         Question::Doubt { step, .. } => format!("a decision on step {step}"),
+        Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
     }
 }
 

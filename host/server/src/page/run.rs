@@ -17,7 +17,7 @@ use maud::{Markup, html};
 use opcell::{Denial, remedy};
 use opcell_engine::{
     Message,
-    event::{EffectReply, Event, Recorded, Timestamp},
+    event::{EffectId, EffectReply, Event, Recorded, Timestamp},
     outcome::Question,
     state::State as RunFold,
 };
@@ -147,6 +147,21 @@ impl View<'_> {
             Question::Signal { name, step, question, .. } => html! {
                 div.box { p { "Step " code { (step) } " waits for the signal " code { (name) } }
                     @if let Some(question) = question { p { (question) } } }
+            },
+            Question::Grant { effect, step, what, denial, why } => html! {
+                div.box {
+                    p { b { "Grant " code { (denial.capability) } "?" } }
+                    p { (what) " of step " code { (step) } " was denied it: " (denial.rule) "."
+                        @if let Some(why) = why { " The plugin says why: " q { (why) } } }
+                    form.row method="post" action={ (self.here) "/grant" } {
+                        input type="hidden" name="proof" value=(self.proof);
+                        input type="hidden" name="effect" value=(effect);
+                        button.yes name="grant" value="once" { "Grant once" }
+                        button.yes name="grant" value="run" { "Grant for this run" }
+                        button.no name="grant" value="refuse" { "Refuse" }
+                    }
+                    p.quiet { "For every run: " code { "opcell runs approve " (self.state.run()) " --grant always" } }
+                }
             },
             Question::Doubt { effect, step, what } => html! {
                 div.box { p { b { "In doubt: " } (what) " of step " code { (step) } }
@@ -324,6 +339,27 @@ pub(super) async fn answer(
     let admitted = visitor.admit(&tenant, Scope::Approve)?;
     let why = Some(form.why.as_str()).filter(|why| !why.is_empty());
     let _sent = api::answer(&admitted, run.as_str().into(), Some(&form.name), form.approved, why).await?;
+    Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
+}
+
+/// What is granted on the page.
+#[derive(Deserialize)]
+pub(super) struct GrantForm {
+    proof: String,
+    effect: u64,
+    grant: api::GrantBody,
+}
+
+/// Grants what a plugin was denied, or refuses it.
+pub(super) async fn grant(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<GrantForm>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Admin)?;
+    let _sent =
+        api::grant(&admitted, run.as_str().into(), api::Wanted::Effect(EffectId(form.effect)), form.grant).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 

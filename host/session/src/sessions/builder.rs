@@ -12,6 +12,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
+use tokio::sync::Semaphore;
 
 /// Something that adds to sessions: tools that name it, and text in their prompts. A plugin, mostly.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -72,6 +73,7 @@ pub struct HostSessionsBuilder {
     context_files: Vec<ContextFile>,
     runtime_metadata: Option<RuntimeMetadata>,
     missing_tools: MissingTools,
+    rounds: Option<u32>,
 }
 
 impl HostSessionsBuilder {
@@ -165,6 +167,13 @@ impl HostSessionsBuilder {
         self
     }
 
+    /// The most rounds of models that are under way at a time; others wait. Without it there is no limit.
+    #[must_use]
+    pub fn rounds_at_a_time(mut self, rounds: u32) -> Self {
+        self.rounds = Some(rounds);
+        self
+    }
+
     /// Puts the parts together. Blocks when it records.
     ///
     /// # Errors
@@ -194,6 +203,7 @@ impl HostSessionsBuilder {
             context_files: self.context_files,
             runtime_metadata: self.runtime_metadata.unwrap_or_else(|| Arc::new(today)),
             missing_tools: self.missing_tools,
+            rounds: self.rounds.map(|rounds| Semaphore::new(rounds as usize)),
         })
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::models::{Models, ScriptedModel};
 use crate::prompt::Component;
 use crate::skills::{SkillFolder, SkillLibrary};
-use crate::testing::context;
+use crate::testing::{context, round};
 use crate::tools::{
     DelegateTool, Delegation, FileRoot, FileRoots, SessionTool, Shell, ShellTool, ToolDescription, file_tools,
 };
@@ -12,6 +12,7 @@ use opcell_workflow::WorkflowIr;
 use opcell_workflow::ir::{AgentTool, ModelSelection, PromptMode, Session, ThinkingLevel};
 use serde_json::json;
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -447,4 +448,42 @@ async fn a_session_is_answered_and_recorded() {
 fn two_tools_of_one_name_do_not_build() {
     let error = HostSessions::builder().tool(echo("a", None)).tool(echo("a", None)).build().err().unwrap();
     assert_eq!(error.to_string(), "there are two tools named `a`");
+}
+
+/// Fails every round, and knows how many were under way at a time.
+#[derive(Default)]
+struct Counting {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[async_trait]
+impl Model for Counting {
+    async fn complete(&self, _: &ModelRound, _: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        // Everything else that can begin does so before this goes on.
+        for _ in 0..32 {
+            tokio::task::yield_now().await;
+        }
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        Err(failure("counted", "the model only counts"))
+    }
+}
+
+#[tokio::test]
+async fn no_more_rounds_are_under_way_than_a_share_allows() {
+    for (allowed, most) in [(Some(2), 2), (None, 8)] {
+        let mut builder = HostSessions::builder();
+        if let Some(allowed) = allowed {
+            builder = builder.rounds_at_a_time(allowed);
+        }
+        let counting = Arc::new(Counting::default());
+        let mut sessions = builder.build().unwrap();
+        sessions.answers = counting.clone();
+        let rounds = (0..8).map(|_| sessions.complete(round("s", vec![Message::user("hello")]), None));
+        let answered = futures_util::future::join_all(rounds).await;
+        assert!(answered.iter().all(Result::is_err));
+        assert_eq!(counting.most.load(Ordering::SeqCst), most, "{allowed:?}");
+    }
 }

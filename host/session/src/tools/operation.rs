@@ -35,6 +35,7 @@ impl SessionTool for OperationTool {
             arguments: call.request.arguments.clone(),
             context: call.context.clone(),
             capabilities: None,
+            granted: Vec::new(),
             timeout_ms: None,
         };
         let reply = self.operations.invoke(Call::new(asked, call.cancel.clone())).await;

@@ -20,7 +20,7 @@ pub struct Secret {
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The environment does not have it.
-    #[error("the environment variable `{0}`, from which the grant takes its credential, is not set")]
+    #[error("the environment variable `{0}`, which holds the credential, is not set")]
     Unset(String),
     /// The file cannot be read.
     #[error("cannot read the credential file {path}: {error}")]
@@ -48,25 +48,33 @@ async fn key_text(path: PathBuf) -> std::io::Result<String> {
     tokio::task::spawn_blocking(move || read_text_bounded(&path, KEY_BYTES)).await?
 }
 
+impl SecretSource {
+    /// Reads the secret, without white space around it.
+    ///
+    /// # Errors
+    /// When the variable is not set, or the file cannot be read.
+    pub async fn read(&self) -> Result<String, SecretError> {
+        let text = match self {
+            Self::Env(name) => std::env::var(name).map_err(|_| SecretError::Unset(name.clone()))?,
+            Self::File(path) => key_text(path.clone())
+                .await
+                .map_err(|error| SecretError::Unreadable { path: path.display().to_string(), error })?,
+        };
+        Ok(text.trim().to_owned())
+    }
+}
+
 impl Secret {
     /// Reads the secret from its source.
     ///
     /// # Errors
     /// See [`SecretError`]; a request whose credential is missing is not sent.
     pub async fn read(credential: &Credential) -> Result<Self, SecretError> {
-        let (place, text) = match &credential.source {
-            SecretSource::Env(name) => (
-                format!("the environment variable `{name}`"),
-                std::env::var(name).map_err(|_| SecretError::Unset(name.clone()))?,
-            ),
-            SecretSource::File(path) => (
-                path.display().to_string(),
-                key_text(path.clone())
-                    .await
-                    .map_err(|error| SecretError::Unreadable { path: path.display().to_string(), error })?,
-            ),
+        let place = match &credential.source {
+            SecretSource::Env(name) => format!("the environment variable `{name}`"),
+            SecretSource::File(path) => path.display().to_string(),
         };
-        let text = text.trim().to_owned();
+        let text = credential.source.read().await?;
         let header = credential.header.parse().map_err(|_| SecretError::Header(credential.header.clone()))?;
         let mut value = HeaderValue::from_str(&format!("{}{text}", credential.prefix))
             .ok()

@@ -89,3 +89,22 @@ impl FetchError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a host keeps its keys is not the business of a plugin or a model, which see the failure.
+    #[test]
+    fn a_missing_credential_does_not_say_where_it_was_looked_for() {
+        for error in [
+            SecretError::Unset("PAYROLL_TOKEN".to_owned()),
+            SecretError::Unreadable { path: "/run/PAYROLL_TOKEN".to_owned(), error: std::io::Error::other("denied") },
+            SecretError::Unusable("PAYROLL_TOKEN".to_owned()),
+        ] {
+            let failure = FetchError::Secret(error).into_failure(&HttpScope::Plugin("p".into()));
+            assert_eq!(&*failure.reason, "credential-missing");
+            assert!(!format!("{failure:?}").contains("PAYROLL"), "{failure:?}");
+        }
+    }
+}

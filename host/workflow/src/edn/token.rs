@@ -166,7 +166,7 @@ fn ratio(negative: bool, numerator: &str, denominator: &str, token: &str) -> Res
     Ok(Kind::Ratio(format!("{sign}{n}/{d}").into()))
 }
 
-/// What follows a backslash: one character, a name, `uXXXX` or `oNNN`.
+/// What follows a backslash: one character, a name, `u` and four hexadecimal digits, or `o` and octal ones.
 pub(super) fn character(token: &str) -> Result<char, Problem> {
     let unsupported = || Problem::UnsupportedCharacter(token.to_owned());
     let mut chars = token.chars();

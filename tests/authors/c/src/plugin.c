@@ -56,6 +56,40 @@ static opcell_reply skill(opcell_text arguments, opcell_context context) {
   return (opcell_reply){.data = object("body", opcell_json_string(answer.value))};
 }
 
+static const char *truth(bool value) { return value ? "true" : "false"; }
+
+/* ["a","b"] */
+static opcell_text keys_of(opcell_keys list) {
+  opcell_text all = OPCELL_TEXT("[");
+  for (size_t i = 0; i < list.count; i++)
+    all = opcell_concat(all.data, i ? "," : "", opcell_json_string(list.keys[i]).data, (char *)0);
+  return opcell_concat(all.data, "]", (char *)0);
+}
+
+static opcell_reply keep(opcell_text arguments, opcell_context context) {
+  (void)context;
+  const char *store = text_of(arguments, "name").data;
+  opcell_text key = text_of(arguments, "key"), value = text_of(arguments, "value");
+  opcell_stored before = opcell_store_get(store, key);
+  if (before.failed) return opcell_fail_with(before.error);
+  opcell_stored set = opcell_store_set(store, key, value);
+  if (set.failed) return opcell_fail_with(set.error);
+  opcell_stored conflict = opcell_store_swap(store, key, 0, OPCELL_TEXT("other"));
+  opcell_stored swapped = opcell_store_swap(store, key, &set.version, opcell_concat(value.data, "!", (char *)0));
+  opcell_store_set(store, OPCELL_TEXT("zz"), OPCELL_TEXT(""));
+  opcell_keys first = opcell_store_list(store, OPCELL_TEXT(""), OPCELL_NONE, 1);
+  opcell_keys rest = opcell_store_list(store, OPCELL_TEXT(""), key, 1000);
+  opcell_stored kept = opcell_store_get(store, key);
+  bool deleted = opcell_store_delete(store, key).found, again = opcell_store_delete(store, key).found;
+  return (opcell_reply){
+      .data = opcell_concat("{\"before\":", truth(before.found), ",\"conflict\":",
+                            opcell_json_string(conflict.stored ? OPCELL_TEXT("none") : conflict.value).data, ",\"swapped\":",
+                            truth(swapped.stored), ",\"first\":", keys_of(first).data, ",\"more\":", truth(first.more),
+                            ",\"rest\":", keys_of(rest).data, ",\"kept\":", opcell_json_string(kept.value).data,
+                            ",\"deleted\":[", truth(deleted), ",", truth(again), "]}", (char *)0),
+  };
+}
+
 static opcell_reply note(opcell_text arguments, opcell_context context) {
   (void)context;
   opcell_text text = text_of(arguments, "text");
@@ -117,6 +151,8 @@ const opcell_operation opcell_operations[] = {
     {"kit/tool", "Calls a tool; a refusal is a value.",
      OBJECT(TEXT("name") ",\"input\":{\"type\":\"object\"}", "\"name\",\"input\""), ANY, OPCELL_ONCE, tool},
     {"kit/skill", "Reads a skill.", OBJECT(TEXT("name"), "\"name\""), ANY, OPCELL_PURE, skill},
+    {"kit/keep", "Keeps a value, and goes through all that a store can do.",
+     OBJECT(TEXT("name") "," TEXT("key") "," TEXT("value"), "\"name\",\"key\",\"value\""), ANY, OPCELL_IDEMPOTENT, keep},
     {"kit/note", "Logs two lines and its progress.", OBJECT(TEXT("text"), "\"text\""), ANY, OPCELL_PURE, note},
     {"kit/fail", "Fails on purpose.", OBJECT(TEXT("reason"), "\"reason\""), ANY, OPCELL_PURE, fail},
     {"kit/panic", "Panics.", OBJECT(TEXT("message"), "\"message\""), ANY, OPCELL_PURE, panic},

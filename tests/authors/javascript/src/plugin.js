@@ -1,5 +1,5 @@
 // The plugin that all SDKs are held to, in JavaScript.
-import { Denied, Failure, Success, files, judge, keyword, log, operation, plugin, skills, tools } from "../sdk/opcell.js";
+import { Denied, Failure, Success, files, judge, keyword, log, operation, plugin, skills, store, tools } from "../sdk/opcell.js";
 
 const text = { type: "string" };
 const object = (properties) => ({ type: "object", properties, required: Object.keys(properties), additionalProperties: false });
@@ -23,6 +23,24 @@ const operations = [
     }
   }),
   make("kit/skill", "Reads a skill.", "pure", { name: text }, ({ name }) => ({ body: skills.read(name) })),
+  make(
+    "kit/keep",
+    "Keeps a value, and goes through all that a store can do.",
+    "idempotent",
+    { name: text, key: text, value: text },
+    ({ name, key, value }) => {
+      const before = store.get(name, key) !== undefined;
+      const version = store.set(name, key, value);
+      const { conflict } = store.compareAndSet(name, key, undefined, "other");
+      const swapped = store.compareAndSet(name, key, version, `${value}!`).stored !== undefined;
+      store.set(name, "zz", "");
+      const first = store.list(name, { limit: 1 });
+      const rest = store.list(name, { after: key });
+      const kept = store.getText(name, key);
+      const deleted = [store.delete(name, key), store.delete(name, key)];
+      return { before, conflict: conflict.text, swapped, first: first.keys, more: first.more, rest: rest.keys, kept, deleted };
+    },
+  ),
   make("kit/note", "Logs two lines and its progress.", "pure", { text }, ({ text }) => {
     log.info(`first ${text}`);
     log.warn(`second ${text}`);

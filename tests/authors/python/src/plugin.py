@@ -3,7 +3,7 @@
 from typing import Any
 
 from opcell import (Context, Denied, Failure, Judges, Keyword, Operations, Success, Verdict, files, judge, log, operation, skills,
-                    tools)
+                    store, tools)
 
 
 @operation("kit/echo", effects="pure")
@@ -46,6 +46,22 @@ def tool(name: str, input: dict[str, Any]) -> dict[str, Any]:
 def skill(name: str) -> dict[str, str]:
     "Reads a skill."
     return {"body": skills.read(name)}
+
+
+@operation("kit/keep", effects="idempotent")
+def keep(name: str, key: str, value: str) -> dict[str, Any]:
+    "Keeps a value, and goes through all that a store can do."
+    before = store.get(name, key) is not None
+    version = store.set(name, key, value)
+    _, conflict = store.compare_and_set(name, key, None, "other")
+    swapped, _ = store.compare_and_set(name, key, version, value + "!")
+    store.set(name, "zz", "")
+    first, more = store.list(name, limit=1)
+    rest, _ = store.list(name, after=key)
+    kept = store.get(name, key).value.decode()
+    deleted = [store.delete(name, key), store.delete(name, key)]
+    return {"before": before, "conflict": conflict.value.decode(), "swapped": swapped, "first": first, "more": more,
+            "rest": rest, "kept": kept, "deleted": deleted}
 
 
 @operation("kit/note", effects="pure")

@@ -2,7 +2,7 @@
 
 use opcell_sdk::serde_json::{Map, Value, json};
 use opcell_sdk::tools::ToolError;
-use opcell_sdk::{Context, Failure, Success, Verdict, files, judge, log, operation, plugin, skills, tools};
+use opcell_sdk::{Context, Failure, Success, Verdict, files, judge, log, operation, plugin, skills, store, tools};
 
 /// Returns its argument.
 #[operation("kit/echo", effects = pure)]
@@ -50,6 +50,28 @@ fn skill(name: String) -> Result<Value, Failure> {
     Ok(json!({ "body": skills::read(&name)? }))
 }
 
+/// Keeps a value, and goes through all that a store can do.
+#[operation("kit/keep", effects = idempotent)]
+fn keep(name: String, key: String, value: String) -> Result<Value, Failure> {
+    let before = store::get(&name, &key)?.is_some();
+    let version = store::set(&name, &key, &value)?;
+    let conflict = match store::compare_and_set(&name, &key, None, "other")? {
+        store::Swap::Conflict(Some(entry)) => String::from_utf8_lossy(&entry.value).into_owned(),
+        _ => "none".to_owned(),
+    };
+    let swapped =
+        matches!(store::compare_and_set(&name, &key, Some(version), format!("{value}!"))?, store::Swap::Stored(_));
+    store::set(&name, "zz", "")?;
+    let first = store::list(&name, "", None, 1)?;
+    let rest = store::list(&name, "", Some(&key), 1000)?;
+    let kept = store::get(&name, &key)?.map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
+    let deleted = [store::delete(&name, &key)?, store::delete(&name, &key)?];
+    Ok(json!({
+        "before": before, "conflict": conflict, "swapped": swapped, "first": first.keys, "more": first.more,
+        "rest": rest.keys, "kept": kept, "deleted": deleted,
+    }))
+}
+
 /// Logs two lines and its progress.
 #[operation("kit/note", effects = pure)]
 fn note(text: String) -> Value {
@@ -78,6 +100,6 @@ fn whereabouts(context: &Context) -> Value {
 }
 
 plugin! {
-    operations: [echo, read, write, tool, skill, note, fail, panic, whereabouts],
+    operations: [echo, read, write, tool, skill, keep, note, fail, panic, whereabouts],
     judges: [tone],
 }

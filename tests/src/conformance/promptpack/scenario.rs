@@ -155,7 +155,12 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
         let handle = match run.take() {
             None => engine.start(program(&spec, case, &state)?, Data::from(user.as_str()), options()).await,
             Some((id, _)) => {
-                let said = Signalled::Signal { name: MESSAGE_SIGNAL.into(), data: Data::from(user.as_str()), by: None };
+                let said = Signalled::Signal {
+                    name: MESSAGE_SIGNAL.into(),
+                    data: Data::from(user.as_str()),
+                    by: None,
+                    key: None,
+                };
                 engine.send(&id, &said).await.map_err(broken)?;
                 engine.resume(&id, ResumeOptions { detach: true, ..ResumeOptions::default() }).await
             }

@@ -1,7 +1,7 @@
 //! Reports of `opcell bench` as tables.
 
 use crate::{
-    bench::{Report, compare::Comparison, contain, digits},
+    bench::{Report, compare::Comparison, contain, digits, peer::Isolates},
     cli::Terminal,
 };
 
@@ -51,6 +51,18 @@ pub fn report(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
             digits(row.times_a_cell),
             row.calls
         ))?;
+    }
+    terminal.line("")?;
+    let parts: String = Isolates::ALL.iter().map(|part| format!(" {:>7}", part.name())).collect();
+    terminal.line(&format!("{:width$}{parts}   (apart from other calls and from the host)", "isolates"))?;
+    for row in &report.rows {
+        let holds = |part: &Isolates| match &row.isolates {
+            Some(parts) if parts.contains(part) => "yes",
+            Some(_) => "-",
+            None => "?",
+        };
+        let parts: String = Isolates::ALL.iter().map(|part| format!(" {:>7}", holds(part))).collect();
+        terminal.line(&format!("{:width$}{parts}", row.name))?;
     }
     let figures = &report.figures;
     terminal.line("")?;

@@ -6,7 +6,7 @@ use crate::{
     cases,
     cli::{
         Exit, Failure, Terminal,
-        units::{Align, bytes, columns},
+        units::{self, Align, bytes, columns},
     },
 };
 use clap::Args;
@@ -30,8 +30,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "ARGS")]
     args: Vec<String>,
     /// For all measurements together.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
-    seconds: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = units::seconds)]
+    seconds: Duration,
 }
 
 pub(super) async fn bench(args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -67,7 +67,7 @@ pub(super) async fn bench(args: &BenchArgs, terminal: &Terminal) -> Result<Exit,
         terminal.note("bench: this build of opcell is not optimised; its figures say little");
     }
     let compile = CompileMode::find().map_err(anyhow::Error::from)?;
-    let options = Options::new(Duration::from_secs(args.seconds.clamp(1, 600)), compile);
+    let options = Options::new(args.seconds, compile);
     let progress = |text: &str| terminal.note(&format!("bench: {text}"));
     let report = Bench::new(guest, &options).await?.run(&progress).await?;
     let receipt = once.receipt;

@@ -4,7 +4,8 @@ use super::{Component, Exit, Failure, Global, Terminal, named, policy};
 use clap::Args;
 use opcell::{
     config::{Config, PluginConfig},
-    http::HttpRule,
+    consent,
+    http::{HttpRule, SecretSource},
     reach::reach,
     remedy,
 };
@@ -12,7 +13,7 @@ use opcell_engine::ValueLimits;
 use opcell_sandbox::limits::{EffectiveLimits, Source, Unit};
 use opcell_types::Denial;
 use serde_json::json;
-use std::fmt::Write as _;
+use std::{fmt::Write as _, os::unix::fs::MetadataExt as _};
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -123,6 +124,24 @@ fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> Str
     }
 }
 
+/// Where a secret comes from, and what would keep it from coming or from staying one. It is not read.
+fn source(source: &SecretSource) -> String {
+    match source {
+        SecretSource::Env(name) if std::env::var_os(name).is_none() => format!("${name}, which is not set here"),
+        SecretSource::Env(name) => format!("${name}"),
+        SecretSource::File(path) => {
+            let remark = match path.metadata() {
+                Err(error) => format!(", which cannot be read: {error}"),
+                Ok(status) if status.mode() & 0o077 != 0 => {
+                    format!(", which others may read; `chmod 600 {}`", consent::shell(path))
+                }
+                Ok(_) => String::new(),
+            };
+            format!("{}{remark}", path.display())
+        }
+    }
+}
+
 fn http_line(rule: &HttpRule) -> String {
     let methods: Vec<&str> = rule.methods.iter().map(opcell::http::Method::as_str).collect();
     let origins: Vec<String> = rule.origins.iter().map(ToString::to_string).collect();
@@ -130,7 +149,7 @@ fn http_line(rule: &HttpRule) -> String {
     let credential = rule
         .credential
         .as_ref()
-        .map(|credential| format!(", the host adds `{}`", credential.header))
+        .map(|credential| format!(", the host adds `{}` from {}", credential.header, source(&credential.source)))
         .unwrap_or_default();
     format!("{} {}{private}{credential}", methods.join("/"), origins.join(" "))
 }

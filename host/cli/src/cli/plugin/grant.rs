@@ -6,12 +6,13 @@ use clap::{Args, ValueEnum};
 use opcell::{
     config::{
         Config,
-        edit::{self, NewGrant},
+        edit::{self, NewCredential, NewGrant},
         lock,
     },
     places::Places,
     report::Rejected,
 };
+use opcell_types::{Capability, Remedy};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 
@@ -44,6 +45,15 @@ pub struct GrantArgs {
     /// For `http`: allow loopback and private network addresses.
     #[arg(long)]
     private: bool,
+    /// For `http`: environment variable with a secret that the host adds as a header; the plugin never sees it.
+    #[arg(long, value_name = "NAME", conflicts_with = "credential_file")]
+    credential_env: Option<String>,
+    /// For `http`: file with such a secret.
+    #[arg(long, value_name = "FILE")]
+    credential_file: Option<String>,
+    /// For `http`: header of the secret. Defaults to `authorization`, with `Bearer ` before the secret.
+    #[arg(long, value_name = "HEADER")]
+    credential_header: Option<String>,
 }
 
 /// A value and not a subcommand: a plugin may have the name of one.
@@ -61,6 +71,32 @@ enum Kind {
     Http,
 }
 
+/// Writes what a run asked for into the project file, as the command that its refusal names would.
+pub fn grant_always(global: &Global, remedy: &Remedy, terminal: &Terminal) -> Result<(), Failure> {
+    let (kind, what, method) = match remedy {
+        Remedy::Grant { capability: Capability::Tool, name, .. } => (Kind::Tool, name, None),
+        Remedy::Grant { capability: Capability::Skill, name, .. } => (Kind::Skill, name, None),
+        Remedy::Grant { capability: Capability::Store, name, .. } => (Kind::Store, name, None),
+        Remedy::AllowHttp { origin, method, private: false, .. } => (Kind::Http, origin, method.clone()),
+        other => return Err(Diagnostic::error("invalid-grant", format!("this needs more than a word: {other}")).into()),
+    };
+    let args = GrantArgs {
+        plugin: remedy.plugin().unwrap_or_default().to_owned(),
+        kind,
+        what: what.clone(),
+        write: false,
+        glob: Vec::new(),
+        quota: None,
+        per_run: false,
+        method: method.into_iter().collect(),
+        private: false,
+        credential_env: None,
+        credential_file: None,
+        credential_header: None,
+    };
+    grant(global, &args, terminal).map(drop)
+}
+
 impl GrantArgs {
     fn read(&self) -> Result<NewGrant, Rejected> {
         let invalid = |message: String| Diagnostic::error("invalid-grant", message);
@@ -71,6 +107,9 @@ impl GrantArgs {
             ("--per-run", self.per_run, Kind::Store),
             ("--method", !self.method.is_empty(), Kind::Http),
             ("--private", self.private, Kind::Http),
+            ("--credential-env", self.credential_env.is_some(), Kind::Http),
+            ("--credential-file", self.credential_file.is_some(), Kind::Http),
+            ("--credential-header", self.credential_header.is_some(), Kind::Http),
         ];
         if let Some((option, _, kind)) = options.iter().find(|(_, given, kind)| *given && *kind != self.kind) {
             let kind = match kind {
@@ -97,7 +136,20 @@ impl GrantArgs {
                 NewGrant::Files { name, path, write: self.write, globs: self.glob.clone() }
             }
             Kind::Store => NewGrant::Store { name: what, quota: self.quota.clone(), per_run: self.per_run },
-            Kind::Http => NewGrant::Http { host: what, methods: self.method.clone(), private: self.private },
+            Kind::Http => {
+                let credential = match (&self.credential_env, &self.credential_file) {
+                    (Some(name), _) => Some(("env", name)),
+                    (None, Some(file)) => Some(("file", file)),
+                    (None, None) if self.credential_header.is_some() => {
+                        let message = "`--credential-header` says nothing of the secret".to_owned();
+                        return Err(invalid(message).help("add `--credential-env` or `--credential-file`").into());
+                    }
+                    (None, None) => None,
+                };
+                let header = self.credential_header.clone();
+                let credential = credential.map(|(key, place)| NewCredential { header, key, place: place.clone() });
+                NewGrant::Http { host: what, methods: self.method.clone(), private: self.private, credential }
+            }
         })
     }
 }

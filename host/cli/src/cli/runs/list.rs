@@ -132,6 +132,7 @@ async fn waits_for(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> 
         Question::Signal { name, approval: true, .. } => format!("approval {name}"),
         Question::Signal { name, .. } => format!("signal {name}"),
         Question::Doubt { step, .. } => format!("decision on step {step}"),
+        Question::Grant { denial, .. } => format!("grant of {}", denial.capability),
     };
     Ok(questions.into_iter().map(name).collect())
 }

@@ -14,6 +14,7 @@ use opcell_engine::{
 };
 use opcell_journal::{Cut, JournalError, RunId};
 use opcell_workflow::Diagnostic;
+use serde_json::json;
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
@@ -115,6 +116,9 @@ pub struct ForkArgs {
     /// ID of the new run; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME", value_parser = crate::cli::run::run_id)]
     name: Option<String>,
+    /// Only make the run: look at it first, then resume it or leave it to a worker.
+    #[arg(long)]
+    hold: bool,
     #[command(flatten)]
     stop: StopArgs,
 }
@@ -123,6 +127,13 @@ pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Resul
     let host = crate::cli::host(config, terminal).await?;
     let run = meant(&host.engine().runs().await?, &args.run)?.run.clone();
     let fork = host.engine().fork(&run, args.at, args.name.as_deref().map(Into::into)).await?;
+    if args.hold {
+        match terminal.json {
+            true => terminal.json(&json!({"run": fork}))?,
+            false => terminal.line(&format!("{fork}  made; look at it with `opcell runs show {fork}`, and let it go on with `opcell runs resume {fork}`"))?,
+        }
+        return Ok(Exit::Done);
+    }
     if !terminal.json {
         terminal.note(&format!("run {fork}"));
     }

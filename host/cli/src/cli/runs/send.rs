@@ -1,14 +1,15 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
 use super::{Exit, Failure, Open, Sender, Terminal};
-use crate::cli::{chat, input};
-use clap::Args;
+use crate::cli::{Global, chat, input, plugin};
+use clap::{Args, ValueEnum};
 use opcell_engine::{
     Delivery, MESSAGE_SIGNAL, Message, ResumeOptions, RunError, State, Status,
+    event::{EffectId, GrantScope},
     outcome::{Question, RunOutcome},
 };
 use opcell_journal::{JournalError, RunId};
-use opcell_types::Value;
+use opcell_types::{Denial, Value};
 use opcell_workflow::{
     Diagnostic,
     ir::{Form, Judge},
@@ -59,12 +60,15 @@ pub struct ApproveArgs {
     /// Run ID, unique prefix of one, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
-    /// Name of the approval, if the run asks for several.
+    /// Name of the approval, or of what is to be granted, if the run asks for several.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Refuse instead: the step that asks fails.
     #[arg(long)]
     refuse: bool,
+    /// Grant what a plugin was denied, where it is set up to ask (`on-denied = "ask"`).
+    #[arg(long, value_name = "SCOPE", conflicts_with_all = ["refuse", "why"])]
+    grant: Option<GrantFor>,
     /// Reason to record with the approval or refusal.
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
@@ -72,9 +76,26 @@ pub struct ApproveArgs {
     sender: Sender,
 }
 
-pub async fn approve(open: &Open, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+/// How long a grant lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GrantFor {
+    /// The call that was refused.
+    Once,
+    /// This run.
+    Run,
+    /// Every run: write it into the project file.
+    Always,
+}
+
+pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let state = open.engine.state_at(&run, None).await?;
+    let asks = Asks::of(&state, args.name.as_deref());
+    let approvals =
+        state.questions().iter().any(|question| matches!(question, Question::Signal { approval: true, .. }));
+    if args.grant.is_some() || (!approvals && !asks.effects.is_empty()) {
+        return grant(open, global, args, (&run, &state), asks, terminal).await;
+    }
     let wanted = |name: &Arc<str>| args.name.as_deref().is_none_or(|wanted| wanted == name.as_ref());
     let asked: Vec<Arc<str>> = state
         .questions()
@@ -101,6 +122,86 @@ pub async fn approve(open: &Open, args: &ApproveArgs, terminal: &Terminal) -> Re
     data.extend(args.why.as_deref().map(|why| ("why", Value::from(why))));
     let delivery = open.engine.signal(&run, &name, Value::object(data), args.sender.name()).await?;
     sent(open, &run, &delivery, terminal).await
+}
+
+/// What a run asks to be granted.
+struct Asks {
+    /// Each different one once.
+    denials: Vec<Denial>,
+    /// The effects that ask for them.
+    effects: Vec<EffectId>,
+}
+
+impl Asks {
+    /// What the run asks for now, or only what has this name.
+    fn of(state: &State, name: Option<&str>) -> Self {
+        let mut asks = Self { denials: Vec::new(), effects: Vec::new() };
+        for question in state.questions() {
+            if let Question::Grant { effect, denial, .. } = question
+                && name.is_none_or(|name| denial.capability == name)
+            {
+                asks.effects.push(effect);
+                if !asks.denials.contains(&denial) {
+                    asks.denials.push(*denial);
+                }
+            }
+        }
+        asks
+    }
+}
+
+/// Sends what was decided about one thing that a run asks to be granted. What it asks for later is another question.
+async fn grant(
+    open: &Open,
+    global: &Global,
+    args: &ApproveArgs,
+    (run, state): (&RunId, &State),
+    asks: Asks,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let denial = match asks.denials.as_slice() {
+        [denial] => denial,
+        [] => {
+            let message = format!("run `{run}` does not ask for such a grant; it is {}", state.status());
+            return Err(Diagnostic::error("nothing-to-approve", message).into());
+        }
+        several @ [first, ..] => {
+            let names: Vec<String> = several.iter().map(|denial| format!("`{}`", denial.capability)).collect();
+            let message = format!("run `{run}` asks for {} grants: {}", several.len(), names.join(", "));
+            let help = format!("name one: opcell runs approve {run} '{}' --grant once", first.capability);
+            return Err(Diagnostic::error("ambiguous-grant", message).help(help).into());
+        }
+    };
+    let grant = match args.grant {
+        Some(GrantFor::Once) => Some(GrantScope::Once),
+        Some(GrantFor::Run) => Some(GrantScope::Run),
+        Some(GrantFor::Always) => {
+            plugin::grant_always(global, &denial.remedy, terminal)?;
+            Some(GrantScope::Run)
+        }
+        None if args.refuse => None,
+        None => {
+            let message = format!("run `{run}` asks for a grant: {}", denial.capability);
+            let help = format!("say for how long: opcell runs approve {run} --grant once|run|always, or --refuse");
+            return Err(Diagnostic::error("grant-scope-missing", message).help(help).into());
+        }
+    };
+    for effect in asks.effects {
+        let message = Message::Grant { effect: Some(effect), grant, by: args.sender.name() };
+        open.engine.send(run, &message).await?;
+    }
+    let driven = open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven);
+    if terminal.json {
+        terminal.json(&json!({"ok": true, "run": run, "grant": grant, "driven": driven}))?;
+        return Ok(Exit::Done);
+    }
+    terminal.note(if grant.is_some() { "granted: the call is made again" } else { "refused: the call has failed" });
+    if !driven {
+        terminal.note(&format!(
+            "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"
+        ));
+    }
+    Ok(Exit::Done)
 }
 
 async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal) -> Result<Exit, Failure> {

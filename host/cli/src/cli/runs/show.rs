@@ -309,6 +309,10 @@ impl Page {
         let what = match &sent.what {
             What::Signal { name, data, .. } => format!("signal {name} {}", data.to_json()),
             What::Answer { effect, answer } => format!("effect {effect}: {answer:?}").to_lowercase(),
+            What::Grant { effect, grant: Some(grant) } => {
+                format!("effect {effect}: granted ({grant:?})").to_lowercase()
+            }
+            What::Grant { effect, grant: None } => format!("effect {effect}: not granted"),
             What::Cancel { reason } => format!("cancel: {reason}"),
         };
         let by = sent.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();

@@ -70,15 +70,16 @@ fn give_up(at: &At<'_>, step: u32, failure: Failure) -> Vec<Event> {
             let result = StepResult { failure: Some(failure), ignored, discards_group: true, ..StepResult::default() };
             vec![Event::StepFinished { frame: owner, result: Box::new(result) }]
         }
-        _ => vec![abort(at, Some(step), failure.message)],
+        _ => vec![abort(at, Some(step), failure.message, failure.details)],
     }
 }
 
-fn abort(at: &At<'_>, step: Option<u32>, message: String) -> Event {
+fn abort(at: &At<'_>, step: Option<u32>, message: String, details: Option<Value>) -> Event {
     let step = step.and_then(|step| at.instance.program.step(step)).map(|step| step.name.clone());
     at.end(RunEnd {
         step,
         aborted: true,
+        details,
         result: Value::Object(Object::default()),
         ..ended(Status::Failed, "aborted", message)
     })
@@ -96,7 +97,7 @@ fn end(at: &At<'_>, failed: Option<(u32, &Failure)>) -> Event {
     let gave = if failed.is_some() || exit.is_some() { last_output(at) } else { None };
     let built = match outputs(at, ended_with, gave) {
         Ok(outputs) => outputs,
-        Err(message) => return abort(at, None, message),
+        Err(message) => return abort(at, None, message, None),
     };
     let base = match (failed, exit) {
         (Some((step, failure)), _) => {

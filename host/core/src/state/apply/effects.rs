@@ -4,10 +4,12 @@ use super::{Change, missing};
 use crate::call::{Reply, Success};
 use crate::conversation::Message;
 use crate::dialogue;
-use crate::event::{Answer, EffectId, EffectReply, FrameId, Request};
+use crate::event::{Answer, EffectId, EffectReply, FrameId, GrantScope, Request};
 use crate::failure::Failure;
 use crate::receipt::Receipt;
-use crate::state::{Conversation, ConversationStage, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord};
+use crate::state::{
+    Conversation, ConversationStage, Granted, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord,
+};
 use opcell_types::Value;
 use opcell_workflow::ir::Form;
 use std::sync::Arc;
@@ -54,7 +56,8 @@ impl State {
                 }
             }
         }
-        self.effects.insert(id, Pending { frame, request: request.clone(), at: self.now, in_doubt: false });
+        let pending = Pending { frame, request: request.clone(), at: self.now, in_doubt: false, asked: None };
+        self.effects.insert(id, pending);
         self.refresh(frame);
         Ok(())
     }
@@ -178,6 +181,30 @@ impl State {
         talk.record.structured = structured.cloned();
         talk.stage = ConversationStage::Idle;
         self.refresh(frame);
+        Ok(())
+    }
+
+    pub(super) fn answer_grant(&mut self, id: EffectId, grant: Option<GrantScope>) -> Change {
+        let pending = self.pending_mut(id)?;
+        let (frame, Some(asked)) = (pending.frame, pending.asked.take()) else {
+            return missing(format!("effect {id} as one that asks"));
+        };
+        let Some(scope) = grant else {
+            let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
+            return self.reply(&pending, &asked.reply);
+        };
+        pending.in_doubt = false;
+        if let Some(denial) = asked.reply.denial() {
+            let effect = (scope == GrantScope::Once).then_some(id);
+            self.granted.push(Granted { remedy: denial.remedy.clone(), effect });
+        }
+        // What the refused call used has been used.
+        let receipt = match &asked.reply {
+            EffectReply::Invoke(reply) => reply.receipt.as_ref(),
+            EffectReply::Judge(reply) => reply.receipt.as_ref(),
+            _ => None,
+        };
+        self.count_cell(frame, receipt);
         Ok(())
     }
 

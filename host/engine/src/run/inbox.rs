@@ -1,0 +1,62 @@
+//! What others say to a run that is driven: signals, answers, grants, and that it shall stop.
+
+use super::{Batch, Driver};
+use crate::error::RunError;
+use opcell_core::{
+    event::{Event, Signal},
+    id::EffectId,
+    message::Message,
+};
+
+impl Driver {
+    pub(super) fn receive(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
+        match message {
+            Message::Signal { key: Some(key), .. } if self.state.has_signal_key(&key) => Ok(()),
+            Message::Signal { name, data, by, key } => {
+                if let Err(failure) = self.state.value_limits().check(&data) {
+                    tracing::warn!(run = %self.run, signal = %name, problem = failure.message, "a signal is not accepted");
+                    return Ok(());
+                }
+                let id = self.state.next_signal();
+                self.record(batch, Event::SignalReceived(Signal { id, name, data, by, key }))
+            }
+            Message::Cancel { reason, by } if !self.state.is_cancelled() => {
+                self.cancel.cancel();
+                self.record(batch, Event::CancelRequested { reason, by })
+            }
+            Message::Cancel { .. } => Ok(()),
+            Message::Answer { effect, answer, by } => {
+                let doubts: Vec<EffectId> =
+                    self.state.doubts().filter(|doubt| effect.is_none_or(|effect| effect == *doubt)).collect();
+                for effect in doubts {
+                    self.again.push(effect);
+                    self.record(batch, Event::Answered { effect, answer, by: by.clone() })?;
+                }
+                Ok(())
+            }
+            Message::Grant { effect, grant, by } => {
+                let asking: Vec<EffectId> =
+                    self.state.asking().filter(|asking| effect.is_none_or(|effect| effect == *asking)).collect();
+                for effect in asking {
+                    self.again.push(effect);
+                    self.record(batch, Event::GrantAnswered { effect, grant, by: by.clone() })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) async fn read_inbox(&mut self, batch: &mut Batch) -> Result<(), RunError> {
+        let messages = self.journal.inbox(&self.run).await?;
+        for entry in messages {
+            match serde_json::from_str(&entry.payload) {
+                Ok(message) => self.receive(batch, message)?,
+                Err(error) => {
+                    tracing::warn!(run = %self.run, message = entry.id, %error, "an inbox message cannot be read")
+                }
+            }
+            batch.inbox = Some(entry.id);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! The virtual object `OpcellRun`: a run of the journal under its ID.
+
+use opcell_engine::{
+    Engine, ResumeOptions, RunError, RunOutcome,
+    event::Timestamp,
+    worker::{Turns, WorkerEvent, WorkerOptions},
+};
+use opcell_journal::{JournalError, RunId};
+use opcell_types::Value;
+use restate_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+/// The object's name.
+pub(crate) const NAME: &str = "OpcellRun";
+
+/// The moment of the next turn that was asked for, in microseconds of the journal's clock.
+const DUE: &str = "due";
+
+/// When a run is tried again that another worker has, or whose journal does not answer.
+const SOON: Duration = Duration::from_secs(1);
+
+/// When a run is tried again that cannot be resumed: someone must change something first.
+const LATER: Duration = Duration::from_secs(30);
+
+type Driven = Pin<Box<dyn Future<Output = Result<RunOutcome, RunError>> + Send>>;
+
+/// What a worker does for the runs that it is given.
+pub(crate) struct OpcellRun {
+    engine: Engine,
+    drive: Box<dyn Fn(RunId, ResumeOptions) -> Driven + Send + Sync>,
+    slice: Duration,
+    park: Duration,
+    /// One permit for each run that is driven at a time.
+    permits: Semaphore,
+    report: mpsc::UnboundedSender<WorkerEvent>,
+}
+
+/// What Restate keeps of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Turned {
+    /// When the run needs its next turn, in microseconds of the journal's clock; it ended or waits for a message if
+    /// there is none.
+    due: Option<i64>,
+    /// How long that is from now, in milliseconds.
+    after: f64,
+}
+
+/// A signal to a run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignalBody {
+    name: Arc<str>,
+    #[serde(default)]
+    data: serde_json::Value,
+}
+
+impl OpcellRun {
+    pub(crate) fn new<T: Turns>(turns: T, options: &WorkerOptions, report: mpsc::UnboundedSender<WorkerEvent>) -> Self {
+        let engine = turns.engine().clone();
+        let drive = move |run: RunId, options: ResumeOptions| -> Driven {
+            let turns = turns.clone();
+            Box::pin(async move { turns.turn(&run, options).await })
+        };
+        let permits = Semaphore::new(options.concurrency);
+        Self { engine, drive: Box::new(drive), slice: options.slice, park: options.park, permits, report }
+    }
+
+    /// Drives the run to its next wait, or for a slice.
+    async fn drive(&self, run: RunId) -> Turned {
+        // It is never closed.
+        let _permit = self.permits.acquire().await;
+        let release = CancellationToken::new();
+        let park = Some(self.park);
+        let options = ResumeOptions { detach: true, park, release: release.clone(), ..ResumeOptions::default() };
+        let driven = (self.drive)(run.clone(), options);
+        tokio::pin!(driven);
+        let ended = tokio::select! {
+            ended = &mut driven => ended,
+            () = tokio::time::sleep(self.slice) => {
+                // Other runs wait for their turns at the server, where this worker does not see them.
+                release.cancel();
+                driven.await
+            }
+        };
+        match ended {
+            Ok(outcome) => {
+                let turned = self.next(outcome.due);
+                self.say(WorkerEvent::Turn(Box::new(outcome)));
+                turned
+            }
+            Err(error) => self.failed(run, &error),
+        }
+    }
+
+    fn next(&self, due: Option<Timestamp>) -> Turned {
+        let after = due.map_or(0.0, |due| due.ms_since(self.engine.ports().timer.now()).max(0.0));
+        Turned { due: due.map(|due| due.0), after }
+    }
+
+    fn failed(&self, run: RunId, error: &RunError) -> Turned {
+        let pause = match error {
+            // Stopping is no failure: Restate gives the turn to another worker.
+            RunError::ShuttingDown => SOON,
+            RunError::Journal(error) => match &**error {
+                JournalError::Held { .. } => SOON,
+                JournalError::LeaseLost { .. } | JournalError::Fenced { .. } => {
+                    self.say(WorkerEvent::LeaseLost { run });
+                    SOON
+                }
+                JournalError::Storage(_) => {
+                    self.say(WorkerEvent::Refused { run, why: error.to_string() });
+                    SOON
+                }
+                _ => {
+                    self.say(WorkerEvent::Refused { run, why: error.to_string() });
+                    LATER
+                }
+            },
+            error => {
+                self.say(WorkerEvent::Refused { run, why: error.to_string() });
+                LATER
+            }
+        };
+        let at = self.engine.ports().timer.now().plus_ms(pause.as_secs_f64() * 1_000.0);
+        self.next(Some(at))
+    }
+
+    /// Whoever listens may have gone.
+    fn say(&self, event: WorkerEvent) {
+        let _ = self.report.send(event);
+    }
+}
+
+#[object(name = "OpcellRun")]
+impl OpcellRun {
+    /// Drives the run to its next wait, and asks for its next turn.
+    #[handler]
+    async fn turn(&self, context: ObjectContext<'_>) -> Result<(), HandlerError> {
+        let run: RunId = context.key().into();
+        // What the turn came to is kept by the server: what follows is the same when it is given again.
+        let Json(turned) = context.run(|| async { Ok(Json(self.drive(run).await)) }).name("turn").await?;
+        let asked_for = context.get::<Json<i64>>(DUE).await?.map(|Json(due)| due);
+        match turned.due {
+            None => context.clear(DUE),
+            // A call at that moment is on its way.
+            Some(due) if turned.after > 0.0 && asked_for == Some(due) => {}
+            Some(due) => {
+                context.set(DUE, Json(due));
+                let next = context.object_client::<OpcellRunClient>(context.key()).turn();
+                next.send_after(Duration::from_secs_f64(turned.after / 1_000.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the run a signal, once per call. Approvals are given to Opcell, which knows who gives them.
+    #[handler]
+    async fn signal(&self, context: SharedObjectContext<'_>, body: Json<SignalBody>) -> Result<(), HandlerError> {
+        let Json(SignalBody { name, data }) = body;
+        let run: RunId = context.key().into();
+        let key: Arc<str> = format!("restate:{}", context.invocation_id()).into();
+        let state = self.engine.state_at(&run, None).await.map_err(refused)?;
+        if state.signals().may_approve(&name) {
+            let message = format!(
+                "`{name}` is an approval, and who calls through Restate is not known; use `opcell runs approve`"
+            );
+            return Err(TerminalError::new_with_code(403, message).into());
+        }
+        let by = Some("restate".into());
+        self.engine.signal_once(&run, &name, Value::from(data), by, Some(key)).await.map_err(refused)?;
+        context.object_client::<OpcellRunClient>(context.key()).turn().send();
+        Ok(())
+    }
+}
+
+/// A journal that does not answer is asked again by Restate; anything else is the caller's to know.
+fn refused(error: RunError) -> HandlerError {
+    match &error {
+        RunError::Journal(journal) if matches!(**journal, JournalError::Storage(_)) => error.into(),
+        RunError::Journal(journal) if matches!(**journal, JournalError::UnknownRun(_)) => {
+            TerminalError::new_with_code(404, error.to_string()).into()
+        }
+        _ => TerminalError::new_with_code(409, error.to_string()).into(),
+    }
+}
