@@ -104,7 +104,8 @@ pub struct RecordedCall {
     pub caller: Caller,
 }
 
-/// The recorded calls that a step made, in their order.
+/// The recorded calls that a step made, in the order in which they were asked for: calls that a model makes at once end
+/// in any order.
 ///
 /// # Errors
 /// When the run has no such step, the step called no plugin, or nothing was recorded.
@@ -119,14 +120,16 @@ pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedC
                     names.insert(*frame, name);
                 }
             }
-            Event::Requested { effect, frame, request } => drop(requests.insert(*effect, (*frame, request))),
+            Event::Requested { effect, frame, request } => {
+                requests.insert(*effect, (recorded.seq, *frame, request));
+            }
             Event::Replied { effect, reply } => {
-                let Some((frame, request)) = requests.remove(effect) else { continue };
+                let Some((asked, frame, request)) = requests.remove(effect) else { continue };
                 let Some(receipt) = receipt_of(reply).filter(|receipt| receipt.host_calls().is_some()) else {
                     continue;
                 };
                 match RecordedCall::of(recorded.seq, request, reply, receipt) {
-                    Some(call) if *call.context.step == *step => calls.push(call),
+                    Some(call) if *call.context.step == *step => calls.push((asked, call)),
                     Some(_) => {}
                     None if names.get(&frame).is_some_and(|name| **name == *step) => unrecorded += 1,
                     None => {}
@@ -136,7 +139,8 @@ pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedC
         }
     }
     if !calls.is_empty() {
-        return Ok(calls);
+        calls.sort_by_key(|(asked, _)| *asked);
+        return Ok(calls.into_iter().map(|(_, call)| call).collect());
     }
     let finding = |code, message: String| Box::new(Diagnostic::error(code, message));
     let known: BTreeMap<&str, ()> = names.values().map(|name| (&**name, ())).collect();

@@ -418,4 +418,26 @@ mod tests {
         let case = super::super::case::parse(&case).unwrap_or_else(|error| panic!("{error}\n{case}"));
         assert_eq!(case.expect.failure.unwrap().reason.as_deref(), Some("no-luck"));
     }
+
+    #[test]
+    fn calls_made_at_once_are_numbered_as_they_were_asked_for() {
+        let requested = |effect: u64| json!({"requested": {"effect": effect, "frame": 1, "request": {"invoke": {"arguments": {"n": effect}}}}});
+        let replied = |effect: u64| {
+            let record = json!({
+                "id": "a/b", "judge": false, "calls": [], "arguments": {"n": effect},
+                "context": {"run": "r", "step": "s", "visit": 1, "attempt": 1, "idempotency-key": "k"},
+            });
+            let receipt =
+                json!({"plugin": "p", "digest": "d", "operation": "a/b", "host-calls": {}, "recorded": record});
+            json!({"replied": {"effect": effect, "reply": {"invoke": {"result": {"Ok": {}}, "receipt": receipt}}}})
+        };
+        let entered = json!({"step-entered": {"frame": 1, "parent": 0, "step": 0, "name": "s", "visit": 1}});
+        let events: Vec<Recorded> = (1..)
+            .zip([entered, requested(1), requested(2), replied(2), replied(1)])
+            .map(|(seq, event)| Recorded::new(seq, Timestamp(0), serde_json::from_value(event).unwrap()))
+            .collect();
+        let calls = replay::calls("r", &events, "s").unwrap();
+        let given: Vec<Value> = calls.iter().map(|call| serde_json::to_value(&call.arguments).unwrap()).collect();
+        assert_eq!(given, [json!({"n": 1}), json!({"n": 2})]);
+    }
 }
