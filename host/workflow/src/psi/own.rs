@@ -177,9 +177,12 @@ pub(super) fn event_judge(fields: &mut Fields<'_>, place: &Place, report: &mut R
     Some(Judge::Event { orchestration: orchestration?, control: transpose(control)?.unwrap_or_default() })
 }
 
+/// The forms of a step that are Opcell's own.
+pub(super) const FORMS: [&str; 5] = ["wait", "exit", "branch", "parallel", "transform"];
+
 /// Whether a step's type is one of Opcell's own.
 pub(super) fn is_form(name: &str) -> bool {
-    matches!(name, "exit" | "branch" | "parallel" | "transform" | "wait")
+    FORMS.contains(&name)
 }
 
 pub(super) fn form(name: &str, fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<Form> {

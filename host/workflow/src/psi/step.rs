@@ -9,6 +9,7 @@ use super::{
     source_spec::{self, Allowed, transpose},
 };
 use crate::{
+    diagnostic::did_you_mean,
     edn::Node,
     ir::{
         Contribution, Delegate, DelegateTarget, Dialect, Form, OutputSpec, PromptString, Step, Version, WorkflowIr,
@@ -101,6 +102,9 @@ fn frame(step: &mut Step, framing: &str) {
     });
 }
 
+/// The forms of a step that the language has.
+const FORMS: [&str; 3] = ["invoke", "session", "delegate"];
+
 fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
     let mut fields = fields::map(node, "a step", place, report)?;
     let kind = fields.raw("type");
@@ -118,7 +122,11 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
         Some(other) if own::is_form(other) => own::form(other, &mut fields, place, report),
         _ => {
             let found = kind.map_or_else(|| "nothing".to_owned(), ToString::to_string);
-            let help = format!("expected :type :invoke, :session or :delegate, found {found}");
+            let written = kind.and_then(Node::as_keyword).unwrap_or_default();
+            let forms = || FORMS.iter().chain(&own::FORMS).copied();
+            let meant = did_you_mean(written, forms()).map(|name| format!("; did you mean :{name}?"));
+            let listed: Vec<String> = forms().map(|name| format!(":{name}")).collect();
+            let help = format!("expected one of {}, found {found}{}", listed.join(", "), meant.unwrap_or_default());
             report.compile_error(
                 kind.map_or(node.span, |kind| kind.span),
                 place,
