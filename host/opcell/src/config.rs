@@ -35,6 +35,7 @@ use opcell_types::files::read_text_bounded;
 use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use origin::Origin;
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -45,6 +46,9 @@ pub const FILE_NAME: &str = "opcell.toml";
 
 /// The most that is read of a project file.
 pub const MAX_BYTES: u64 = 4 << 20;
+
+/// Where a file sets limits, by their keys.
+pub(crate) type LimitSpans = BTreeMap<&'static str, Span>;
 
 /// A checked project.
 #[derive(Debug, Clone)]
@@ -62,6 +66,8 @@ pub struct Config {
     pub plugins: IndexMap<String, PluginConfig>,
     /// Ceilings for every plugin.
     pub limits: LimitRequest,
+    /// Where the file sets them.
+    pub(crate) limit_spans: LimitSpans,
     /// What the values of one run may cost.
     pub values: ValueLimits,
     /// Folders whose `.wasm` files are plugins.
@@ -173,6 +179,8 @@ pub struct PluginConfig {
     pub limits: LimitRequest,
     /// Its own ceiling, where it is not the project's: it may be higher.
     pub ceiling: LimitRequest,
+    /// Where the file sets its own limits.
+    pub(crate) limit_spans: LimitSpans,
     /// Whether it is under work: whatever lies at its path is loaded, and every command says so.
     pub dev: bool,
     /// How its exports become operations and judges.
@@ -273,6 +281,7 @@ impl PluginConfig {
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
             ceiling: LimitRequest::default(),
+            limit_spans: LimitSpans::new(),
             dev: false,
             exports: Exports::Contract,
             record_host_calls: None,
@@ -337,6 +346,7 @@ impl Config {
             workflows: Vec::new(),
             plugins: IndexMap::new(),
             limits: LimitRequest::default(),
+            limit_spans: LimitSpans::new(),
             values: ValueLimits::default(),
             plugin_folders: Vec::new(),
             skills: Vec::new(),

@@ -361,6 +361,19 @@ impl LoadError {
             Self::Sealed { .. } | Self::ControlFiles { .. } => "control-files",
         }
     }
+
+    /// The key of the limit that ended `describe`, where it was one that may be higher.
+    #[must_use]
+    pub fn limit(&self) -> Option<&'static str> {
+        let Self::DescribeFailed { error, .. } = self else { return None };
+        match **error {
+            CellError::Memory { .. } => Some("memory"),
+            CellError::Timeout { .. } => Some("wall-time"),
+            CellError::Interrupted { .. } => Some("ticks"),
+            CellError::OutOfFuel { .. } => Some("fuel"),
+            _ => None,
+        }
+    }
 }
 
 /// Why there is no sandbox.

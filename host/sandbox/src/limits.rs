@@ -34,6 +34,14 @@ pub struct LimitSpec {
     pub reason: &'static str,
 }
 
+impl LimitSpec {
+    /// The smallest value with which a plugin can run at all: of memory one page, of WebAssembly's 64 KiB.
+    #[must_use]
+    pub fn minimum(&self) -> u64 {
+        if self.key == "memory" { 64 * KIB } else { 1 }
+    }
+}
+
 /// Who decided a limit's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,15 +89,15 @@ pub enum LimitError {
         /// What would be one.
         expected: &'static str,
     },
-    /// The value is zero or above what the sandbox can enforce.
-    #[error("limit `{key}`: {value} is out of range, expected 1 to {maximum}")]
+    /// The value is less than any plugin can run with, or above what the sandbox can enforce.
+    #[error("limit `{key}`: {value} is out of range, expected {expected}")]
     OutOfRange {
         /// Key of the limit, as in `[limits]`.
         key: &'static str,
-        /// As understood.
-        value: u64,
-        /// The largest value.
-        maximum: u64,
+        /// As understood, with its unit.
+        value: String,
+        /// The range, with its unit.
+        expected: String,
     },
 }
 
@@ -220,8 +228,13 @@ impl LimitRequest {
                 suggestion: did_you_mean(key, TABLE.iter().map(|spec| spec.key)).map(str::to_owned),
             });
         };
-        if value == 0 || value > spec.maximum {
-            return Err(LimitError::OutOfRange { key: spec.key, value, maximum: spec.maximum });
+        let minimum = spec.minimum();
+        if !(minimum..=spec.maximum).contains(&value) {
+            return Err(LimitError::OutOfRange {
+                key: spec.key,
+                value: spec.unit.show(value),
+                expected: format!("{} to {}", spec.unit.show(minimum), spec.unit.show(spec.maximum)),
+            });
         }
         *slot = Some(value);
         Ok(())

@@ -5,7 +5,7 @@ mod tenants;
 mod triggers;
 
 use super::{
-    Config, JournalPlace, JournalServer, JournalSettings, OnDenied, PluginConfig, PluginGrants, SessionSettings,
+    Config, JournalPlace, JournalServer, JournalSettings, LimitSpans, PluginConfig, SessionSettings,
     origin::Origin,
     text::{
         AccessText, BashText, ContributionText, CredentialText, ExportsText, HttpText, JournalText, PasswordText,
@@ -53,6 +53,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
     let folder_plugins = checker.folder_plugins(&text.plugin_folders);
     let mut plugins: IndexMap<String, PluginConfig> = IndexMap::new();
     let values = checker.values(&mut text.limits);
+    let limit_spans = limit_spans(&text.limits);
     let limits = checker.limits(text.limits);
     let names: Vec<String> = folder_plugins.keys().cloned().collect();
     for (name, plugin) in text.plugins {
@@ -61,19 +62,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         }
     }
     for (name, path) in folder_plugins {
-        plugins.entry(name.clone()).or_insert_with(|| PluginConfig {
-            name,
-            path,
-            span: None,
-            grants: PluginGrants::default(),
-            limits: LimitRequest::default(),
-            ceiling: LimitRequest::default(),
-            dev: false,
-            exports: Exports::Contract,
-            record_host_calls: None,
-            on_denied: OnDenied::Fail,
-            origin: None,
-        });
+        plugins.entry(name.clone()).or_insert_with(|| PluginConfig::new(name, path));
     }
     if let Some(cache) = text.cache {
         let message = "a project does not say where compiled plugins are kept: what lies there runs as native code";
@@ -89,6 +78,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         plugin_folders: text.plugin_folders.iter().map(|folder| root.join(folder.get_ref())).collect(),
         values,
         limits,
+        limit_spans,
         skills: checker.directories(&text.skill_folders, "skill folder"),
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
@@ -185,6 +175,7 @@ impl Checker<'_> {
         let grants = self.grants(name.get_ref(), text.grants);
         let ceiling = self.limits(text.ceiling);
         self.check_ceiling(name.get_ref(), &text.limits, &ceiling.or(project));
+        let limit_spans = limit_spans(&text.limits);
         let limits = self.limits(text.limits);
         let exports = self.exports(text.exports, text.effects);
         if let Some(source) = &text.source {
@@ -200,6 +191,7 @@ impl Checker<'_> {
                 grants,
                 limits,
                 ceiling,
+                limit_spans,
                 dev: false,
                 exports,
                 record_host_calls: text.record_host_calls,
@@ -241,6 +233,7 @@ impl Checker<'_> {
             grants,
             limits,
             ceiling,
+            limit_spans,
             dev: text.dev,
             exports,
             record_host_calls: text.record_host_calls,
@@ -612,6 +605,11 @@ impl Checker<'_> {
         let read = quantity(written.get_ref(), unit, key);
         read.map_err(|error| self.error("invalid-limit", span_of(written), error.to_string(), None)).ok()
     }
+}
+
+fn limit_spans(limits: &IndexMap<Spanned<String>, Spanned<Quantity>>) -> LimitSpans {
+    let known = |key: &str| TABLE.iter().find(|spec| spec.key == key).map(|spec| spec.key);
+    limits.iter().filter_map(|(key, value)| Some((known(key.get_ref())?, span_of(value)))).collect()
 }
 
 fn quantity(written: &Quantity, unit: Unit, key: &'static str) -> Result<u64, LimitError> {

@@ -55,7 +55,7 @@ pub struct PluginError {
     pub path: PathBuf,
     /// What is wrong with it.
     pub error: LoadError,
-    /// Where the project file names it.
+    /// Where the project file names it, or sets the limit that it does not fit.
     pub(crate) place: Option<(Arc<SourceFile>, Span)>,
 }
 
@@ -71,6 +71,12 @@ impl PluginError {
             finding = finding.help(format!(
                 "look at it with `opcell plugin diff {0}`, accept it with `opcell plugin update {0}`; for a plugin that you are \
                  building, set `dev = true` in [plugins.{0}]",
+                self.plugin
+            ));
+        }
+        if let Some(limit) = self.error.limit() {
+            finding = finding.help(format!(
+                "it has to describe itself before it can be called: raise `{limit}`, in [limits] or in [plugins.{}.limits]",
                 self.plugin
             ));
         }

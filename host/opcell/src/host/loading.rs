@@ -85,7 +85,11 @@ impl Loader {
             Ok(loaded) => loaded,
             Err(error) => {
                 let (name, path) = (plugin.name.clone(), plugin.path.clone());
-                let error = PluginError { plugin: name, path, error, place: place() };
+                let limit = error.limit().and_then(|key| {
+                    let span = plugin.limit_spans.get(key).or_else(|| config.limit_spans.get(key))?;
+                    Some((config.source.clone(), *span))
+                });
+                let error = PluginError { plugin: name, path, error, place: limit.or_else(place) };
                 return match (&error.error, self.new_permissions) {
                     (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => Ok(Err(error)),
                     _ => Err(Box::new(error).into()),

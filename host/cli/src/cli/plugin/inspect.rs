@@ -44,6 +44,11 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
     }
     if terminal.json {
         terminal.json(&json!(entries))?;
+    } else if config.plugins.is_empty() {
+        terminal.note(match config.file {
+            Some(_) => "the project has no plugins; `opcell plugin add FILE` adds one, `opcell plugin new NAME --lang LANG` makes one",
+            None => "there is no opcell.toml in this directory or above; `opcell init` makes one",
+        });
     }
     Ok(if broken { Exit::InputWrong } else { Exit::Done })
 }
