@@ -73,13 +73,16 @@ fn has(program: &str) -> bool {
 /// Installs componentize-qjs, from an earlier run's copy where there is one.
 fn node_modules(folder: &Path) -> bool {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/node_modules");
+    fs::create_dir_all(kept.parent().unwrap()).unwrap();
+    // One test at a time: what another still copies is not there yet.
+    let lock = fs::File::create(kept.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
     if !kept.join(".bin/componentize-qjs").exists() {
         let npm = Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(folder).output();
         if !npm.is_ok_and(|output| output.status.success()) {
             return false;
         }
         let _ = fs::remove_dir_all(&kept);
-        fs::create_dir_all(kept.parent().unwrap()).unwrap();
         let copied = Command::new("cp").arg("-r").arg(folder.join("node_modules")).arg(&kept).status();
         return copied.is_ok_and(|status| status.success());
     }

@@ -38,6 +38,9 @@ fn project() -> tempfile::TempDir {
 fn programs() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{}", PACKAGES.join("-")));
     let bin = folder.join("bin");
+    // One test at a time: each would remove what the other installs.
+    let lock = fs::File::create(folder.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
     if bin.join("complete").exists() {
         return Some(bin);
     }

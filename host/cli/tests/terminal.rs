@@ -70,7 +70,7 @@ fn a_command_shows_its_own_lines_and_none_of_a_library() {
         assert_eq!(code, 0, "{arguments:?}: {shown}");
         assert!(!shown.contains("tracing"), "{arguments:?}: {shown}");
     }
-    assert_eq!(on_terminal(project.path(), 80, &["plugin", "list"], &[]).0, "", "an empty project has no plugins");
+    assert_eq!(on_terminal(project.path(), 80, &["op", "list"], &[]).0, "", "an empty project has no operations");
 }
 
 #[test]

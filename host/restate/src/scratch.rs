@@ -143,19 +143,31 @@ pub fn free_port() -> u16 {
 /// The server's program, installed if it is not there yet.
 fn program(kept: &Path) -> Option<PathBuf> {
     let folder = kept.join("restate");
-    let program = folder.join("node_modules/@restatedev/restate-server-linux-x64/bin/restate-server");
-    if !program.is_file() {
-        fs::create_dir_all(&folder).ok()?;
+    fs::create_dir_all(&folder).ok()?;
+    // One test at a time: a program that npm still writes is there already, and cannot be run.
+    let lock = fs::File::create(folder.join("lock")).ok()?;
+    lock.lock().ok()?;
+    let (program, complete) =
+        (folder.join("node_modules/@restatedev/restate-server-linux-x64/bin/restate-server"), folder.join("complete"));
+    if !complete.is_file() {
         let mut install = Command::new("npm");
         install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]).arg(&folder).arg(PACKAGE);
         let mut child = install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         let until = Instant::now() + PATIENCE;
-        while let Ok(None) = child.try_wait() {
-            if Instant::now() > until {
-                let _ = child.kill();
+        let ended = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break status.success(),
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(50)),
+                _ => {
+                    let _ = child.kill();
+                    break false;
+                }
             }
-            thread::sleep(Duration::from_millis(50));
+        };
+        if !ended || !program.is_file() {
+            return None;
         }
+        fs::write(complete, "").ok()?;
     }
-    program.is_file().then_some(program)
+    Some(program)
 }
