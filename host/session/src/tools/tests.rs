@@ -7,6 +7,7 @@ use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -334,6 +335,67 @@ async fn a_call_that_is_cancelled_was_stopped() {
     let receipt = world.toolbox.call(&call).await.receipt.unwrap();
     assert_eq!(receipt.get("status"), Some(&Value::from("stopped")));
     assert_eq!(receipt.get("error"), Some(&Value::from("cancelled")));
+}
+
+#[tokio::test]
+async fn a_search_ends_with_the_call_that_a_timeout_dropped() {
+    static ENDED: AtomicBool = AtomicBool::new(false);
+    let world = world();
+    let files = Arc::new(files::Files {
+        roots: FileRoots::open(&[FileRoot::read("work", world.folder.path().join("work"))], &Arc::default()).unwrap(),
+        skills: Arc::default(),
+    });
+    // As long as a search of very many files, which looks at this before each of them.
+    let search = files::tool(&files, describe("search", "", "", Effects::Pure, json!({})), |_, ask| {
+        let begun = Instant::now();
+        while !ask.cancel.is_cancelled() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ENDED.store(ask.cancel.is_cancelled(), Ordering::SeqCst);
+        Ok(String::new())
+    });
+    let call = prepare(&world, "read", json!({"path": "a.txt"}));
+    tokio::time::timeout(Duration::from_millis(50), search.call(&call)).await.unwrap_err();
+    let begun = Instant::now();
+    while !ENDED.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(ENDED.load(Ordering::SeqCst), "it went on");
+}
+
+#[tokio::test]
+async fn a_search_that_is_cancelled_looks_at_no_more_files() {
+    let world = world();
+    let files = Arc::new(files::Files {
+        roots: FileRoots::open(&[FileRoot::read("work", world.folder.path().join("work"))], &Arc::default()).unwrap(),
+        skills: Arc::default(),
+    });
+    for (tool, pattern) in [(search::glob(&files), "**/*"), (search::grep(&files), "fn")] {
+        let call = prepare(&world, "glob", json!({"pattern": pattern}));
+        call.cancel.cancel();
+        let found = tool.call(&call).await.result.unwrap();
+        assert_eq!(found.as_str(), Some("[incomplete: the run was cancelled]"));
+    }
+}
+
+#[tokio::test]
+async fn a_folder_of_very_many_files_is_refused() {
+    let world = world();
+    let many = world.folder.path().join("work/many");
+    fs::create_dir(&many).unwrap();
+    let first = many.join("0");
+    fs::write(&first, "").unwrap();
+    for number in 1..=50_000 {
+        fs::File::create(many.join(number.to_string())).unwrap();
+    }
+    for (tool, arguments) in [
+        ("ls", json!({"path": "many"})),
+        ("glob", json!({"pattern": "*", "path": "many"})),
+        ("grep", json!({"pattern": "x", "path": "many"})),
+    ] {
+        let failed = call(&world, tool, arguments).await.unwrap_err();
+        assert!(failed.message.contains("more than 50000 entries"), "{tool}: {}", failed.message);
+    }
 }
 
 /// Fails as if the host had refused it something.
