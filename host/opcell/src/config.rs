@@ -22,7 +22,7 @@ pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
 use opcell_registry::store::Store;
 use opcell_sandbox::{
-    Exports,
+    Exports, Settings,
     grants::{FilesGrant, Grants, StoreGrant},
     limits::LimitRequest,
 };
@@ -181,6 +181,8 @@ pub struct PluginConfig {
     pub ceiling: LimitRequest,
     /// Where the file sets its own limits.
     pub(crate) limit_spans: LimitSpans,
+    /// What it reads through `wasi:config/store`.
+    pub settings: Settings,
     /// Whether it is under work: whatever lies at its path is loaded, and every command says so.
     pub dev: bool,
     /// How its exports become operations and judges.
@@ -282,6 +284,7 @@ impl PluginConfig {
             limits: LimitRequest::default(),
             ceiling: LimitRequest::default(),
             limit_spans: LimitSpans::new(),
+            settings: Settings::new(),
             dev: false,
             exports: Exports::Contract,
             record_host_calls: None,
@@ -311,6 +314,13 @@ impl PluginConfig {
     #[must_use]
     pub fn limits(mut self, limits: LimitRequest) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sets what the plugin reads under `key` through `wasi:config/store`.
+    #[must_use]
+    pub fn setting(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.insert(key.into(), value.into());
         self
     }
 

@@ -209,6 +209,7 @@ fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> 
         policy: Arc::clone(&linked.policy),
         narrowing,
         roots: Arc::clone(&linked.roots),
+        settings: Arc::clone(&linked.settings),
         plugin: Arc::clone(&linked.name),
         context,
         host,

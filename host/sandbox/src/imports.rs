@@ -2,6 +2,7 @@
 //!
 //! Every function charges the budget before it does anything else.
 
+pub(crate) mod config;
 pub(crate) mod files;
 pub(crate) mod http;
 mod log;
@@ -32,7 +33,8 @@ impl types::Host for View<'_> {}
 
 /// Links all of `opcell:plugin`; once per engine.
 pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
-    Plugin::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))
+    Plugin::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))?;
+    config::link(linker)
 }
 
 impl From<Denial> for types::Denial {

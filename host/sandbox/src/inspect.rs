@@ -2,7 +2,7 @@
 
 use crate::{
     error::LoadError,
-    imports::http::TOOL,
+    imports::{config, http::TOOL},
     manifest::{self, Manifest, ManifestError, Request},
 };
 use std::fmt;
@@ -201,7 +201,7 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
         }
     }
     surface.manifest = manifest.unwrap_or_default();
-    surface.wasi = surface.imports.iter().any(|name| name.starts_with("wasi:"));
+    surface.wasi = surface.imports.iter().any(|name| name.starts_with("wasi:") && name != config::SERVED);
     Ok(surface)
 }
 
@@ -261,6 +261,8 @@ fn refuse(name: &str) -> Option<RefusedImport> {
         ("wasi:io" | "wasi:cli" | "wasi:clocks" | "wasi:random" | "wasi:filesystem" | "wasi:sockets", _) => {
             return None;
         }
+        ("wasi:config", _) if name == config::SERVED => return None,
+        ("wasi:config", _) => "this host serves `wasi:config/store@0.2.0-rc.1`, the only version that is out",
         ("wasi:http", _) => {
             "plugins have no network; ask for the host tool `http.fetch` and call it through `opcell:plugin/tools`"
         }
@@ -317,6 +319,15 @@ mod tests {
         .to_string();
         assert!(error.contains("`wasi:http/outgoing-handler@0.2.0`: plugins have no network"), "{error}");
         assert!(error.contains("`env:evil/shell`: unknown to this host") && !error.contains("wasi:cli"), "{error}");
+    }
+
+    #[test]
+    fn settings_are_served_in_the_version_that_is_out() {
+        let of = |version: &str| format!(r#"(component (import "wasi:config/store@{version}" (instance)))"#);
+        let error = inspected(&of("0.2.0-draft")).unwrap_err().to_string();
+        assert!(error.contains("this host serves `wasi:config/store@0.2.0-rc.1`"), "{error}");
+        let error = inspected(&of("0.2.0-rc.1")).unwrap_err();
+        assert_eq!(error.kind(), "wrong-world", "it exports nothing, and that alone is wrong: {error}");
     }
 
     #[test]

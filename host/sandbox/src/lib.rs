@@ -72,7 +72,7 @@ pub use opcell_types::{Access, CallContext, Denial, Effects, Failure, Outcome, R
 pub use plugin::{CellRequest, OperationSuccess, Plugin};
 pub use receipt::{CellResult, Receipt};
 pub use recording::{HostCall, NotRecorded, Recording, Tape};
-pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig};
+pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig, Settings};
 pub use typed::Exports;
 
 /// Ways into the crate that only fuzz targets have.

@@ -20,6 +20,7 @@ use crate::{
     queue::Queue,
     receipt::{CellResult, Receipt},
     recording::Tape,
+    sandbox::Settings,
     state::CellState,
     typed::{AskOperation, Typed},
 };
@@ -49,6 +50,7 @@ pub(crate) struct Linked {
     pub(crate) typed: Option<Typed>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) roots: Arc<Roots>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) wasi: bool,
     /// Its calls, running and waiting.
     pub(crate) queue: Queue,

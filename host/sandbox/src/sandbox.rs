@@ -21,6 +21,7 @@ use crate::{
 };
 use opcell_types::control::ControlFiles;
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -105,7 +106,12 @@ pub struct LoadRequest {
     pub digest: Option<String>,
     /// How its exports become operations and judges.
     pub exports: Exports,
+    /// What it reads through `wasi:config/store`.
+    pub settings: Settings,
 }
+
+/// What an operator sets for a plugin: texts by their keys.
+pub type Settings = BTreeMap<String, String>;
 
 impl LoadRequest {
     /// Loads `source` with no grants and no limits of its own.
@@ -119,6 +125,7 @@ impl LoadRequest {
             agreed: None,
             digest: None,
             exports: Exports::Contract,
+            settings: Settings::new(),
         }
     }
 }
@@ -195,7 +202,7 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`], whose texts name what is wrong and what to do.
     pub async fn load(&self, request: LoadRequest) -> Result<Arc<Plugin>, LoadError> {
-        let LoadRequest { name, source, grants, limits, agreed, digest: pinned, exports } = request;
+        let LoadRequest { name, source, grants, limits, agreed, digest: pinned, exports, settings } = request;
         let bytes = self.read(source).await?;
         let inspected = Arc::clone(&bytes);
         let look = match exports {
@@ -232,6 +239,7 @@ impl Sandbox {
         drop(compiled);
         let mut linked =
             pool.link(&component, &surface, name, &digest, policy, Arc::new(roots), self.metering, &limits)?;
+        linked.settings = Arc::new(settings);
         let described = match exports {
             Exports::Contract => None,
             Exports::Typed(effects) => {
@@ -382,6 +390,7 @@ impl Pool {
             typed: None,
             policy,
             roots,
+            settings: Arc::default(),
             wasi: surface.wasi,
             share: Share::new(),
             queue: Queue::new(&limits.limits),

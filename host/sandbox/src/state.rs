@@ -10,6 +10,7 @@ use crate::{
     memory::Memory,
     receipt::{FileBytes, LogTail},
     recording::Running,
+    sandbox::Settings,
     store::Stores,
     wasi::ClosedWasi,
 };
@@ -58,6 +59,7 @@ pub(crate) struct CellState {
     pub(crate) policy: Arc<Policy>,
     pub(crate) narrowing: Option<Narrowing>,
     pub(crate) roots: Arc<Roots>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) plugin: Arc<str>,
     pub(crate) context: CallContext,
     pub(crate) host: Arc<dyn HostServices>,

@@ -25,6 +25,9 @@ pub struct Case {
     /// Where in a run the call is.
     #[serde(default)]
     pub context: CaseContext,
+    /// What it reads through `wasi:config/store`.
+    #[serde(default)]
+    pub config: BTreeMap<String, String>,
     /// Doubles of the host's tools; the first that fits answers.
     #[serde(default)]
     pub tools: Vec<ToolDouble>,

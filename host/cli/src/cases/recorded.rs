@@ -38,6 +38,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), CaseError> {
 
 #[derive(Default)]
 struct Draft {
+    config: BTreeMap<String, Value>,
     tools: Vec<Value>,
     skills: BTreeMap<String, Skill>,
     roots: BTreeMap<String, Root>,
@@ -62,18 +63,28 @@ impl Draft {
     fn add(&mut self, made: &HostCall) {
         let given: Vec<&Value> = made.given.as_array().map(|given| given.iter().collect()).unwrap_or_default();
         let text = |at: usize| given.get(at).and_then(|value| value.as_str()).map(str::to_owned);
+        let answered = made.answer.as_ref().and_then(|answer| answer.get("Ok"));
+        if made.call == "config.get-all" {
+            let all: Vec<(String, Value)> =
+                answered.and_then(|all| serde_json::from_value(all.clone()).ok()).unwrap_or_default();
+            self.config.extend(all);
+            return;
+        }
         let Some(first) = text(0) else {
             if made.given.is_object() {
                 self.notes.insert(format!("what {} was given is too large for the record", made.call));
             }
             return;
         };
-        let ok = made.answer.as_ref().and_then(|answer| answer.get("Ok"));
+        let ok = answered;
         let error = made.answer.as_ref().and_then(|answer| answer.get("Err"));
         let denied = error.is_some_and(|error| error.get("Denied").or_else(|| error.get("denial")).is_some());
         match made.call.as_str() {
             "tools.call" => self.tool(made, &first, given.get(1).copied(), ok, denied),
             "tools.is-granted" if made.answer == Some(json!(false)) => self.denied_tool(&first),
+            "config.get" => {
+                self.config.extend(ok.filter(|value| value.is_string()).map(|value| (first, value.clone())))
+            }
             "skills.read" | "skills.read-resource" if denied => {
                 self.skills.entry(first).or_default().members.insert("denied".to_owned(), json!(true));
             }
@@ -211,6 +222,7 @@ impl Draft {
                 "idempotency-key": context.idempotency_key,
             })
         );
+        list(&mut text, "config", self.config.iter().map(|(key, value)| format!("{}: {value}", json!(key))));
         list(&mut text, "tools", self.tools.iter().map(|double| format!("- {double}")));
         let skills = self.skills.into_iter().map(|(name, Skill { mut members, resources })| {
             if !resources.is_empty() {
@@ -372,6 +384,9 @@ mod tests {
             call("tools.call", json!(["http.fetch", {"url": "b"}]), failed),
             call("tools.call", json!(["shell", {}]), denied),
             {"call": "tools.call", "given": ["large", {}], "answer-left-out": 2_000_000},
+            call("config.get", json!(["region"]), ok("eu-north")),
+            call("config.get", json!(["zone"]), json!({"Ok": null})),
+            call("config.get-all", json!([]), json!({"Ok": [["replicas", "3"]]})),
             call("skills.read", json!(["how"]), ok("body # not a comment\n")),
             call("skills.read-resource", json!(["how", "x.txt"]), ok("resource")),
             call("files.open-root", json!(["w"]), json!({"Ok": null})),
@@ -394,6 +409,8 @@ mod tests {
         assert_eq!(case.tools[0].returns, Some(json!({"status": 200})));
         assert_eq!(case.tools[1].fails.as_ref().unwrap().reason, "timeout");
         assert!(case.tools[2].denied);
+        let config: Vec<(&str, &str)> = case.config.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(config, [("region", "eu-north"), ("replicas", "3")]);
         assert_eq!(case.skills["how"].body, "body # not a comment\n");
         assert_eq!(case.skills["how"].resources["x.txt"], "resource");
         let root = &case.files["w"];

@@ -73,6 +73,7 @@ impl Runner {
         let doubles = Arc::new(Doubles::of(case).map_err(anyhow::Error::msg)?);
         let mut load = LoadRequest::new(&self.name, PluginSource::Bytes(self.component.clone()));
         load.grants = grants(case, manifest, scratch.path())?;
+        load.settings.clone_from(&case.config);
         let folders: Vec<(String, PathBuf)> =
             load.grants.files.iter().map(|(root, grant)| (root.clone(), grant.path.clone())).collect();
         let plugin = self.sandbox.load(load).await?;

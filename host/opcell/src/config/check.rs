@@ -9,7 +9,7 @@ use super::{
     origin::Origin,
     text::{
         AccessText, BashText, ContributionText, CredentialText, ExportsText, HttpText, JournalText, PasswordText,
-        PluginText, ProjectText, Quantity, SessionsText,
+        PluginText, ProjectText, Quantity, SessionsText, SettingText,
     },
 };
 use crate::{
@@ -20,7 +20,7 @@ use indexmap::IndexMap;
 use opcell_engine::ValueLimits;
 use opcell_registry::store::Store;
 use opcell_sandbox::{
-    Exports,
+    Exports, Settings,
     grants::FilesGrant,
     limits::{LimitError, LimitRequest, TABLE, Unit},
 };
@@ -41,6 +41,9 @@ use std::{
 
 /// Tools that the host itself offers.
 pub const HOST_TOOLS: [&str; 1] = ["http.fetch"];
+
+/// Bytes of a plugin's settings, keys and values together.
+const MAX_SETTINGS: usize = 256 << 10;
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
@@ -178,6 +181,7 @@ impl Checker<'_> {
         let limit_spans = limit_spans(&text.limits);
         let limits = self.limits(text.limits);
         let exports = self.exports(text.exports, text.effects);
+        let settings = self.settings(text.config);
         if let Some(source) = &text.source {
             let span = span_of(source);
             let others = [("path", text.path.is_some()), ("dev", text.dev)];
@@ -192,6 +196,7 @@ impl Checker<'_> {
                 limits,
                 ceiling,
                 limit_spans,
+                settings,
                 dev: false,
                 exports,
                 record_host_calls: text.record_host_calls,
@@ -234,12 +239,39 @@ impl Checker<'_> {
             limits,
             ceiling,
             limit_spans,
+            settings,
             dev: text.dev,
             exports,
             record_host_calls: text.record_host_calls,
             on_denied: text.on_denied,
             origin: None,
         })
+    }
+
+    fn settings(&mut self, config: IndexMap<Spanned<String>, Spanned<SettingText>>) -> Settings {
+        let mut settings = Settings::new();
+        let mut bytes = 0;
+        for (key, value) in config {
+            let span = span_of(&value);
+            let SettingText::Text(text) = value.into_inner() else {
+                let help = Some("write it in quotes".to_owned());
+                self.error("project-file-invalid", span, format!("setting `{}` must be a text", key.get_ref()), help);
+                continue;
+            };
+            bytes += key.get_ref().len() + text.len();
+            if bytes > MAX_SETTINGS {
+                let message = format!("the settings of a plugin have at most {MAX_SETTINGS} bytes");
+                self.error(
+                    "settings-too-large",
+                    span,
+                    message,
+                    Some("put what is large into a file and grant it".to_owned()),
+                );
+                break;
+            }
+            settings.insert(key.into_inner(), text);
+        }
+        settings
     }
 
     fn exports(&mut self, exports: ExportsText, effects: IndexMap<Spanned<String>, Effects>) -> Exports {

@@ -91,6 +91,7 @@ pub fn schema() -> Value {
                 "source": text("Where it comes from, instead of `path`: `oci://HOST/NAME:TAG`, or `@sha256:…`."),
                 "unsigned": flag("Whether it may come from there without a signature."),
                 "dev": flag("Whether it is under work: opcell.lock does not hold its digest."),
+                "config": {"type": "object", "additionalProperties": {"type": "string"}, "description": "What it reads through `wasi:config/store`; not for secrets, which a credential of `http` keeps from it."},
                 "exports": {"enum": ["contract", "typed"], "default": "contract", "description": "How its exports become operations: as `opcell:plugin` says, or each exported function by its types."},
                 "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}, "description": "With `exports = \"typed\"`: what repeating an operation does, by its ID; `once` unless said."},
                 "record-host-calls": flag("Whether what its host calls were given and answered is kept; as `[journal]` says unless said."),

@@ -360,6 +360,8 @@ pub struct PluginText {
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
     /// Its own ceiling, in place of the project's.
     pub ceiling: IndexMap<Spanned<String>, Spanned<Quantity>>,
+    /// What it reads through `wasi:config/store`.
+    pub config: IndexMap<Spanned<String>, Spanned<SettingText>>,
     /// How its exports become operations.
     pub exports: ExportsText,
     /// With `exports = "typed"`: what repeating an operation does, by its id.
@@ -368,6 +370,16 @@ pub struct PluginText {
     pub record_host_calls: Option<bool>,
     /// What becomes of a call that it was refused something.
     pub on_denied: OnDenied,
+}
+
+/// A value of `[plugins.NAME.config]`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum SettingText {
+    /// As it has to be.
+    Text(String),
+    /// Anything else.
+    Other(serde::de::IgnoredAny),
 }
 
 /// How a component's exports become operations.

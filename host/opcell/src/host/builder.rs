@@ -424,6 +424,7 @@ pub(super) fn load_request(plugin: &PluginConfig, config: &Config) -> LoadReques
             _ => None,
         },
         exports: plugin.exports.clone(),
+        settings: plugin.settings.clone(),
     }
 }
 

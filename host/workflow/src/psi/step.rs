@@ -105,6 +105,9 @@ fn frame(step: &mut Step, framing: &str) {
 /// The forms of a step that the language has.
 const FORMS: [&str; 3] = ["invoke", "session", "delegate"];
 
+/// The forms that `:each` does once for each element: those that have a result of their own.
+const REPEATED: [&str; 4] = ["invoke", "session", "delegate", "transform"];
+
 fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
     let mut fields = fields::map(node, "a step", place, report)?;
     let kind = fields.raw("type");
@@ -144,6 +147,14 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
         fields.get("max-iterations").map(|node| fields::positive(node, &place.key("max-iterations"), report));
     let own = own::step(&mut fields, place, report);
     let what = kind.and_then(Node::as_keyword).unwrap_or_default();
+    if let Some(each) = fields.get("each").filter(|_| !REPEATED.contains(&what)) {
+        let help = format!(
+            "steps of the types {} take :each; to do more for each element, delegate to a workflow that does it",
+            REPEATED.map(|form| format!(":{form}")).join(", ")
+        );
+        let message = format!("A step of the type :{what} is not done for each element");
+        report.compile_error(each.span, &place.key("each"), &message, help);
+    }
     fields.finish(report, place, &format!("{} {what} step", if what == "invoke" { "an" } else { "a" }));
 
     let (form, own) = (form?, own?);
