@@ -72,6 +72,11 @@ pub fn of_load_error(error: &LoadError, path: &Path) -> Option<String> {
             "build it with `opcell plugin build` in the plugin's folder; `opcell plugin new NAME --lang LANG` makes one"
                 .to_owned(),
         ),
+        LoadError::NotAComponent { .. } if path.extension().is_some_and(|ending| ending == "wat") => {
+            let file = path.display().to_string();
+            let (text, binary) = (shell_word(&file), shell_word(&path.with_extension("wasm").display().to_string()));
+            Some(format!("this is WebAssembly as text; assemble it: `wasm-tools parse {text} -o {binary}`"))
+        }
         LoadError::World { .. } => Some(
             "to offer its functions as operations as they are, set `exports = \"typed\"` under [plugins.NAME] in opcell.toml".to_owned(),
         ),

@@ -55,7 +55,7 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
     host.catalog().find(&args.id)?;
     let reply = host.invoke(&args.id, arguments).await;
     if let Some(receipt) = &reply.receipt {
-        receipts::cell_lines(receipt).iter().for_each(|line| terminal.note(line));
+        receipts::cell_lines(receipt, false).iter().for_each(|line| terminal.note(line));
     }
     let exit = match &reply.result {
         Ok(_) => Exit::Done,

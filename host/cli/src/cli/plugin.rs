@@ -180,12 +180,17 @@ impl Component {
         Locked::new(digest, bytes, self.surface.manifest.requests())
     }
 
-    /// A `.wasm` file by its path, else a plugin of the project by its name.
+    /// A `.wasm` file by its path, else a plugin of the project by its name, else any file.
     fn find(global: &Global, target: &str) -> Result<Self, Failure> {
-        if Path::new(target).extension().is_some_and(|ending| ending == "wasm") {
-            return Ok(Self::read(Path::new(target))?);
+        let path = Path::new(target);
+        if path.extension().is_some_and(|ending| ending == "wasm") {
+            return Ok(Self::read(path)?);
         }
-        Ok(Self::of(named(&global.proposed()?, target)?)?)
+        let config = global.proposed()?;
+        if !config.plugins.contains_key(target) && path.is_file() {
+            return Ok(Self::read(path)?);
+        }
+        Ok(Self::of(named(&config, target)?)?)
     }
 }
 

@@ -3,11 +3,14 @@
 use super::units::{Align, bytes, columns, counted, duration};
 use opcell::{remedy, report::printable};
 use opcell_engine::receipt::{Receipt, cell_of, is_of_call};
-use opcell_types::Value;
+use opcell_types::{Value, touched::Touched};
 use std::collections::BTreeMap;
 
 /// Calls up to this number are shown one by one.
 const SINGLY: usize = 20;
+
+/// Files, requests and keys that one call is shown to have touched, unless all are wanted.
+const TOUCHED: usize = 10;
 
 const ALIGNS: [Align; 6] = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left];
 
@@ -34,18 +37,19 @@ pub fn summary(receipts: &[Receipt], singly: bool) -> Vec<String> {
     lines.iter().map(|line| printable(line).into_owned()).collect()
 }
 
-/// One line of a cell's receipt, and its denials.
-pub fn cell_lines(receipt: &Value) -> Vec<String> {
-    single(cell_row(receipt), receipt)
+/// One line of a cell's receipt, what it touched, and its denials; `all`: whatever the number.
+pub fn cell_lines(receipt: &Value, all: bool) -> Vec<String> {
+    single(cell_row(receipt), receipt, all)
 }
 
-/// One line of the receipt of a call outside of any cell, and its denials.
-pub fn call_lines(receipt: &Value) -> Vec<String> {
-    single(call_row(receipt), receipt)
+/// One line of the receipt of a call outside of any cell, what it touched, and its denials.
+pub fn call_lines(receipt: &Value, all: bool) -> Vec<String> {
+    single(call_row(receipt), receipt, all)
 }
 
-fn single(row: Vec<String>, receipt: &Value) -> Vec<String> {
+fn single(row: Vec<String>, receipt: &Value, all: bool) -> Vec<String> {
     let mut lines = columns(&[row], &ALIGNS);
+    lines.extend(touched(receipt, if all { usize::MAX } else { TOUCHED }));
     lines.extend(denial_lines([receipt].into_iter()));
     lines.iter().map(|line| printable(line).into_owned()).collect()
 }
@@ -86,6 +90,42 @@ fn call_row(receipt: &Value) -> Vec<String> {
         text(receipt, "provider").to_owned(),
         end.join("  "),
     ]
+}
+
+/// Requests, files and keys, a line each; then how many more there are.
+fn touched(receipt: &Value, most: usize) -> Vec<String> {
+    let Some(of) = receipt.get("touched").and_then(|of| serde_json::from_value::<Touched>(of.into()).ok()) else {
+        return Vec::new();
+    };
+    let moved = |parts: [(u64, &str); 2]| {
+        let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+        parts.map(|(n, what)| format!("  {} {what}", bytes(n))).collect::<String>()
+    };
+    let requests = of.http.iter().map(|made| {
+        let status = made.status.map_or_else(|| "no response".to_owned(), |status| status.to_string());
+        let moved = moved([(made.sent, "sent"), (made.received, "received")]);
+        format!("  {} {}{}  {status}{moved}", made.method, made.origin, made.path)
+    });
+    let files = of.files.iter().map(|file| {
+        let done: Vec<String> = file.actions.iter().map(word).collect();
+        format!("  {} {}{}", done.join(", "), file.path, moved([(file.read, "read"), (file.written, "written")]))
+    });
+    let keys = of.stores.iter().map(|entry| {
+        let done: Vec<String> = entry.actions.iter().map(word).collect();
+        format!("  {} store {}", done.join(", "), entry.key)
+    });
+    let mut lines: Vec<String> = requests.chain(files).chain(keys).collect();
+    let hidden = lines.len().saturating_sub(most) as u64 + of.more_http + of.more_files + of.more_stores;
+    lines.truncate(most);
+    if hidden > 0 {
+        lines.push(format!("  and {hidden} more"));
+    }
+    lines
+}
+
+/// As JSON spells it.
+fn word(action: &impl serde::Serialize) -> String {
+    serde_json::to_value(action).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[derive(Default)]
@@ -205,6 +245,23 @@ mod tests {
         let expected = "  a/b  1000 calls  501 µs median  1.0 ms max  64 KiB peak  2000 host calls";
         assert_eq!(summary(&receipts, false), ["", "cells, by operation:", expected]);
         assert_eq!(summary(&receipts, true).len(), 1_002);
+    }
+
+    #[test]
+    fn what_a_call_touched_follows_it() {
+        let touched = r#","touched":{"http":[{"method":"GET","origin":"https://a.example","path":"/x","status":200,"sent":0,"received":2048}],
+            "files":[{"path":"repo/a.md","actions":["open","stat"],"read":5}],"more-files":2,
+            "stores":[{"key":"counts/visits","actions":["get","set"]}]}"#;
+        let cell = cell("a/b", 27, touched);
+        let shown = |all| cell_lines(&cell, all).into_iter().skip(1).collect::<Vec<_>>();
+        let lines = [
+            "  GET https://a.example/x  200  2 KiB received",
+            "  open, stat repo/a.md  5 B read",
+            "  get, set store counts/visits",
+            "  and 2 more",
+        ];
+        assert_eq!(shown(false), lines);
+        assert_eq!(shown(true), lines);
     }
 
     #[test]

@@ -7,10 +7,12 @@ use super::{
     Exit, Failure, Global, Terminal,
     runs::StoreArgs,
     stop::{Stop, StopArgs},
+    units::counted,
 };
 use clap::Args;
 use opcell_engine::{
     RunOutcome, Status,
+    ports::{SystemTimer, Timer as _},
     worker::{Worker, WorkerEvent, WorkerOptions},
 };
 use opcell_server::Probes;
@@ -39,7 +41,9 @@ pub struct WorkerArgs {
 }
 
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = crate::cli::host(args.store.config(global)?, terminal).await?;
+    let config = args.store.config(global)?;
+    let journal = config.journal.as_ref().map(|journal| journal.place.to_string()).unwrap_or_default();
+    let host = crate::cli::host(config, terminal).await?;
     let stop = Stop::listen(args.stop, true, terminal)?;
     let probes = match args.health {
         Some(address) => Some(Probes::listen(address, host.clone(), stop.token())?),
@@ -52,6 +56,9 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     options.concurrency = usize::from(args.concurrency);
     options.until_idle = args.until_idle;
     options.grace = args.stop.grace();
+    if !args.until_idle {
+        terminal.note(&format!("driving the runs of {journal}; Ctrl-C or SIGTERM stops, and gives them back"));
+    }
     let report = |event| report(terminal, probes.as_ref(), event);
     #[cfg(feature = "restate")]
     if let Some(options) = args.restate.options(&options) {
@@ -59,7 +66,7 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     }
     let end = Worker::new(host, options).run(stop.token(), report).await?;
     if end.released > 0 {
-        terminal.note(&format!("stopped; {} runs given back to the journal", end.released));
+        terminal.note(&format!("stopped; {} given back to the journal", counted(end.released as u64, "run")));
     }
     Ok(if end.refused > 0 && args.until_idle { Exit::RunFailed } else { Exit::Done })
 }
@@ -90,8 +97,9 @@ fn report(terminal: &Terminal, probes: Option<&Probes>, event: WorkerEvent) -> R
 fn turned(terminal: &Terminal, outcome: &RunOutcome) -> Result<(), Failure> {
     if terminal.json {
         let line = json!({
-            "run": outcome.run, "status": outcome.status, "reason": outcome.reason, "step": outcome.step,
-            "result": outcome.result, "questions": outcome.questions,
+            "at": SystemTimer.now().to_text(), "run": outcome.run, "workflow": outcome.workflow, "status": outcome.status,
+            "reason": outcome.reason, "message": outcome.message, "step": outcome.step, "result": outcome.result,
+            "questions": outcome.questions, "denial": outcome.denial, "used": outcome.used,
         });
         terminal.line(&line.to_string())?;
     } else if outcome.status.has_ended() || outcome.status == Status::Suspended {

@@ -10,10 +10,10 @@ use std::fmt;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Version in use: name of a plugin of the project, or a `.wasm` file. Alone, it is compared with what the lock
-    /// holds.
+    /// Version in use: name of a plugin of the project, as the lock holds it, or a file. Alone, what lies at its path is
+    /// compared with the lock.
     old: String,
-    /// Other version: a `.wasm` file.
+    /// Other version: a file.
     new: Option<String>,
 }
 
@@ -50,7 +50,12 @@ impl fmt::Display for Difference {
 
 pub async fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let Some(new) = &args.new else { return update::diff_with_lock(global, &args.old, terminal).await };
-    let (old, new) = (Component::find(global, &args.old)?, Component::find(global, new)?);
+    let new = Component::find(global, new)?;
+    if update::differs_from_lock(global, &args.old)? {
+        // What lies at its path is not what is in use.
+        return update::diff_new_with_lock(global, &args.old, &new, terminal);
+    }
+    let old = Component::find(global, &args.old)?;
     let differences = differences(&old.surface, &new.surface);
     let more = differences.iter().any(Difference::wants_more);
     if terminal.json {

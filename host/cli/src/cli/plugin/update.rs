@@ -134,6 +134,25 @@ pub async fn diff_with_lock(global: &Global, name: &str, terminal: &Terminal) ->
     Ok(Exit::Done)
 }
 
+/// Whether this is a plugin of the project, and what lies at its path is not what the lock holds.
+pub fn differs_from_lock(global: &Global, name: &str) -> Result<bool, Failure> {
+    let config = global.proposed()?;
+    let (Some(plugin), Some(lock)) = (config.plugins.get(name), &config.lock) else { return Ok(false) };
+    let Some(locked) = lock.plugin(name).filter(|locked| locked.digest.is_some()) else { return Ok(false) };
+    Ok(plugin.origin.is_none() && Component::of(plugin).map_or(true, |found| found.locked(plugin) != *locked))
+}
+
+/// `opcell plugin diff NAME NEW`, where the file of the version in use is gone.
+pub fn diff_new_with_lock(global: &Global, name: &str, new: &Component, terminal: &Terminal) -> Result<Exit, Failure> {
+    let config = global.proposed()?;
+    let plugin = named(&config, name)?;
+    let before = lock(&config)?.plugin(name).cloned();
+    let now = new.locked(plugin);
+    let change = (before.as_ref() != Some(&now)).then(|| Change { name: name.to_owned(), before, now, fetched: None });
+    show(change.as_slice(), "it is what the lock holds", terminal)?;
+    Ok(Exit::Done)
+}
+
 pub async fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     if global.locked {
         return Err(Diagnostic::error("lock-frozen", "`--locked` leaves opcell.lock as it is").into());

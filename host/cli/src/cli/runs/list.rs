@@ -14,8 +14,9 @@ const STATUSES: [&str; 7] = ["pending", "running", "interrupted", "suspended", "
 /// Suspended runs whose questions are read; more would make the list of a large journal slow.
 const MAX_QUESTIONS: usize = 200;
 
+/// What a person looks for comes first: a narrow terminal cuts the end.
 const ALIGNS: [Align; 7] =
-    [Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Right, Align::Left];
+    [Align::Left, Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Right];
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -51,21 +52,21 @@ pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<E
 
 async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut runs = open.engine.runs().await?;
-    runs.retain(|run| args.status.as_deref().is_none_or(|wanted| status(run) == wanted));
-    runs.retain(|run| args.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted));
     let now = now(open);
+    runs.retain(|run| args.status.as_deref().is_none_or(|wanted| status(run, now) == wanted));
+    runs.retain(|run| args.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted));
     runs.retain(|run| args.stuck.is_none_or(|seconds| is_stuck(run, now, seconds)));
     runs.truncate(args.limit.unwrap_or(usize::MAX));
     let mut waits = Vec::with_capacity(runs.len());
     for (at, run) in runs.iter().enumerate() {
-        waits.push(match status(run) {
+        waits.push(match status(run, now) {
             _ if args.stuck.is_some() && at < MAX_QUESTIONS => needs(open, run).await?,
             "suspended" if at < MAX_QUESTIONS => waits_for(open, run).await?,
             _ => Vec::new(),
         });
     }
     if terminal.json {
-        let entries: Vec<_> = runs.iter().zip(&waits).map(|(run, waits)| entry(run, waits)).collect();
+        let entries: Vec<_> = runs.iter().zip(&waits).map(|(run, waits)| entry(run, waits, now)).collect();
         terminal.json(&json!(entries))?;
         return Ok(Exit::Done);
     }
@@ -73,18 +74,22 @@ async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit,
         terminal.note("no runs");
         return Ok(Exit::Done);
     }
-    let waits_for = if args.stuck.is_some() { "NEEDS" } else { "WAITS FOR" };
+    let waits_for = match args.stuck {
+        _ if waits.iter().all(Vec::is_empty) => "",
+        Some(_) => "NEEDS",
+        None => "WAITS FOR",
+    };
     let mut rows =
-        vec![["RUN", "STATUS", "WORKFLOW", "STARTED", "TOOK", "EVENTS", waits_for].map(str::to_owned).to_vec()];
+        vec![["RUN", "STATUS", waits_for, "WORKFLOW", "STARTED", "TOOK", "EVENTS"].map(str::to_owned).to_vec()];
     for (run, waits) in runs.iter().zip(&waits) {
         rows.push(vec![
             run.run.to_string(),
-            status(run).to_owned(),
+            status(run, now).to_owned(),
+            waits.join(", "),
             run.workflow.to_string(),
             ago(now.saturating_sub(run.created_at)),
             milliseconds(Timestamp(run.updated_at).ms_since(Timestamp(run.created_at))),
             run.records.to_string(),
-            waits.join(", "),
         ]);
     }
     let fit = args.watch.and(terminal.height()).map_or(usize::MAX, |height| height.saturating_sub(1).max(2));
@@ -119,14 +124,26 @@ async fn needs(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
     Ok(if needs.is_empty() { vec!["any worker of this journal".to_owned()] } else { needs })
 }
 
-/// The status as people use it: what was running when its driver went away is interrupted.
-fn status(run: &RunEntry) -> &str {
-    let interrupted = !run.driven && !run.state.ended && run.state.due.is_some_and(|due| due <= 0);
-    if interrupted { "interrupted" } else { &run.state.status }
+/// The status as people use it: what was running when its driver went away is interrupted, also in a pause that has
+/// ended since; what has only been started is pending.
+fn status(run: &RunEntry, now: i64) -> &str {
+    match run.state.due {
+        Some(due) if !run.driven && !run.state.ended && due <= now => {
+            if run.records <= 1 {
+                "pending"
+            } else {
+                "interrupted"
+            }
+        }
+        _ => &run.state.status,
+    }
 }
 
 /// What a suspended run waits for, such as `approval ship`.
 async fn waits_for(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
+    if !run.driven && !open.engine.journal().inbox(&run.run).await.map_err(anyhow::Error::from)?.is_empty() {
+        return Ok(vec!["a worker or `runs resume`: it was answered".to_owned()]);
+    }
     let questions = open.engine.state_at(&run.run, None).await?.questions();
     let name = |question| match question {
         Question::Signal { name, approval: true, .. } => format!("approval {name}"),
@@ -137,9 +154,9 @@ async fn waits_for(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> 
     Ok(questions.into_iter().map(name).collect())
 }
 
-fn entry(run: &RunEntry, waits: &[String]) -> serde_json::Value {
+fn entry(run: &RunEntry, waits: &[String], now: i64) -> serde_json::Value {
     json!({
-        "run": run.run, "workflow": run.workflow, "status": status(run), "driven": run.driven,
+        "run": run.run, "workflow": run.workflow, "status": status(run, now), "driven": run.driven,
         "events": run.records, "created-at": Timestamp(run.created_at).to_text(),
         "updated-at": Timestamp(run.updated_at).to_text(),
         "due": run.state.due.filter(|due| *due > 0).map(|due| Timestamp(due).to_text()),
@@ -171,5 +188,12 @@ mod tests {
         assert!(!stuck(&run(Some(0), true, false)), "someone drives it");
         assert!(!stuck(&run(None, false, false)), "it waits for a signal");
         assert!(!stuck(&run(Some(0), false, true)), "it has ended");
+        let shown =
+            |records, due, driven| status(&RunEntry { records, ..run(due, driven, false) }, 3 * minute).to_owned();
+        assert_eq!(shown(1, Some(0), false), "pending", "no one has begun it");
+        assert_eq!(shown(2, Some(0), false), "interrupted");
+        assert_eq!(shown(2, Some(2 * minute), false), "interrupted", "its pause is over, and no one goes on");
+        assert_eq!(shown(2, Some(4 * minute), false), "running", "its pause is not over");
+        assert_eq!(shown(2, Some(0), true), "running");
     }
 }

@@ -330,10 +330,18 @@ impl Page {
         let pad = "  ".repeat(depth);
         for receipt in receipts {
             if is_of_call(receipt) {
-                let _ = writeln!(page, "{pad}call {}", call_lines(receipt).join(&format!("\n{pad}")));
+                let _ = writeln!(
+                    page,
+                    "{pad}call {}",
+                    call_lines(receipt, self.width == usize::MAX).join(&format!("\n{pad}"))
+                );
             }
             if let Some(cell) = cell_of(receipt) {
-                let _ = writeln!(page, "{pad}cell {}", cell_lines(cell).join(&format!("\n{pad}")));
+                let _ = writeln!(
+                    page,
+                    "{pad}cell {}",
+                    cell_lines(cell, self.width == usize::MAX).join(&format!("\n{pad}"))
+                );
             }
         }
     }
