@@ -9,7 +9,7 @@ fuzz_target!(|text: &str| {
     if let Some(listing) = fuzzing::tools(text) {
         for (name, tool) in &listing.tools {
             for shown in [name, &tool.description] {
-                assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "a terminal would obey {shown:?}");
+                assert!(!shown.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')), "a terminal would obey {shown:?}");
                 assert!(shown.len() <= 5 << 10, "{} bytes", shown.len());
             }
             assert!(!listing.refused.contains_key(name), "both used and refused: {name:?}");

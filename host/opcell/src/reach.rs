@@ -18,8 +18,10 @@ pub struct Reach {
     pub reason: Option<String>,
     /// The grant in detail: access, globs, quota.
     pub granted: Option<String>,
-    /// Why it is denied, and the remedy.
+    /// Why it is denied.
     pub denied: Option<String>,
+    /// The command that would grant it.
+    pub remedy: Option<String>,
 }
 
 /// What a plugin asks for or is granted, in the order of its manifest.
@@ -38,10 +40,7 @@ pub fn reach(manifest: &Manifest, policy: &Policy) -> Vec<Reach> {
         let extra = granted.into_iter().filter(|name| !requests.iter().any(|request| request.name == **name));
         for name in asked.chain(extra) {
             let request = requests.iter().find(|request| request.name == *name);
-            let denied = policy.allows(kind, name, None).err().map(|denial| match remedy::render(&denial.remedy) {
-                Some(remedy) => format!("{}; to grant it: {remedy}", denial.rule),
-                None => denial.rule,
-            });
+            let denial = policy.allows(kind, name, None).err();
             let files = grants.files.get(name).filter(|_| kind == Capability::Files).map(|grant| {
                 let access = policy.file_access(name, None).unwrap_or(grant.access);
                 let patterns = if grant.patterns.is_empty() {
@@ -61,10 +60,11 @@ pub fn reach(manifest: &Manifest, policy: &Policy) -> Vec<Reach> {
                 || kind == Capability::Skill && grants.skills.contains(name);
             found.push(Reach {
                 capability: format!("{} {name}", kind.word()),
-                allowed: denied.is_none(),
+                allowed: denial.is_none(),
                 reason: request.map(|request| request.reason.clone()),
                 granted: files.or(store).or_else(|| is_granted.then(|| "by opcell.toml".to_owned())),
-                denied,
+                remedy: denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)),
+                denied: denial.map(|denial| denial.rule),
             });
         }
     }
@@ -74,6 +74,7 @@ pub fn reach(manifest: &Manifest, policy: &Policy) -> Vec<Reach> {
         reason: None,
         granted: Some(format!("{} of {}", preopen.access, preopen.host.display())),
         denied: None,
+        remedy: None,
     }));
     found
 }

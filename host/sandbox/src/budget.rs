@@ -56,7 +56,7 @@ impl HostCalls {
 pub(crate) enum Exceeded {
     #[error("more than {0} host calls")]
     HostCalls(u64),
-    #[error("more than {0} bytes over the boundary")]
+    #[error("more than {0} bytes over the boundary (limit `boundary-bytes`)")]
     BoundaryBytes(u64),
 }
 

@@ -5,7 +5,7 @@ use crate::{
     budget::{Budget, Exceeded},
     descriptors::OpenFiles,
     engine::Metering,
-    error::CellError,
+    error::{CellError, Exhausted},
     grants::Narrowing,
     host::{HostServices, NoServices},
     limits::Limits,
@@ -260,8 +260,13 @@ fn explain(end: End, state: &CellState) -> CellError {
     }
     let text = opcell_types::text::printable(&format!("{error:#}"), 1_000);
     let refused = state.memory.refused > 0 || state.memory.tables_refused > 0;
-    let memory =
-        || CellError::Memory { limit: limits.memory, table_limit: limits.table_elements, panic: state.panic.clone() };
+    let memory = || CellError::Memory {
+        exhausted: match state.memory.refused {
+            0 => Exhausted::Table { limit: limits.table_elements },
+            _ => Exhausted::Memory { limit: limits.memory },
+        },
+        panic: state.panic.clone(),
+    };
     if let Some(trap) = error.downcast_ref::<Trap>() {
         return match trap {
             Trap::Interrupt => CellError::Interrupted { ticks: limits.ticks },

@@ -1,6 +1,11 @@
 //! All errors of plugins and cells, as closed enums with stable names.
 
-use crate::{compile::CompileError, limits::LimitError, manifest::ManifestError, recording::NotRecorded};
+use crate::{
+    compile::CompileError,
+    limits::{LimitError, Unit},
+    manifest::ManifestError,
+    recording::NotRecorded,
+};
 use opcell_types::{Denial, Failure, Source};
 use std::path::PathBuf;
 
@@ -29,7 +34,7 @@ pub enum CellError {
         message: String,
     },
     /// The wall time is up.
-    #[error("wall time limit reached: {limit_ms} ms")]
+    #[error("wall time limit reached: {}", Unit::Milliseconds.show(*.limit_ms))]
     Timeout {
         /// In milliseconds.
         limit_ms: u64,
@@ -41,7 +46,7 @@ pub enum CellError {
         message: String,
     },
     /// The guest was seen running in more ticks than it may.
-    #[error("computing time limit reached: {ticks} ticks of 10 ms")]
+    #[error("computing time limit reached: {} (limit `ticks`)", Unit::Milliseconds.show(.ticks.saturating_mul(10)))]
     Interrupted {
         /// Limit, in ticks of 10 ms.
         ticks: u64,
@@ -50,18 +55,16 @@ pub enum CellError {
     #[error("cancelled")]
     Cancelled,
     /// The deterministic engine's fuel is used up.
-    #[error("fuel limit reached: {fuel} units")]
+    #[error("fuel limit reached: {fuel} units (limit `fuel`)")]
     OutOfFuel {
         /// Limit, in units of fuel: about one per instruction.
         fuel: u64,
     },
     /// The guest needs more memory or table elements than it may have.
-    #[error("out of memory: the limit is {limit} bytes and {table_limit} table elements{}", .panic.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    #[error("out of memory: the limit is {}{}", .exhausted.shown(), .panic.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
     Memory {
-        /// Bytes.
-        limit: u64,
-        /// Elements.
-        table_limit: u64,
+        /// What there was not enough of.
+        exhausted: Exhausted,
         /// What the guest's panic hook reported.
         panic: Option<String>,
     },
@@ -89,13 +92,13 @@ pub enum CellError {
         message: String,
     },
     /// Too many resource handles.
-    #[error("more than {limit} resource handles")]
+    #[error("more than {limit} resource handles (limit `handles`)")]
     HandleLimit {
         /// Limit, in handles open at the same time.
         limit: u64,
     },
     /// Too many calls of host functions.
-    #[error("more than {limit} host calls")]
+    #[error("more than {limit} host calls (limit `host-calls`)")]
     HostCallLimit {
         /// Limit, in calls per cell.
         limit: u64,
@@ -367,11 +370,37 @@ impl LoadError {
     pub fn limit(&self) -> Option<&'static str> {
         let Self::DescribeFailed { error, .. } = self else { return None };
         match **error {
-            CellError::Memory { .. } => Some("memory"),
+            CellError::Memory { exhausted: Exhausted::Memory { .. }, .. } => Some("memory"),
+            CellError::Memory { exhausted: Exhausted::Table { .. }, .. } => Some("table-elements"),
             CellError::Timeout { .. } => Some("wall-time"),
             CellError::Interrupted { .. } => Some("ticks"),
             CellError::OutOfFuel { .. } => Some("fuel"),
             _ => None,
+        }
+    }
+}
+
+/// What a guest ran out of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exhausted {
+    /// Linear memory.
+    Memory {
+        /// Limit, in bytes.
+        limit: u64,
+    },
+    /// Elements of tables.
+    Table {
+        /// Limit, in elements.
+        limit: u64,
+    },
+}
+
+impl Exhausted {
+    fn shown(self) -> String {
+        match self {
+            Self::Memory { limit } => format!("{} (limit `memory`)", Unit::Bytes.show(limit)),
+            Self::Table { limit } => format!("{limit} elements of tables (limit `table-elements`)"),
         }
     }
 }

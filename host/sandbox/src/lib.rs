@@ -63,7 +63,7 @@ pub use budget::HostCalls;
 pub use compile::{CompileLimits, CompileMode, CompileProgram};
 pub use describe::{JudgeDescription, OperationDescription};
 pub use engine::{Allocation, Metering};
-pub use error::{CellError, LoadError, SandboxError};
+pub use error::{CellError, Exhausted, LoadError, SandboxError};
 pub use grants::{DangerousPreopen, FilesGrant, Grants, Narrowing, StoreGrant};
 pub use host::{HostServices, LogEvent, NoServices, SkillDescription, ToolDescription};
 pub use limits::{LimitRequest, Limits};

@@ -123,7 +123,7 @@ async fn a_loop_in_the_start_function_ends_before_the_plugin_is_loaded() {
     let guest = Guest::default().with("(func $spin (loop (br 0))) (start $spin)");
     let error = sandbox().load(LoadRequest { limits: limits(r#"{"ticks":5}"#), ..request(&guest) }).await.unwrap_err();
     assert_eq!(error.kind(), "describe-failed");
-    assert!(error.to_string().contains("5 ticks of 10 ms"), "{error}");
+    assert!(error.to_string().contains("50 ms (limit `ticks`)"), "{error}");
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -390,6 +390,12 @@ mod tests {
         assert!(Schema::shared(&json!({"type": "nothing"})).is_err());
     }
 
+    #[test]
+    fn a_pattern_that_is_refused_is_shown_on_one_line() {
+        let refused = Schema::compile(&json!({"pattern": "a\\\\\t+\n(?=b)"})).unwrap_err();
+        assert!(refused.contains("cannot be used") && !refused.contains(['\t', '\n']), "{refused:?}");
+    }
+
     /// Two hundred and forty patterns and a text that fills what each of them keeps.
     #[test]
     fn what_patterns_keep_is_bounded() {

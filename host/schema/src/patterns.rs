@@ -59,7 +59,7 @@ impl<'a> Patterns<'a> {
             return Ok(*states);
         }
         let refused = |why: String| {
-            let shown = opcell_types::text::printable(pattern, 200);
+            let shown = opcell_types::text::one_line(pattern, 200);
             format!("the pattern `{shown}` cannot be used: {why}")
         };
         let translated = jsonschema_regex::to_rust_regex(pattern)

@@ -232,7 +232,7 @@ pub fn ask(run: &str, question: &Question) -> String {
             let (what, command) = if *approval {
                 ("an approval", format!("opcell runs approve {run} {name} --why TEXT"))
             } else {
-                ("a signal", format!("opcell runs signal {run} {name} --data JSON"))
+                ("a signal", format!("opcell runs signal {run} {name} [--data JSON]"))
             };
             format!("{question}step `{step}` waits for {what}:\n  {command}")
         }

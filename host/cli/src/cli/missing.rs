@@ -8,9 +8,13 @@ use opcell::{
 use opcell_registry::signature::Keys;
 use opcell_workflow::Diagnostic;
 
+/// What a list says when it is empty because there is no project.
+pub const NO_PROJECT: &str = "there is no opcell.toml in this directory or above; `opcell init` makes one";
+
 /// The finding of a command that needs a project file.
 pub fn no_project() -> Diagnostic {
     Diagnostic::error("no-project", "there is no opcell.toml in this directory or above")
+        .help("`opcell init` makes one")
 }
 
 /// The project's lock.

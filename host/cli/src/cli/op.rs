@@ -2,7 +2,7 @@
 
 pub mod replay;
 
-use super::{Exit, Failure, Global, Terminal, input, receipts};
+use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, receipts};
 use clap::{Args, Subcommand};
 use opcell::remedy;
 use opcell_types::Source;
@@ -43,6 +43,9 @@ async fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let width = entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
+    if entries.is_empty() && global.proposed()?.file.is_none() {
+        terminal.note(NO_PROJECT);
+    }
     for entry in entries {
         terminal.line(&format!("{:width$}  {:10}  {}: {}", entry.id, entry.kind(), entry.plugin, entry.summary))?;
     }
@@ -69,6 +72,11 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
         (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?,
         (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
         (false, Err(failure)) => {
+            // The receipt above has the denial already, with what would allow it.
+            if failure.denial.is_some() && reply.receipt.is_some() && !terminal.quiet {
+                terminal.failed(&format!("failed: {}", failure.reason));
+                return Ok(exit);
+            }
             terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message));
             if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
                 terminal.failed(&format!("to allow it: {remedy}"));

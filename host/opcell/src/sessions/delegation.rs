@@ -18,6 +18,7 @@ use opcell_workflow::{
     ir::{AgentTool, Session},
 };
 use std::{
+    convert::Infallible,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
@@ -127,7 +128,7 @@ impl ChildRuns {
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
                 let pins = pins::of(catalog, &library, program.ir());
                 let session = self.narrowing(wanted, call).await?;
-                let detach = wanted.is_agent();
+                let detach = wanted.is_agent() || !is_kept(&engine);
                 // What the caller has left is what it may use.
                 let limits = call.left;
                 let options =
@@ -139,9 +140,21 @@ impl ChildRuns {
         };
         let mut stop = CancelOnDrop(handle);
         let lost = |error: RunError| failed("run-lost", error.to_string());
-        let mut outcome = ended(&stop.0, call).await.map_err(lost)?;
-        // An effect in doubt is for the operator to settle, and not for a caller to skip.
-        while outcome.status == Status::Suspended && !waits_for_a_word(&outcome) {
+        let mut outcome = tokio::select! {
+            outcome = ended(&stop.0, call) => outcome.map_err(lost)?,
+            never = says_what_it_waits_for(&engine, &run) => match never {},
+        };
+        // What it waits for is for a person to say, and not for a caller to skip.
+        while outcome.status == Status::Suspended && !(wanted.is_agent() && waits_for_a_word(&outcome)) {
+            if !is_kept(&engine) {
+                // No one can answer a run that is nowhere but here.
+                stop.0.cancel("no one can answer it");
+                let message = format!(
+                    "the workflow `{workflow}` waits for {}, and the run is not kept; it needs a journal",
+                    waited_for(&outcome.questions)
+                );
+                return Err(failed("delegated-run-waits", message));
+            }
             pause(&run, call).await?;
             let past = engine.history_up_to(&run, Some(1)).await.map_err(lost)?;
             stop = CancelOnDrop(take_up(&engine, catalog, &run, &past, wanted, call).await?);
@@ -195,6 +208,41 @@ fn waits_for_a_word(outcome: &RunOutcome) -> bool {
     let is_message =
         |question: &Question| matches!(question, Question::Signal { name, .. } if name.as_ref() == MESSAGE_SIGNAL);
     outcome.questions.iter().any(is_message)
+}
+
+/// Whether a run outlives this process.
+fn is_kept(engine: &Engine) -> bool {
+    engine.journal().reads_payloads()
+}
+
+/// Says once, in the log, what the run waits for: its caller's own run looks as if it only took long.
+async fn says_what_it_waits_for(engine: &Engine, run: &Arc<str>) -> Infallible {
+    let mut pause = Duration::from_secs(1);
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(60));
+        let Ok(state) = engine.state_at(run, None).await else { continue };
+        if state.status() == Status::Suspended {
+            let what = waited_for(&state.questions());
+            tracing::warn!(
+                "run `{run}`, which a model's call started, waits for {what}; `opcell runs show {run}` says how to answer"
+            );
+            return std::future::pending().await;
+        }
+    }
+}
+
+fn waited_for(questions: &[Question]) -> String {
+    let what: Vec<String> = questions
+        .iter()
+        .map(|question| match question {
+            Question::Signal { step, name, approval: true, .. } => format!("approval `{name}` of step `{step}`"),
+            Question::Signal { step, name, .. } => format!("signal `{name}` of step `{step}`"),
+            Question::Doubt { step, .. } => format!("a decision on step `{step}`"),
+            Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
+        })
+        .collect();
+    if what.is_empty() { "an answer".to_owned() } else { what.join(", ") }
 }
 
 /// What was said last.
@@ -379,6 +427,20 @@ mod tests {
         assert_eq!((started.limits.total_visits, started.limits.tokens), (Some(7), Some(100)));
         let last = history.last().unwrap().event.kind();
         assert_eq!(last, "run-finished", "it does not go on by itself");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_no_one_can_answer_fails_the_call_that_started_it() {
+        let library = Arc::new(Library::default());
+        library.add(Workflow::from_ir(Arc::new(serde_json::from_str(ASK).unwrap())));
+        let engine = Arc::new(Engine::builder().build());
+        let children = ChildRuns::default();
+        children.connect(&engine, &library, &Arc::new(Catalog::default()));
+        let call = call();
+        let answered = tokio::time::timeout(Duration::from_secs(30), children.run("ask", "please", &call));
+        let failure = answered.await.unwrap().result.unwrap_err();
+        assert_eq!(failure.reason.as_ref(), "delegated-run-waits");
+        assert!(failure.message.contains("waits for signal `go` of step `w`"), "{}", failure.message);
     }
 
     #[test]

@@ -159,7 +159,10 @@ fn reachable(reach: &[Reach]) -> Markup {
                         td { code { (one.capability) } }
                         td { @if one.allowed { "yes" } @else { b { "no" } } }
                         td { (one.reason.as_deref().unwrap_or("not asked for")) }
-                        td { (one.denied.as_deref().or(one.granted.as_deref()).unwrap_or_default()) }
+                        td {
+                            (one.denied.as_deref().or(one.granted.as_deref()).unwrap_or_default())
+                            @if let Some(remedy) = &one.remedy { "; to grant it: " code { (remedy) } }
+                        }
                     }
                 } }
             } }

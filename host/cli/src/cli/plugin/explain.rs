@@ -1,6 +1,6 @@
 //! `opcell plugin explain`: what a plugin may reach and use, and which setting decides.
 
-use super::{Component, Exit, Failure, Global, Terminal, named, policy};
+use super::{Component, Exit, Failure, Global, Terminal, is_changed, named, policy};
 use clap::Args;
 use opcell::{
     config::{Config, PluginConfig},
@@ -77,9 +77,21 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
                 let _ = writeln!(text, "      {label}: {what}");
             }
         }
+        if let Some(remedy) = &capability.remedy {
+            // On a line of its own: a narrow terminal breaks a longer one inside the command.
+            let _ = writeln!(text, "      to grant it:\n        {remedy}");
+        }
     }
     for line in &http {
         let _ = writeln!(text, "  http.fetch: {line}");
+    }
+    if is_changed(&config, plugin, &component) {
+        let _ = write!(
+            text,
+            "\nNot loaded: it is not what opcell.lock holds. Look at the difference, then accept it:\n  opcell plugin diff \
+             {0}\n  opcell plugin update {0}\n",
+            plugin.name
+        );
     }
     if !excess.is_empty() {
         text.push_str("\nNot loaded: this version requests more than was agreed to. Grant it first:\n");
@@ -118,6 +130,7 @@ fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> Str
     match source {
         Source::Default => "default".to_owned(),
         Source::Operator if plugin.limits.get(key).is_some() => format!("{file}, [plugins.{}.limits]", plugin.name),
+        Source::Operator if plugin.ceiling.get(key).is_some() => format!("{file}, [plugins.{}.ceiling]", plugin.name),
         Source::Operator => format!("{file}, [limits]"),
         Source::Plugin => "the plugin requests less".to_owned(),
         Source::Step => "the step".to_owned(),

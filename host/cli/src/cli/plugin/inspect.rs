@@ -1,6 +1,7 @@
 //! `opcell plugin list` and `opcell plugin inspect`: manifests and interfaces of components, without running them.
 
-use super::{Component, Exit, Failure, Global, Terminal};
+use super::{Component, Exit, Failure, Global, Terminal, is_changed};
+use crate::cli::missing::NO_PROJECT;
 use opcell::config::Config;
 use opcell_sandbox::{grants::Policy, limits::TABLE, manifest::Manifest};
 use opcell_types::Capability as Kind;
@@ -32,6 +33,12 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
                     component.bytes.len(),
                     plugin.path.display()
                 ))?;
+                if is_changed(config, plugin, component) {
+                    terminal.line(&format!(
+                        "  not loaded: it is not what opcell.lock holds; `opcell plugin diff {}` shows the difference",
+                        plugin.name
+                    ))?;
+                }
                 for grant in ungranted(plugin, component) {
                     terminal.line(&format!("  requests {grant}, which is not granted"))?;
                 }
@@ -47,7 +54,7 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
     } else if config.plugins.is_empty() {
         terminal.note(match config.file {
             Some(_) => "the project has no plugins; `opcell plugin add FILE` adds one, `opcell plugin new NAME --lang LANG` makes one",
-            None => "there is no opcell.toml in this directory or above; `opcell init` makes one",
+            None => NO_PROJECT,
         });
     }
     Ok(if broken { Exit::InputWrong } else { Exit::Done })
