@@ -27,7 +27,10 @@ use opcell::{
 };
 use opcell_sandbox::CompileMode;
 use opcell_types::Source;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
@@ -219,4 +222,29 @@ async fn a_cancelled_run_ends_and_says_so() {
     run.cancel("enough");
 
     assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
+}
+
+/// Keeps the receipt of every cell, whoever called it.
+#[derive(Clone, Default)]
+struct Counted(Arc<std::sync::Mutex<Vec<(String, Option<String>)>>>);
+
+impl opcell::LogSink for Counted {
+    fn log(&self, _: &str, _: &opcell::CallContext, _: opcell::LogEvent<'_>) {}
+
+    fn ended(&self, _: &opcell::CallContext, receipt: &opcell::CellReceipt) {
+        self.0.lock().unwrap().push((receipt.operation.to_string(), receipt.error.as_deref().map(str::to_owned)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_embedder_is_given_the_receipt_of_every_cell() {
+    let counted = Counted::default();
+    let echo = opcell::PluginConfig::new("echo", plugin("echo"));
+    let builder = Host::builder().plugin(echo).log(counted.clone()).compile(CompileMode::TrustedInProcess);
+    let host = builder.build().await.unwrap();
+    for arguments in [r#"{"text":"hi"}"#, r#"{"text":"again"}"#] {
+        host.invoke("echo/echo", Value::from_json(arguments).unwrap()).await.result.unwrap();
+    }
+    let ended = counted.0.lock().unwrap().clone();
+    assert_eq!(ended, [("echo/echo".to_owned(), None), ("echo/echo".to_owned(), None)]);
 }

@@ -115,7 +115,8 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
         by: by.to_owned(),
         message,
         ms: millis(started.elapsed()),
-        rss_growth_kib: resident_kib() - before,
+        // The system may have taken back what others left.
+        rss_growth_kib: (resident_kib() - before).max(0),
         rss_peak_kib: peak,
         problem,
     }

@@ -118,6 +118,14 @@ pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(),
     }
 }
 
+/// An owner as a person finds it: what makes its name unique says nothing to them.
+fn shown(owner: &str) -> String {
+    match owner.split_once('-') {
+        Some((pid, _)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => format!("process {pid}"),
+        _ => owner.to_owned(),
+    }
+}
+
 /// Why a journal refused.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -128,7 +136,7 @@ pub enum JournalError {
     #[error("run `{0}` already exists in this journal")]
     RunExists(RunId),
     /// A living process drives the run.
-    #[error("run `{run}` is locked: another process drives it ({owner}); wait for it to end, or send it a signal")]
+    #[error("run `{run}` is locked: another process drives it ({}); wait for it to end, or send it a signal", shown(.owner))]
     Held {
         /// ID of the run.
         run: RunId,

@@ -6,7 +6,7 @@ use crate::{
     http::{HttpRule, Method},
     replay::Record,
     report::Rejected,
-    services::HTTP_FETCH,
+    services::{HTTP_FETCH, LogSink},
     tools::{ServerEntry, ToolEntry, Tools},
 };
 use async_trait::async_trait;
@@ -38,6 +38,8 @@ pub(crate) struct Loaded {
     pub recorded: bool,
     /// Whether a person is asked when it is refused something.
     pub asks: bool,
+    /// Who is told of its cells.
+    pub sink: Option<Arc<dyn LogSink>>,
 }
 
 /// Loads a plugin with more than its project grants it.
@@ -340,6 +342,9 @@ impl Catalog {
             tape: if loaded.recorded { Tape::Record } else { Tape::Off },
         };
         let CellResult { result, mut receipt } = run(&loaded.plugin, request).await;
+        if let Some(sink) = &loaded.sink {
+            sink.ended(&call.context, &receipt);
+        }
         tracing::debug!(
             plugin = %receipt.plugin, operation = %receipt.operation, duration_us = receipt.duration_us,
             error = receipt.error.as_deref(), "called a plugin"

@@ -89,18 +89,19 @@ pub use config::{Config, Grant, PluginConfig};
 pub use futures_util::{Stream, StreamExt};
 pub use host::{Host, HostBuilder, HostError, Invocation, NewPermissions, PluginError, StartError, runtime};
 pub use opcell_engine::{
-    ResumeOptions, RunError, RunOptions, RunOutcome, Status,
+    Engine, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},
-    ports::{Reply, Success},
+    ports::{EffectContext, Reply, Success},
     receipt::{CallReceipt, Receipt},
 };
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
     Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
-    LoadError, LogEvent, Metering, Receipt as CellReceipt, SandboxError, ToolDescription, compile::prepare,
+    LoadError, LogEvent, Metering, Receipt as CellReceipt, SandboxError, Settings, StoreGrant, ToolDescription,
+    compile::prepare,
 };
-pub use opcell_types::{CallContext, Capability, Denial, Failure, Remedy, Source, Touched, Value};
-pub use opcell_workflow::{Diagnostic, Severity};
+pub use opcell_types::{Access, CallContext, Capability, Denial, Failure, Remedy, Source, Touched, Value};
+pub use opcell_workflow::{Diagnostic, Severity, ir::CapabilityNarrowing};
 pub use report::Rejected;
 pub use run::{Run, TypedReceipt, Workflow};
 pub use services::{HostTool, LogSink};

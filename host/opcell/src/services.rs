@@ -6,6 +6,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_sandbox::{
+    Receipt as CellReceipt,
     host::{HostServices, LogEvent, SkillDescription, ToolDescription},
     store::Stores,
 };
@@ -57,6 +58,11 @@ pub trait HostTool: Send + Sync {
 pub trait LogSink: Send + Sync {
     /// A line or a progress report.
     fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>);
+
+    /// A cell has ended, well or not: for figures of every call, whoever made it. Does nothing by default.
+    fn ended(&self, context: &CallContext, receipt: &CellReceipt) {
+        let _ = (context, receipt);
+    }
 }
 
 /// The services of one plugin.

@@ -219,13 +219,15 @@ async fn stopped(name: &str, plugin: &Plugin, guest: &Guest, deadline: Option<u6
     times.sort_unstable();
     let at = |share| micros(percentile(&times, share)) / 1e3;
     let deadline_ms = deadline.map(|millis| millis as f64);
+    // What ended before its deadline was not stopped by it.
+    let late = |ms: f64| deadline_ms.map(|deadline| rounded(ms - deadline)).filter(|late| *late >= 0.0);
     Stopped {
         name: name.to_owned(),
         by,
         deadline_ms,
         stopped_after_ms: rounded(at(0.5)),
-        late_ms: deadline_ms.map(|deadline| rounded(at(0.5) - deadline)),
-        worst_late_ms: deadline_ms.map(|deadline| rounded(at(1.0) - deadline)),
+        late_ms: late(at(0.5)),
+        worst_late_ms: late(at(1.0)),
         rounds: times.len(),
     }
 }

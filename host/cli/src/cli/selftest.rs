@@ -3,9 +3,12 @@
 use super::{Exit, Failure, Terminal};
 use crate::selftest::{self, CaseFolder, Report, against, project};
 use clap::Args;
-use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
+use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig, limits::TABLE};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
@@ -62,7 +65,12 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
 fn summed_up(reports: &[Report], terminal: &Terminal) -> Result<Exit, Failure> {
     let escaped = reports.iter().filter(|report| !report.contained).count();
     if terminal.json {
-        terminal.json(&json!({"ok": escaped == 0, "cases": reports}))?;
+        let origin = json!({
+            "opcell": env!("CARGO_PKG_VERSION"), "commit": option_env!("OPCELL_COMMIT"),
+            "wasmtime": env!("OPCELL_WASMTIME"), "date": jiff::Timestamp::now().strftime("%F").to_string(),
+            "limits": TABLE.iter().map(|limit| (limit.key, limit.default)).collect::<BTreeMap<_, _>>(),
+        });
+        terminal.json(&json!({"ok": escaped == 0, "origin": origin, "cases": reports}))?;
     } else {
         terminal.line(&format!("{} contained, {escaped} got through", reports.len() - escaped))?;
     }

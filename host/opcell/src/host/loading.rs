@@ -106,7 +106,13 @@ impl Loader {
             sink: self.sink.clone(),
         });
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
-        Ok(Ok(Loaded { plugin: loaded, services, recorded, asks: plugin.on_denied == OnDenied::Ask }))
+        Ok(Ok(Loaded {
+            plugin: loaded,
+            services,
+            recorded,
+            asks: plugin.on_denied == OnDenied::Ask,
+            sink: self.sink.clone(),
+        }))
     }
 }
 

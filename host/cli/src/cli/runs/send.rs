@@ -120,8 +120,25 @@ pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal:
     };
     let mut data = vec![("approved", Value::from(!args.refuse))];
     data.extend(args.why.as_deref().map(|why| ("why", Value::from(why))));
-    let delivery = open.engine.signal(&run, &name, Value::object(data), args.sender.name()).await?;
+    let by = args.sender.name();
+    let delivery = open.engine.signal(&run, &name, Value::object(data), by.clone()).await?;
+    if let (Delivery::Now(step), false) = (&delivery, terminal.json) {
+        let answer = if args.refuse { "refused" } else { "approved" };
+        let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+        terminal.note(&format!("recorded: step `{step}` of run `{run}` is {answer}{by}"));
+        return going_on(open, &run, terminal).await;
+    }
     sent(open, &run, &delivery, terminal).await
+}
+
+/// Says how a run continues that no one drives.
+async fn going_on(open: &Open, run: &RunId, terminal: &Terminal) -> Result<Exit, Failure> {
+    if !open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven) {
+        terminal.note(&format!(
+            "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"
+        ));
+    }
+    Ok(Exit::Done)
 }
 
 /// What a run asks to be granted.
@@ -196,12 +213,7 @@ async fn grant(
         return Ok(Exit::Done);
     }
     terminal.note(if grant.is_some() { "granted: the call is made again" } else { "refused: the call has failed" });
-    if !driven {
-        terminal.note(&format!(
-            "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"
-        ));
-    }
-    Ok(Exit::Done)
+    going_on(open, run, terminal).await
 }
 
 async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -218,12 +230,7 @@ async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal
         Delivery::Now(step) => format!("sent: step `{step}` of run `{run}` receives it"),
         Delivery::Queued => format!("queued: no step of run `{run}` waits for it yet"),
     });
-    if !driven {
-        terminal.note(&format!(
-            "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"
-        ));
-    }
-    Ok(Exit::Done)
+    going_on(open, run, terminal).await
 }
 
 #[derive(Debug, Args)]
