@@ -3,8 +3,8 @@
 //!
 //! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from
 //! round to round, so that whatever else the machine does slows all of them. What comes out are medians, spread and
-//! ratios; figures of a busy machine are worth their ratios and nothing more, and [`Report::noise`] says how busy it
-//! was.
+//! ratios; of the figures of a busy machine only the ratios between peers within this process hold, and
+//! [`Report::noise`] says how busy it was.
 //!
 //! **In**: a [`Guest`] and [`Options`]. **Out**: a [`Report`], or from [`contain`] what it takes to stop a guest. More
 //! peers can be added ([`Bench::add`]): the `opcell-benches` package adds those that are too heavy for this crate.
