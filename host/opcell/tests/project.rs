@@ -12,10 +12,11 @@ use std::{fs, path::Path};
 fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     let example = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../opcell.example.toml")).unwrap();
     let project = tempfile::tempdir().unwrap();
-    for folder in ["workflows", "plugins", "skills", "data"] {
+    for folder in ["workflows", "plugins", "skills", "data", "acme"] {
         fs::create_dir(project.path().join(folder)).unwrap();
     }
     fs::write(project.path().join("script.yaml"), "").unwrap();
+    fs::write(project.path().join("acme/opcell.toml"), "").unwrap();
     for plugin in ["github", "repo", "legacy"] {
         fs::write(project.path().join(format!("plugins/{plugin}.wasm")), "").unwrap();
     }
@@ -44,7 +45,7 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
 #[test]
 fn the_example_shows_every_limit() {
     let example = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../opcell.example.toml")).unwrap();
-    for limit in opcell_sandbox::limits::TABLE.iter().filter(|limit| limit.key != "fuel") {
+    for limit in opcell_sandbox::limits::TABLE {
         assert!(example.lines().any(|line| line.starts_with(limit.key)), "{} is not documented", limit.key);
     }
 }
