@@ -36,7 +36,7 @@
 //!
 //! **Features.** Without any, the crate runs workflows and cells. `models` reaches model providers over HTTP, `http`
 //! performs `http.fetch`, `mcp` calls tools of MCP servers, `sqlite` keeps runs in a file. All of them are on by
-//! default.
+//! default; `postgres`, which keeps runs on a server, is not.
 //!
 //! **Dropping a future** early, in a `select!` or by a time limit, is safe everywhere:
 //!

@@ -111,7 +111,7 @@ const GIB: u64 = 1 << 30;
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $field:ident, $key:literal, $unit:ident, $default:expr, $maximum:expr;)+) => {
-        /// What one cell may use.
+        /// What one cell may use. Each number is in the unit of its row in [`TABLE`]: milliseconds, bytes or a count.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Limits {
             $($(#[doc = $doc])+ pub $field: u64,)+
@@ -124,6 +124,9 @@ macro_rules! limits {
         }
 
         /// A wish for some of the limits: an operator's ceiling, a manifest's request, a step's allowance.
+        ///
+        /// Each number is in the [`Unit`] of its row in [`TABLE`]: milliseconds (`wall_time`, `host_call_time`), bytes
+        /// (`memory`, and what ends in `_bytes`) or a count. [`set_text`](Self::set_text) reads `64 MiB` and `30 s`.
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct LimitRequest {
             $($(#[doc = $doc])+ pub $field: Option<u64>,)+
