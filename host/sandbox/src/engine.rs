@@ -117,7 +117,7 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
         .wasm_relaxed_simd(false)
         // What copies between the components that one component is made of has both of their memories.
         .wasm_multi_memory(true)
-        // PromptMessage once more where the engine is built without them: another crate's features must not bring them
+        // Said once more where the engine is built without them: another crate's features must not bring them
         // back.
         .concurrency_support(false)
         .wasm_features(

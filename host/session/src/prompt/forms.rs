@@ -30,7 +30,7 @@ pub(super) fn preamble(mode: PromptMode) -> String {
     .to_owned()
 }
 
-/// What the model may call. PromptMessage even when it is nothing, so that a model does not invent tools.
+/// What the model may call. Said even when it is nothing, so that a model does not invent tools.
 pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -> String {
     let mut text = match mode {
         PromptMode::Lambda if tools.is_empty() => "λ tools. ∅".to_owned(),

@@ -8,7 +8,7 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a value comes from. SentMessage apart by its keys.
+/// Where a value comes from. Told apart by its keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ValueSpec {
