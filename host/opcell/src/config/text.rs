@@ -74,7 +74,7 @@ pub struct TenantText {
 pub struct TriggerText {
     /// When: a cron expression; a trigger has this or `webhook`.
     pub cron: Option<Spanned<String>>,
-    /// The time zone of `cron`; UTC unless said.
+    /// The time zone of `cron`; UTC by default.
     pub zone: Option<Spanned<String>>,
     /// What happens with instants that no server was there for.
     pub missed: Option<Spanned<Missed>>,
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for JournalVisitor {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct JournalTable {
-    /// A file; `.opcell/runs.db` unless said.
+    /// A file; `.opcell/runs.db` by default.
     pub path: Option<Spanned<String>>,
     /// A PostgreSQL server.
     pub url: Option<Spanned<String>>,
@@ -236,7 +236,7 @@ pub struct ServerText {
     pub private: bool,
     /// A header that the host adds.
     pub credential: Option<Spanned<CredentialText>>,
-    /// Where it runs; the project's directory unless said.
+    /// Where it runs; the project's directory by default.
     pub directory: Option<Spanned<String>>,
     /// Variables of Opcell's environment that it gets.
     #[serde(default)]
@@ -277,7 +277,7 @@ pub struct SessionsText {
     pub unnarrowed_workflows: Vec<String>,
     /// What is added to every prompt, by name.
     pub contributions: IndexMap<Spanned<String>, Spanned<ContributionText>>,
-    /// `withhold` unless said.
+    /// `withhold` by default.
     pub missing_tools: MissingTools,
     /// Files that every prompt shows.
     pub context_files: ContextFilesText,
@@ -295,7 +295,7 @@ pub struct ContributionText {
     pub text: Option<String>,
     /// A file that holds it.
     pub file: Option<Spanned<String>>,
-    /// Lower comes first; 1000 unless said.
+    /// Lower comes first; 1000 by default.
     pub priority: Option<i32>,
 }
 
@@ -314,7 +314,7 @@ pub enum ContextFilesText {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BashText {
-    /// Where commands run; the project unless said.
+    /// Where commands run; the project by default.
     pub path: Option<Spanned<String>>,
     /// How long a command may take.
     pub timeout: Option<Spanned<Quantity>>,
@@ -332,7 +332,7 @@ pub struct BashText {
 pub struct RootText {
     /// The directory.
     pub path: Spanned<String>,
-    /// `read` unless said.
+    /// `read` by default.
     #[serde(default)]
     pub access: AccessText,
     /// Bytes that models may write there.
@@ -366,7 +366,7 @@ pub struct PluginText {
     pub exports: ExportsText,
     /// With `exports = "typed"`: what repeating an operation does, by its id.
     pub effects: IndexMap<Spanned<String>, opcell_types::Effects>,
-    /// Whether what its host calls were given and answered is kept with its runs; as `[journal]` says unless said.
+    /// Whether what its host calls were given and answered is kept with its runs; as `[journal]` says by default.
     pub record_host_calls: Option<bool>,
     /// What becomes of a call that it was refused something.
     pub on_denied: OnDenied,
@@ -419,7 +419,7 @@ pub struct GrantsText {
 pub struct FileText {
     /// The directory.
     pub path: Spanned<String>,
-    /// `read` unless said.
+    /// `read` by default.
     #[serde(default)]
     pub access: AccessText,
     /// Patterns.
@@ -440,7 +440,7 @@ pub struct StoreText {
     pub quota: Option<Spanned<Quantity>>,
     /// Entries.
     pub entries: Option<Spanned<Quantity>>,
-    /// `project` unless said.
+    /// `project` by default.
     pub per: PerText,
 }
 
@@ -461,7 +461,7 @@ pub enum PerText {
 pub struct HttpText {
     /// Where to.
     pub hosts: Vec<Spanned<String>>,
-    /// `GET` and `HEAD` unless said.
+    /// `GET` and `HEAD` by default.
     pub methods: Option<Vec<Spanned<String>>>,
     /// Whether the hosts may be this machine or in a private network.
     #[serde(default)]
@@ -474,9 +474,9 @@ pub struct HttpText {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CredentialText {
-    /// `authorization` unless said.
+    /// `authorization` by default.
     pub header: Option<Spanned<String>>,
-    /// `Bearer ` unless said, for `authorization`; empty for other headers.
+    /// `Bearer ` by default, for `authorization`; empty for other headers.
     pub prefix: Option<String>,
     /// An environment variable.
     pub env: Option<String>,
@@ -490,7 +490,7 @@ pub struct CredentialText {
 pub struct PreopenText {
     /// The directory.
     pub path: Spanned<String>,
-    /// `read` unless said.
+    /// `read` by default.
     #[serde(default)]
     pub access: AccessText,
     /// Must be `true`, as a warning to readers of the file.
