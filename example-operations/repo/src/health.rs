@@ -1,5 +1,6 @@
 //! Whether a repository is healthy: when the search for markers is complete, by how many there are.
 
+use crate::counted;
 use crate::inventory::Inventory;
 use crate::markers::Markers;
 use opcell_sdk::Verdict;
@@ -30,20 +31,20 @@ pub fn decide(arguments: &HealthArguments) -> Verdict {
     let allowed = arguments.max_markers.unwrap_or(MAX_MARKERS);
     // More files can only add markers: too many is certain before all are read.
     if markers.total > allowed {
-        return Verdict::text("UNHEALTHY").because(format!("{} markers, {allowed} allowed", markers.total));
+        return Verdict::text("UNHEALTHY").because(format!("{}, {allowed} allowed", counted(markers.total, "marker")));
     }
     let largest = arguments.inventory.as_ref().and_then(|inventory| inventory.largest.first());
     if let (Some(largest), Some(limit)) = (largest, arguments.max_file_bytes)
         && largest.bytes > limit
     {
-        return Verdict::text("UNHEALTHY")
-            .because(format!("{} has {} bytes, {limit} allowed", largest.path, largest.bytes));
+        let bytes = counted(largest.bytes, "byte");
+        return Verdict::text("UNHEALTHY").because(format!("{} has {bytes}, {limit} allowed", largest.path));
     }
     if markers.files_left > 0 {
-        return Verdict::text("DEEPER").because(format!("{} files are not read yet", markers.files_left));
+        return Verdict::text("DEEPER").because(format!("{} not read yet", counted(markers.files_left, "file")));
     }
-    Verdict::text("HEALTHY")
-        .because(format!("{} markers in {} files, {allowed} allowed", markers.total, markers.files_read))
+    let (total, read) = (counted(markers.total, "marker"), counted(markers.files_read, "file"));
+    Verdict::text("HEALTHY").because(format!("{total} in {read}, {allowed} allowed"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What there is: files and bytes by extension, and the largest files.
 
+use crate::counted;
 use crate::scan::{Scope, extension};
 use opcell_sdk::{Failure, Success};
 use schemars::JsonSchema;
@@ -81,7 +82,8 @@ pub fn take(arguments: &InventoryArguments) -> Result<Success<Inventory>, Failur
         largest,
         truncated: scan.truncated,
     };
-    let summary = format!("{} files in {} folders, {} bytes", inventory.files, inventory.directories, inventory.bytes);
+    let (files, folders) = (counted(inventory.files, "file"), counted(inventory.directories, "folder"));
+    let summary = format!("{files} in {folders}, {}", counted(inventory.bytes, "byte"));
     Ok(Success::new(inventory).with_summary(summary))
 }
 

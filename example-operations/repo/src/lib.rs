@@ -46,6 +46,11 @@ fn render_report(arguments: ReportArguments) -> Success<String> {
     report::render(&arguments)
 }
 
+/// A number and its noun: `1 file`, `2 files`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 plugin! {
     capabilities: {
         files "workspace" read: "reads the repository that the report is about",

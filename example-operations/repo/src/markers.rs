@@ -1,5 +1,6 @@
 //! Markers that people leave in sources for later: TODO and its kin.
 
+use crate::counted;
 use crate::scan::{Scope, extension};
 use opcell_sdk::log::progress;
 use opcell_sdk::{Failure, Success};
@@ -110,7 +111,8 @@ pub fn find(arguments: &MarkerArguments, visit: u32) -> Result<Success<Markers>,
             }
         }
     }
-    let summary = format!("{} markers in {} files, {} files left", found.total, found.files_read, found.files_left);
+    let (total, read) = (counted(found.total, "marker"), counted(found.files_read, "file"));
+    let summary = format!("{total} in {read}, {} left", counted(found.files_left, "file"));
     Ok(Success::new(found).with_summary(summary))
 }
 

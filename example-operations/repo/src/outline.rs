@@ -1,5 +1,6 @@
 //! What files are about: headings of documents, top-level items of sources.
 
+use crate::counted;
 use crate::scan::{Scope, extension};
 use opcell_sdk::{Failure, Success};
 use schemars::JsonSchema;
@@ -112,7 +113,7 @@ pub fn draw(arguments: &OutlineArguments) -> Result<Success<Outline>, Failure> {
             outline.files.push(FileOutline { path: file.path.clone(), items });
         }
     }
-    let summary = format!("{listed} items in {} files", outline.files.len());
+    let summary = format!("{} in {}", counted(listed as u64, "item"), counted(outline.files.len() as u64, "file"));
     Ok(Success::new(outline).with_summary(summary))
 }
 

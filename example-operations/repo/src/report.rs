@@ -1,5 +1,6 @@
 //! The report, in Markdown.
 
+use crate::counted;
 use crate::inventory::Inventory;
 use crate::markers::Markers;
 use crate::outline::Outline;
@@ -44,12 +45,12 @@ pub fn render(arguments: &ReportArguments) -> Success<String> {
         render_outline(&mut report, outline);
     }
     let lines = report.lines().count();
-    Success::new(report).with_summary(format!("a report of {lines} lines"))
+    Success::new(report).with_summary(format!("a report of {}", counted(lines as u64, "line")))
 }
 
 fn render_inventory(report: &mut String, inventory: &Inventory) {
-    let Inventory { files, directories, bytes, .. } = inventory;
-    line(report, format_args!("\n## Inventory\n\n{files} files in {directories} folders, {}.", size(*bytes)));
+    let (files, folders) = (counted(inventory.files, "file"), counted(inventory.directories, "folder"));
+    line(report, format_args!("\n## Inventory\n\n{files} in {folders}, {}.", size(inventory.bytes)));
     if inventory.truncated {
         line(report, format_args!("There is more than was looked at."));
     }
@@ -65,10 +66,10 @@ fn render_inventory(report: &mut String, inventory: &Inventory) {
 }
 
 fn render_markers(report: &mut String, markers: &Markers) {
-    let Markers { total, files_read, files_left, .. } = markers;
-    line(report, format_args!("\n## Markers\n\n{total} markers in {files_read} files."));
-    if *files_left > 0 {
-        line(report, format_args!("{files_left} files were not read."));
+    let (total, read) = (counted(markers.total, "marker"), counted(markers.files_read, "file"));
+    line(report, format_args!("\n## Markers\n\n{total} in {read}."));
+    if markers.files_left > 0 {
+        line(report, format_args!("{} left unread.", counted(markers.files_left, "file")));
     }
     line(report, format_args!(""));
     for (marker, count) in markers.counts.iter().filter(|(_, count)| **count > 0) {
@@ -171,7 +172,7 @@ mod tests {
 
 ## Inventory
 
-2 files in 1 folders, 1.5 KiB.
+2 files in 1 folder, 1.5 KiB.
 
 | extension | files | size |
 | --- | ---: | ---: |
@@ -185,7 +186,7 @@ mod tests {
 ## Markers
 
 2 markers in 2 files.
-1 files were not read.
+1 file left unread.
 
 - TODO: 1
 - XXX: 1
