@@ -68,10 +68,19 @@ fn name(option: &Arg) -> String {
         option.get_value_names().unwrap_or_default().iter().map(|name| format!("<{name}>")).collect();
     let takes = option.get_action().takes_values();
     let value = if takes { values.join(" ") } else { String::new() };
+    // A value that may be left out, or that only `=` gives, is shown so.
+    let optional = option.get_num_args().is_some_and(|number| number.min_values() == 0);
+    let given = match (option.is_require_equals_set(), optional) {
+        _ if !takes => String::new(),
+        (true, true) => format!("[={value}]"),
+        (true, false) => format!("={value}"),
+        (false, true) => format!(" [{value}]"),
+        (false, false) => format!(" {value}"),
+    };
     let spelled = match (option.get_short(), option.get_long()) {
-        (Some(short), Some(long)) => format!("-{short}, --{long} {value}"),
-        (None, Some(long)) => format!("--{long} {value}"),
-        (Some(short), None) => format!("-{short} {value}"),
+        (Some(short), Some(long)) => format!("-{short}, --{long}{given}"),
+        (None, Some(long)) => format!("--{long}{given}"),
+        (Some(short), None) => format!("-{short}{given}"),
         (None, None) => value,
     };
     format!("`{}`", spelled.trim().replace('|', "\\|"))
@@ -225,6 +234,20 @@ fn the_references_of_the_documentation_say_what_the_program_does() {
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(kept == made, "`SNAPSHOTS=overwrite cargo test -p opcell-cli --lib reference` writes docs/{name}");
     }
+}
+
+#[test]
+fn a_value_is_shown_as_it_is_given() {
+    let option = || Arg::new("watch").long("watch").value_name("SECONDS");
+    let named = |option: Arg| {
+        let mut command = Command::new("opcell").arg(option);
+        command.build();
+        command.get_arguments().find(|option| option.get_id() == "watch").map(name).unwrap_or_default()
+    };
+    assert_eq!(named(option()), "`--watch <SECONDS>`");
+    assert_eq!(named(option().require_equals(true)), "`--watch=<SECONDS>`");
+    assert_eq!(named(option().num_args(0..=1).require_equals(true).short('w')), "`-w, --watch[=<SECONDS>]`");
+    assert_eq!(named(option().num_args(0..=1)), "`--watch [<SECONDS>]`");
 }
 
 /// An option without a word is a question to whoever reads the help.
