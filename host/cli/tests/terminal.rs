@@ -123,8 +123,7 @@ fn the_list_of_runs_keeps_to_the_width_and_says_what_each_run_waits_for() {
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
     let column = |line: &str| line.find("suspended").unwrap_or_else(|| line.find("STATUS").unwrap());
     assert!(lines.iter().all(|line| column(line) == column(lines[0])), "{shown}");
-    let (wide, _) = on_terminal(project.path(), 120, &["runs", "list"], &[]);
-    assert!(wide.lines().skip(1).all(|line| line.ends_with("approval go")), "{wide}");
+    assert!(lines.iter().skip(1).all(|line| line.contains("approval go")), "also on a narrow terminal: {shown}");
 }
 
 #[test]
