@@ -1,6 +1,16 @@
 //! Handoff data: what a workflow's final text gives its caller in a form that programs read.
 
+use crate::ir::WorkflowIr;
 use opcell_types::value::{Map, Text, Value};
+
+/// What is wrong with the end of a workflow that completed with this handoff: it has a terminal contract, and its text
+/// does not keep it. `None` where there is nothing to say.
+#[must_use]
+pub fn unkept(ir: &WorkflowIr, handoff: Option<&Value>) -> Option<&'static str> {
+    (ir.terminal_contract.is_some() && handoff.is_none()).then_some(
+        "the terminal contract is not kept: the text has no `## Handoff Data` section with items, and `handoff` is null",
+    )
+}
 
 /// The handoff data of a text: the items of its first `## Handoff Data` section, up to the next second-level heading.
 ///
@@ -44,7 +54,7 @@ fn item(line: &str) -> Option<(Text, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{WorkflowIr, parse, unkept};
 
     fn json(text: &str) -> Option<String> {
         parse(text).map(|map| opcell_types::Value::from(map).to_json())
@@ -79,5 +89,16 @@ mod tests {
         assert_eq!(json("- a: 1"), None);
         assert_eq!(json("## Handoff Data\nnothing"), None);
         assert_eq!(json("##Handoff Data\n- a: 1"), None);
+    }
+
+    #[test]
+    fn a_contract_without_a_handoff_is_not_kept() {
+        let ir = |contract: &str| -> WorkflowIr {
+            serde_json::from_str(&format!(r#"{{"version":"workflow-ir/v1","name":"w","steps":[]{contract}}}"#)).unwrap()
+        };
+        let bound = ir(r#","terminal-contract":{"handoff":{"type":"markdown-handoff-data"}}"#);
+        assert!(unkept(&bound, None).unwrap().contains("`handoff` is null"));
+        assert_eq!(unkept(&bound, parse("## Handoff Data\n- a: 1").map(Into::into).as_ref()), None);
+        assert_eq!(unkept(&ir(""), None), None);
     }
 }

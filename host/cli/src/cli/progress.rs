@@ -7,10 +7,12 @@ use super::{
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use opcell::{report::printable, run::receipt};
 use opcell_engine::{
-    event::{Destination, EffectReply, Event, FrameId, Recorded, Timestamp},
+    Program, Status,
+    event::{Destination, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
     receipt::Receipt,
 };
 use opcell_types::Value;
+use opcell_workflow::handoff;
 use std::{
     collections::HashMap,
     io::{self, IsTerminal, Write as _},
@@ -29,8 +31,10 @@ pub struct StepProgress {
     /// Where the open frames are; the run's own workflow where a frame is not listed.
     places: HashMap<FrameId, Place>,
     main: Place,
-    /// Names of the steps of pinned workflows, by the workflow's name.
-    pinned: HashMap<Arc<str>, Arc<[Arc<str>]>>,
+    /// Pinned workflows with the names of their steps, by name.
+    pinned: HashMap<Arc<str>, (Arc<Program>, Arc<[Arc<str>]>)>,
+    /// Delegated workflows that are running and have a terminal contract, with how deep they are.
+    bound: HashMap<InstanceId, (Arc<Program>, usize)>,
     /// Whether the last thing shown is text that its line may go on with.
     mid_line: bool,
     /// Of every cell and every call of a tool, in the order in which they ended.
@@ -83,6 +87,7 @@ impl StepProgress {
             places: HashMap::new(),
             main: Place { depth: 0, names: names.into() },
             pinned: HashMap::new(),
+            bound: HashMap::new(),
             mid_line: false,
             receipts: Vec::new(),
         }
@@ -175,6 +180,15 @@ impl StepProgress {
                     self.line(&format!("    note: {note}"));
                 }
             }
+            // Whoever reads the handoff gets null.
+            Event::InstanceFinished { instance, end } => {
+                let bound = self.bound.remove(instance).filter(|_| end.status == Status::Completed);
+                if let Some((program, depth)) = bound
+                    && let Some(unkept) = handoff::unkept(program.ir(), end.handoff.as_ref())
+                {
+                    self.line(&format!("{}    note: `{}`: {unkept}", "  ".repeat(depth.min(8)), program.name()));
+                }
+            }
             event => self.receipts.extend(receipt(event).map(Receipt::without_record)),
         }
     }
@@ -188,11 +202,15 @@ impl StepProgress {
         match event {
             Event::DefinitionPinned { name, program: Some(program) } => {
                 let names = program.ir().steps.iter().map(|step| step.name.clone()).collect();
-                self.pinned.insert(name.clone(), names);
+                self.pinned.insert(name.clone(), (Arc::clone(program), names));
             }
-            Event::InstanceStarted { frame, parent, workflow, .. } => {
-                let names = self.pinned.get(workflow).cloned().unwrap_or_default();
+            Event::InstanceStarted { instance, frame, parent, workflow, .. } => {
                 let depth = self.place_of(*parent).depth + 1;
+                let pinned = self.pinned.get(workflow);
+                if let Some((program, _)) = pinned.filter(|(it, _)| it.ir().terminal_contract.is_some()) {
+                    self.bound.insert(*instance, (Arc::clone(program), depth));
+                }
+                let names = pinned.map(|(_, names)| Arc::clone(names)).unwrap_or_default();
                 self.places.insert(*frame, Place { depth, names });
             }
             Event::StepEntered { frame, parent, .. }
@@ -218,6 +236,7 @@ impl StepProgress {
                     .insert(*frame, Entered { label: label(name, *visit), at: recorded.at, bar: None, elements: None });
             }
             Event::StepFinished { frame, .. } => drop(self.steps.remove(frame)),
+            Event::InstanceFinished { instance, .. } => drop(self.bound.remove(instance)),
             event => self.receipts.extend(receipt(event).map(Receipt::without_record)),
         }
     }

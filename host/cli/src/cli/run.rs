@@ -18,7 +18,7 @@ use opcell::{
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
 use opcell_types::Value;
-use opcell_workflow::{Diagnostic, document::Language};
+use opcell_workflow::{Diagnostic, document::Language, handoff};
 use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
@@ -141,9 +141,10 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
     }
-    let is_bound = workflow.ir().terminal_contract.is_some();
-    if is_bound && outcome.status == Status::Completed && outcome.handoff.is_none() {
-        terminal.note("the terminal contract is not kept: the text has no `## Handoff Data` section with items, and `handoff` is null");
+    if outcome.status == Status::Completed
+        && let Some(unkept) = handoff::unkept(workflow.ir(), outcome.handoff.as_ref())
+    {
+        terminal.note(unkept);
     }
     if let (Some(file), Some(format)) = (&args.graph, format) {
         let history = host.engine().history(&outcome.run).await?;

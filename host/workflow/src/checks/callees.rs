@@ -71,8 +71,56 @@ pub(super) fn check(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog) -> Vec<
             }
         }
     }
+    found.extend(missing_handoffs(ir, place, &find));
     found.extend(unread_contract(ir, place, &find));
     found
+}
+
+/// What a delegate's output is of its callee, `text` for `delegate/text`.
+fn part<'a>(step: &'a Step, output: &'a str) -> &'a str {
+    let source = step.outputs.get(output).and_then(|spec| spec.source.as_deref()).unwrap_or(output);
+    source.rsplit('/').next().unwrap_or(source)
+}
+
+/// Whoever reads the handoff of a callee that has no terminal contract gets null in every run.
+fn missing_handoffs(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let mut read = |reader: &Step, path: String, step: &Step, output: &str| {
+        let Some(name) = callee(step).filter(|_| part(step, output) == "handoff") else { return };
+        if find(name).is_none_or(|callee| callee.terminal_contract.is_some()) {
+            return;
+        }
+        let message = format!(
+            "Step '{}': workflow `{name}`, which step '{}' calls, has no terminal contract: its handoff is null",
+            reader.name, step.name
+        );
+        let warning = Diagnostic::warning("handoff-without-contract", message).path(path);
+        found.push(
+            warning.help(format!("add :terminal-contract {{:handoff {{:type :markdown-handoff-data}}}} to `{name}`")),
+        );
+    };
+    for (i, step) in ir.steps.iter().enumerate() {
+        for reference in references::of(step) {
+            let SourceRef::Output { step: target, output, prompt: None } = reference.source else { continue };
+            if let Some(target) = ir.step(target) {
+                read(step, format!("{place}steps[{i}].{}", reference.path), target, output);
+            }
+        }
+        if let Some(Yields::Data { data: output } | Yields::Text { text: output }) = &step.yields {
+            read(step, format!("{place}steps[{i}].yields"), step, output);
+        }
+    }
+    found
+}
+
+/// The workflow that a delegate calls, where its document says which.
+fn callee(step: &Step) -> Option<&Arc<str>> {
+    match &step.form {
+        Form::Delegate { delegate: Delegate { target: DelegateTarget::Name(name), .. } } if step.each.is_none() => {
+            Some(name)
+        }
+        _ => None,
+    }
 }
 
 /// A contract for the text that a run ends with, where runs end with data: nothing ever reads it.
@@ -93,12 +141,7 @@ fn unread_contract(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<A
 
 /// The callee of a delegate that yields what its callee does, and what that can be; `None` where no one knows.
 fn yielded(step: &Step, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Option<(Arc<str>, Kinds)> {
-    let Form::Delegate { delegate: Delegate { target: DelegateTarget::Name(name), .. } } = &step.form else {
-        return None;
-    };
-    if step.each.is_some() || !matches!(step.yields, Some(Yields::Delegated) | None) {
-        return None;
-    }
+    let name = callee(step).filter(|_| matches!(step.yields, Some(Yields::Delegated) | None))?;
     Some((name.clone(), of_workflow(name, find)?))
 }
 

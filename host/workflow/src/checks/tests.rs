@@ -184,3 +184,46 @@ fn a_contract_for_a_text_that_never_comes_is_told() {
 struct Unnamed;
 
 impl Catalog for Unnamed {}
+
+/// A host with these workflows.
+struct Callees(HashMap<&'static str, Arc<WorkflowIr>>);
+
+impl Catalog for Callees {
+    fn workflow(&self, name: &str) -> Option<Arc<WorkflowIr>> {
+        self.0.get(name).cloned()
+    }
+}
+
+fn document(more: &str, steps: &str) -> Arc<WorkflowIr> {
+    let text = format!("{{:name \"w\" :description \"d\" {more} :steps [{steps}]}}");
+    let compiled = psi::compile_edn(&SourceFile::new("w.edn", text), &crate::companions::NoCompanions);
+    compiled.ir.unwrap_or_else(|| panic!("{:#?}", compiled.diagnostics))
+}
+
+fn callees() -> Callees {
+    let talk = "{:name \"s\" :type :session :contributions [{:type :template :text \"hi\"}]}";
+    let bound = ":terminal-contract {:handoff {:type :markdown-handoff-data}}";
+    Callees(HashMap::from([
+        ("data", document("", &step("a", ""))),
+        ("text", document("", talk)),
+        ("hand", document(bound, talk)),
+    ]))
+}
+
+fn delegating(target: &str, more: &str) -> String {
+    format!("{{:name \"d\" :type :delegate :target \"{target}\" :prompt-string \"p\" {more}}}")
+}
+
+#[test]
+fn a_handoff_of_a_callee_without_a_contract_is_told() {
+    let found = |target: &str| -> Vec<(&'static str, String)> {
+        let reader = "{:name \"e\" :type :invoke :operation \"x/y\" :args {:h {:from {:step \"d\" :output :handoff}}}}";
+        let ir = workflow(&format!("{} {reader}", delegating(target, "")));
+        names(&ir, &callees()).into_iter().map(|found| (found.code, found.path.unwrap())).collect()
+    };
+    for target in ["text", "data"] {
+        assert_eq!(found(target), [("handoff-without-contract", "steps[1].invoke.args.h.from".to_owned())]);
+    }
+    assert_eq!(found("hand"), []);
+    assert_eq!(found("unknown"), []);
+}
