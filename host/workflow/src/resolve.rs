@@ -255,6 +255,22 @@ fn what(from: &SourceRef) -> String {
     }
 }
 
+/// Where a contribution takes its text from, for messages.
+#[must_use]
+pub fn origin(contribution: &Contribution) -> String {
+    match contribution {
+        Contribution::Source(SourceSpec { from, path: Some(path), .. }) => {
+            format!("{} at {}", what(from), path_text(path))
+        }
+        Contribution::Source(SourceSpec { from, projection: Some(_), .. }) => {
+            format!("what is shown of {}", what(from))
+        }
+        Contribution::Source(SourceSpec { from, .. }) => what(from),
+        Contribution::Template(_) => "a template".to_owned(),
+        Contribution::Value { .. } => "a value".to_owned(),
+    }
+}
+
 /// The part of a value that a path leads to: keys of objects, indexes of arrays.
 #[must_use]
 pub fn walk<'a>(whole: &'a Value, path: &[PathSegment]) -> Option<&'a Value> {

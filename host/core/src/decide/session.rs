@@ -193,6 +193,9 @@ pub(super) fn decide(
                 }
             };
             match messages(contributions, &at.view_of(item)) {
+                Ok(messages) if talk.record.messages.is_empty() && asks_nothing(contributions, &messages) => {
+                    fail(nothing_asked(step, "its model", contributions))
+                }
                 Ok(messages) => {
                     let group = group.and_then(|_| u32::try_from(done).ok());
                     vec![Event::TurnStarted { frame: at.id, group, messages }]
@@ -281,6 +284,22 @@ pub(super) fn messages(contributions: &[Contribution], view: &View<'_>) -> Resul
     Ok(messages)
 }
 
+/// Whether a model would get these messages with nothing in them: providers are not sent an empty text. A composition's
+/// prompt without an input is asked all the same (PromptPack RFC 0010).
+fn asks_nothing(contributions: &[Contribution], messages: &[Message]) -> bool {
+    let is_optional = |contribution: &Contribution| matches!(contribution, Contribution::Value { .. });
+    let is_blank = |message: &Message| message.content.trim().is_empty() && message.tool_calls.is_empty();
+    !contributions.iter().any(is_optional) && messages.iter().all(is_blank)
+}
+
+fn nothing_asked(step: &Step, whom: &str, contributions: &[Contribution]) -> Failure {
+    let places = contributions.iter().enumerate();
+    let empty: Vec<String> = places.map(|(at, it)| format!("contributions[{at}] ({})", resolve::origin(it))).collect();
+    let why =
+        if empty.is_empty() { "there are no contributions".to_owned() } else { empty.join(", ") + " gave no text" };
+    failure("nothing-asked", format!("Step '{}': {whom} would be asked nothing: {why}", step.name))
+}
+
 fn message(part: &ConversationPart) -> Message {
     from_value(&part.message).unwrap_or_else(|| {
         Message::user(
@@ -313,6 +332,9 @@ pub(super) fn judge(
         ConversationStage::Closed | ConversationStage::Busy(_) | ConversationStage::Waiting { .. } => Vec::new(),
         ConversationStage::Failed(failure) => conclude(Err(no_model_answered(talk, failure))),
         ConversationStage::Idle => match what_a_judge_sees(at, entry, step, judge) {
+            Ok(messages) if asks_nothing(&judge.session.contributions, &messages) => {
+                conclude(Err(nothing_asked(step, "its judge", &judge.session.contributions)))
+            }
             Ok(messages) => vec![Event::TurnStarted { frame: at.id, group: None, messages }],
             Err(failure) => conclude(Err(failure)),
         },

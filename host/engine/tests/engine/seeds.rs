@@ -62,6 +62,32 @@ async fn a_conversation_that_ends_with_an_old_answer_asks_its_model_all_the_same
 }
 
 #[tokio::test]
+async fn a_model_that_would_be_asked_nothing_is_not_asked() {
+    let gone = "{:type :source :from :workflow-input :path [:gone]}";
+    for (steps, answers, who) in [
+        (format!("{{:name \"s\" :type :session :contributions [{gone}]}}"), 0, "its model"),
+        (format!("{{:name \"s\" :type :session :prompts [{{:name \"p\" :contributions [{gone}]}}]}}"), 0, "its model"),
+        (
+            format!(
+                "{{:name \"s\" :type :session :contributions [{{:type :template :text \"t\"}}]
+                :judge {{:type :llm :projection :none :contributions [{gone}]}} :on {{\"YES\" {{:goto :done}}}}}}"
+            ),
+            1,
+            "its judge",
+        ),
+    ] {
+        let script = Script::new().says(["work", "YES"]);
+        let outcome = script.run(&psi(&steps), r#"{"here":1}"#).await;
+        assert_eq!(outcome.reason.as_deref(), Some("nothing-asked"), "{outcome:?}");
+        let message = format!(
+            "Step 's': {who} would be asked nothing: contributions[0] (the workflow input at [:gone]) gave no text"
+        );
+        assert_eq!(outcome.message, Some(message));
+        assert_eq!(script.world().rounds.len(), answers);
+    }
+}
+
+#[tokio::test]
 async fn probabilities_that_a_provider_gives_are_an_output_of_the_step() {
     let program = psi("{:name \"s\" :type :session :logprobs true :contributions [{:type :template :text \"t\"}]
         :outputs {:final-llm-reply {:source :session/final-llm-reply} :p {:source :session/logprobs}} :yields {:type :data :data :p}}");
