@@ -72,6 +72,7 @@ pub(super) fn check(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog) -> Vec<
         }
     }
     found.extend(missing_handoffs(ir, place, &find));
+    found.extend(missing_outputs(ir, place, &find));
     found.extend(unread_contract(ir, place, &find));
     found
 }
@@ -108,6 +109,29 @@ fn missing_handoffs(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<
         }
         if let Some(Yields::Data { data: output } | Yields::Text { text: output }) = &step.yields {
             read(step, format!("{place}steps[{i}].yields"), step, output);
+        }
+    }
+    found
+}
+
+/// A delegate's own outputs that name what its callee never yields.
+fn missing_outputs(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (i, step) in ir.steps.iter().enumerate() {
+        let texts: Vec<&Arc<str>> =
+            step.outputs.keys().filter(|key| matches!(part(step, key), "text" | "final-llm-reply")).collect();
+        let Some(name) = callee(step).filter(|_| !texts.is_empty()) else { continue };
+        let Some(kinds) = of_workflow(name, find).filter(|kinds| kinds.data) else { continue };
+        for key in texts {
+            let message = format!("Step '{}': output :{key} is the text of workflow `{name}`, which yields", step.name);
+            let path = format!("{place}steps[{i}].outputs.{key}.source");
+            found.push(if kinds.text {
+                let message = format!("{message} data on some paths; it is null there");
+                Diagnostic::warning("maybe-other-yield", message).path(path)
+            } else {
+                let error = Diagnostic::error("missing-yield-field", format!("{message} data and no text")).path(path);
+                error.help("read {:source :delegate/data}")
+            });
         }
     }
     found

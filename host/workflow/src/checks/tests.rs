@@ -227,3 +227,16 @@ fn a_handoff_of_a_callee_without_a_contract_is_told() {
     assert_eq!(found("hand"), []);
     assert_eq!(found("unknown"), []);
 }
+
+#[test]
+fn an_output_that_a_callee_never_yields_is_an_error() {
+    let found = |target: &str| -> Vec<(&'static str, String)> {
+        let outputs =
+            ":outputs {:t {:source :delegate/text} :d {:source :delegate/data}} :yields {:type :data :data :d}";
+        let ir = workflow(&delegating(target, outputs));
+        names(&ir, &callees()).into_iter().map(|found| (found.code, found.path.unwrap())).collect()
+    };
+    assert_eq!(found("data"), [("missing-yield-field", "steps[0].outputs.t.source".to_owned())]);
+    assert_eq!(found("text"), []);
+    assert_eq!(found("unknown"), []);
+}
