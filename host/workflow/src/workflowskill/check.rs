@@ -262,7 +262,8 @@ impl<'a> Checker<'a> {
                     if looks.iter().any(|prefix| text.starts_with(prefix)) {
                         let message =
                             format!("`{text}` stays text: references inside arrays and objects are not resolved");
-                        self.warn("nested-reference", message, path, span);
+                        let place = self.find_in(span, text);
+                        self.warn("nested-reference", message, path, place);
                         return;
                     }
                 }

@@ -194,3 +194,15 @@ fn marks_point_at_the_key_that_is_meant() {
     let span = exit.span.unwrap();
     assert_eq!(&text[span.start..span.end], "zz");
 }
+
+#[test]
+fn a_reference_inside_of_a_value_is_marked_where_it_stands() {
+    let text = step(
+        "    inputs:\n      x:\n        type: object\n        value:\n          name: x\n          list:\n            - 1\n            - \"$inputs.n\"\n",
+    );
+    let compiled = compile(&SourceFile::new("x.yaml", text.as_str()));
+    let [found] = compiled.diagnostics.as_slice() else { panic!("{:?}", compiled.diagnostics) };
+    assert_eq!(found.code, "nested-reference");
+    let span = found.span.unwrap();
+    assert_eq!(&text[span.start..span.end], "$inputs.n");
+}
