@@ -521,8 +521,8 @@ impl<'a> Checker<'a> {
         if !matches!(step.body, Body::Filter { .. } | Body::Map { .. } | Body::Sort { .. }) {
             return;
         }
-        let kinds: Vec<&str> = step.inputs.iter().map(|input| input.kind.text.as_ref()).collect();
-        match (step.inputs.first(), kinds.contains(&"array")) {
+        let may_be_array = |input: &Field| input.kind.text.as_ref() == "array" || self.kind_of(input) == "array";
+        match (step.inputs.first(), step.inputs.iter().any(may_be_array)) {
             (None, _) => {
                 let message = "a transform without inputs has nothing to go over, and gives an empty array";
                 self.warn("transform-without-array", message, &format!("{path}.inputs"), step.id.span);
@@ -530,8 +530,11 @@ impl<'a> Checker<'a> {
                     "give it an array: `inputs: {items: {type: array, value: $steps.NAME.output}}`".to_owned(),
                 ));
             }
-            (Some(first), false) if first.kind.text.as_ref() == "object" => {
-                let message = format!("`{}` is an object, which a transform takes as an array of one", first.name.text);
+            (Some(first), false) => {
+                let kind = self.kind_of(first);
+                let article = if kind.starts_with(['i', 'o']) { "an" } else { "a" };
+                let message =
+                    format!("`{}` is {article} {kind}, which a transform takes as an array of one", first.name.text);
                 self.warn(
                     "transform-without-array",
                     message,
@@ -540,6 +543,20 @@ impl<'a> Checker<'a> {
                 );
             }
             _ => {}
+        }
+    }
+
+    /// What an input's value is where that is known, or else what the input is declared to be.
+    fn kind_of<'b>(&'b self, input: &'b Field) -> &'b str {
+        let declared = input.kind.text.as_ref();
+        let of = |expression: &Expression| types::of_expression(self.definition, &self.order, expression);
+        match input.value.as_ref().map(value_spec) {
+            Some(ValueSpec::Expression { expression }) => of(&expression).unwrap_or(declared),
+            Some(ValueSpec::Interpolation { interpolation }) => match interpolation.single() {
+                Some(expression) => of(expression).unwrap_or(declared),
+                None => "string",
+            },
+            _ => input.value.as_ref().and_then(types::of_literal).unwrap_or(declared),
         }
     }
 

@@ -206,3 +206,22 @@ fn a_reference_inside_of_a_value_is_marked_where_it_stands() {
     let span = found.span.unwrap();
     assert_eq!(&text[span.start..span.end], "$inputs.n");
 }
+
+#[test]
+fn a_transform_of_what_is_known_to_be_no_array_is_told() {
+    let messages = |items: &str| -> Vec<String> {
+        let text = step(&format!(
+            "    inputs: {{}}\n    outputs: {{}}\n  - id: b\n    type: transform\n    operation: filter\n    where: $item\n    outputs: {{}}\n    inputs: {{ items: {items} }}\n"
+        ));
+        let compiled = compile(&SourceFile::new("x.yaml", text));
+        compiled.diagnostics.iter().map(|found| format!("{}: {}", found.code, found.message)).collect()
+    };
+    let told = |what: &str| {
+        vec![format!("transform-without-array: `items` is {what}, which a transform takes as an array of one")]
+    };
+    assert_eq!(messages("{ type: int, value: $inputs.n }"), told("an int"));
+    assert_eq!(messages("{ type: string, value: a text }"), told("a string"));
+    assert_eq!(messages("{ type: string, value: 'a ${inputs.n}' }"), told("a string"));
+    assert_eq!(messages("{ type: array, value: $inputs.list }"), [""; 0]);
+    assert_eq!(messages("{ type: array, value: $steps.a.output }"), [""; 0]);
+}

@@ -40,6 +40,19 @@ pub(super) fn of_expression<'a>(
     declared.map(|field| field.kind.text.as_ref())
 }
 
+/// The type of a literal value; null is of every type.
+pub(super) fn of_literal(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Undefined | Value::Null => None,
+        Value::Bool(_) => Some("boolean"),
+        Value::Number(_) if fits("int", value) => Some("int"),
+        Value::Number(_) => Some("float"),
+        Value::String(_) => Some("string"),
+        Value::Array(_) => Some("array"),
+        Value::Object(_) => Some("object"),
+    }
+}
+
 /// Whether a literal value is what its declaration says; null fits everywhere.
 pub(super) fn fits(kind: &str, value: &Value) -> bool {
     match (kind, value) {
