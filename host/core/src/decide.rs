@@ -193,7 +193,19 @@ fn expression_failed(expression: &Expression, error: ExprError) -> Failure {
 }
 
 fn unresolved(error: &ResolveError) -> Failure {
-    failure(error.reason(), error.to_string())
+    let failed = failure(error.reason(), error.to_string());
+    let missing: Vec<&str> = match error {
+        ResolveError::Reference(reference) => reference.in_input().collect(),
+        _ => Vec::new(),
+    };
+    if missing.is_empty() {
+        return failed;
+    }
+    let listed: Vec<String> = missing.iter().map(|path| format!("`{path}`")).collect();
+    let message = format!("{}; the run's input has no {}", failed.message, listed.join(", "));
+    // Whoever started the run knows how it is given one.
+    let details = Value::object([("missing-inputs", Value::array(missing.into_iter().map(Value::from)))]);
+    Failure { message, ..failed }.with_details(details)
 }
 
 /// What the sequential lifecycle says about an expression without a value: only the problem.

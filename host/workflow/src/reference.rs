@@ -19,6 +19,14 @@ pub struct Scope<'a> {
 #[error("{}", unresolved(.0))]
 pub struct ReferenceError(pub Vec<String>);
 
+impl ReferenceError {
+    /// What they look for in the input, each as its dotted path in there.
+    pub fn in_input(&self) -> impl Iterator<Item = &str> {
+        let paths = self.0.iter().filter_map(|reference| strip(reference));
+        paths.filter_map(|path| path.strip_prefix("input."))
+    }
+}
+
 fn unresolved(references: &[String]) -> String {
     let lines: Vec<String> =
         references.iter().map(|reference| format!("unresolved reference {}", go::quote(reference))).collect();

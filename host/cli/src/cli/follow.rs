@@ -11,7 +11,7 @@ use opcell_engine::{
     outcome::{Question, RunOutcome, Status},
     receipt::Receipt,
 };
-use opcell_types::Source;
+use opcell_types::{Source, Value};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -185,6 +185,9 @@ fn show(
         let expression = details.and_then(|details| details.get("expression")?.as_str());
         let expression = expression.map(|text| format!(" in `{text}`")).unwrap_or_default();
         terminal.failed(&format!("{}{reason}{step}{message}{expression}", outcome.status));
+        if let Some(missing) = outcome.details.as_ref().and_then(missing_inputs) {
+            terminal.failed(&format!("give it when the run starts: {missing}"));
+        }
         let denial = outcome.denial.as_ref().filter(|_| !shown);
         if let Some(remedy) = denial.and_then(|denial| remedy::render(&denial.remedy)) {
             terminal.failed(&format!("to allow it: {remedy}"));
@@ -201,6 +204,23 @@ fn show(
         }
     }
     Ok(())
+}
+
+/// The options that would have given a run what its input lacks. What a callee failed by is inside of what its caller
+/// says about it.
+fn missing_inputs(details: &Value) -> Option<String> {
+    let mut details = details;
+    while let Some(inner) = details.get("details") {
+        details = inner;
+    }
+    let missing = details.get("missing-inputs")?.as_array()?;
+    let options: Vec<String> = missing
+        .iter()
+        .filter_map(Value::as_str)
+        .filter(|name| !name.contains('.'))
+        .map(|name| format!("--input {name}=VALUE"))
+        .collect();
+    (!options.is_empty()).then(|| options.join(" "))
 }
 
 /// What a run waited for that is not kept anywhere: nothing can be sent to it any more.

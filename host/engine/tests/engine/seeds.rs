@@ -88,6 +88,16 @@ async fn a_model_that_would_be_asked_nothing_is_not_asked() {
 }
 
 #[tokio::test]
+async fn a_composition_says_which_input_it_was_not_given() {
+    let compositions = r#","compositions":{"work":{"version":1,"steps":[{"id":"a","kind":"prompt","prompt_task":"p","input":"${input.text}"}]}},
+        "workflow":{"version":2,"entry":"s","states":{"s":{"orchestration":"composition","composition":"work","terminal":true}}}"#;
+    let outcome = Script::new().says(["never"]).run(&pack("", compositions), "{}").await;
+    let message = outcome.message.as_deref().unwrap();
+    assert!(message.ends_with("unresolved reference \"${input.text}\"; the run's input has no `text`"), "{outcome:?}");
+    assert!(outcome.details.unwrap().to_json().contains(r#""missing-inputs":["text"]"#));
+}
+
+#[tokio::test]
 async fn probabilities_that_a_provider_gives_are_an_output_of_the_step() {
     let program = psi("{:name \"s\" :type :session :logprobs true :contributions [{:type :template :text \"t\"}]
         :outputs {:final-llm-reply {:source :session/final-llm-reply} :p {:source :session/logprobs}} :yields {:type :data :data :p}}");
