@@ -85,6 +85,43 @@ mod templates {
 mod packs {
     use super::*;
 
+    fn composed(step: Json) -> Vec<String> {
+        let mut pack = pack(json!({"version": 2, "entry": "a", "states":
+            {"a": {"orchestration": "composition", "composition": "work", "terminal": true}}}));
+        pack["compositions"] = json!({"work": {"version": 1, "steps": [step]}});
+        compile(&pack).diagnostics.into_iter().map(|found| found.message).collect()
+    }
+
+    #[test]
+    fn a_composition_step_is_told_what_its_own_kind_lacks() {
+        let at = "compositions.work.steps.0";
+        for (step, expected) in [
+            (json!({"id": "a", "kind": "agent", "prompt_task": "p"}), format!("{at}: termination is required")),
+            (
+                json!({"id": "a", "kind": "agent", "prompt_task": "p", "termination": {}}),
+                format!("{at}.termination: one of max_steps, tool_called is required"),
+            ),
+            (json!({"id": "a", "kind": "tool"}), format!("{at}: tool is required")),
+            (json!({"id": "a", "kind": "prompt"}), format!("{at}: prompt_task is required")),
+            (
+                json!({"id": "a", "kind": "branch", "predicate": {"path": "${input.x}", "exists": true}}),
+                format!("{at}: then is required"),
+            ),
+            (
+                json!({"id": "a", "kind": "prompt", "prompt_task": "p", "input": 7}),
+                format!("{at}.input: Invalid type. Expected: string/object, given: integer"),
+            ),
+            (
+                json!({"id": "a", "kind": "promt", "prompt_task": "p"}),
+                format!(
+                    "{at}.kind: must be one of the following: \"prompt\", \"agent\", \"tool\", \"branch\", \"parallel\""
+                ),
+            ),
+        ] {
+            assert_eq!(composed(step.clone()), [expected], "{step}");
+        }
+    }
+
     #[test]
     fn states_become_steps_with_their_events_limits_and_artifacts() {
         let compiled = compile(&pack(json!({

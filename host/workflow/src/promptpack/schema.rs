@@ -60,7 +60,13 @@ impl SchemaError {
     #[must_use]
     pub fn diagnostic(&self) -> Diagnostic {
         let at = if self.pointer.is_empty() { String::new() } else { format!("{}: ", self.field) };
-        Diagnostic::error("pack-schema", format!("{at}{}", self.description)).path(self.field.clone())
+        let error = Diagnostic::error("pack-schema", format!("{at}{}", self.description)).path(self.field.clone());
+        match self.description.as_str() {
+            "termination is required" => {
+                error.help("say when the agent is done: `\"termination\": {\"max_steps\": 10}`, or `tool_called` with a tool's name")
+            }
+            _ => error,
+        }
     }
 }
 
@@ -70,8 +76,8 @@ pub fn check_pack(pack: &Json, edition: Edition) -> Vec<SchemaError> {
     static PUBLISHED: LazyLock<Validator> = LazyLock::new(|| compile(&schema(Edition::Published)));
     static REFERENCE: LazyLock<Validator> = LazyLock::new(|| compile(&schema(Edition::Reference)));
     match edition {
-        Edition::Published => errors(&PUBLISHED, pack),
-        Edition::Reference => errors(&REFERENCE, pack),
+        Edition::Published => errors(&PUBLISHED, pack, Words::Own),
+        Edition::Reference => errors(&REFERENCE, pack, Words::Reference),
     }
 }
 
@@ -81,7 +87,16 @@ pub fn check_pack(pack: &Json, edition: Edition) -> Vec<SchemaError> {
 /// When the schema itself is not one.
 pub fn check_arguments(schema: &Json, arguments: &Json) -> Result<Vec<SchemaError>, String> {
     let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
-    Ok(errors(&validator, arguments))
+    Ok(errors(&validator, arguments, Words::Reference))
+}
+
+/// How alternatives that do not hold are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// As the reference does: that none holds, and what keeps the one from holding that has least against the document.
+    Reference,
+    /// What the alternative asks for that the document's own `kind` chooses.
+    Own,
 }
 
 #[expect(clippy::expect_used, reason = "the document is part of this crate, and a test compiles both editions")]
@@ -121,11 +136,11 @@ fn compile(schema: &Json) -> Validator {
     jsonschema::options().should_validate_formats(true).build(schema).expect("pack.schema.json is a JSON Schema")
 }
 
-fn errors(validator: &Validator, document: &Json) -> Vec<SchemaError> {
+fn errors(validator: &Validator, document: &Json, words: Words) -> Vec<SchemaError> {
     let found: Vec<ValidationError<'_>> = validator.iter_errors(document).collect();
     let wrong_types = wrong_types(&found);
     let mut reported = BTreeSet::new();
-    found.iter().for_each(|error| tell(error, &wrong_types, &mut reported));
+    found.iter().for_each(|error| tell(error, &wrong_types, words, &mut reported));
     reported.into_iter().collect()
 }
 
@@ -140,7 +155,12 @@ fn wrong_types(errors: &[ValidationError<'_>]) -> BTreeSet<String> {
 
 /// Recursion is bounded by the depth of our own schema along one document place: alternatives nest, but each level
 /// descends into the document, whose depth JSON parsing bounds.
-fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, reported: &mut BTreeSet<SchemaError>) {
+fn tell(
+    error: &ValidationError<'_>,
+    wrong_types: &BTreeSet<String>,
+    words: Words,
+    reported: &mut BTreeSet<SchemaError>,
+) {
     let pointer = error.instance_path().to_string();
     if wrong_types.contains(&pointer) && !matches!(error.kind(), ValidationErrorKind::Type { .. }) {
         return;
@@ -162,15 +182,90 @@ fn tell(error: &ValidationError<'_>, wrong_types: &BTreeSet<String>, reported: &
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             unexpected.iter().for_each(|key| say(format!("Additional property {key} is not allowed")));
         }
+        ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context }
+            if words == Words::Own =>
+        {
+            match chosen(&pointer, context) {
+                Chosen::One(errors) => {
+                    errors.iter().for_each(|error| tell(error, &BTreeSet::new(), words, reported));
+                }
+                Chosen::Said { at, description } => {
+                    let field = at.trim_start_matches('/').replace('/', ".");
+                    reported.insert(SchemaError { pointer: at, field, description });
+                }
+            }
+        }
         ValidationErrorKind::OneOfNotValid { context } => {
             say("Must validate one and only one schema (oneOf)".to_owned());
-            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), reported));
+            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), words, reported));
         }
         ValidationErrorKind::AnyOf { context } => {
             say("Must validate at least one schema (anyOf)".to_owned());
-            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), reported));
+            nearest(context).iter().for_each(|error| tell(error, &BTreeSet::new(), words, reported));
         }
         kind => say(description(kind, &field, error.instance()).unwrap_or_else(|| error.to_string())),
+    }
+}
+
+/// What is told about alternatives of which none holds.
+enum Chosen<'e> {
+    /// What one of them has against the document.
+    One(&'e [ValidationError<'static>]),
+    /// What they all ask for.
+    Said { at: String, description: String },
+}
+
+/// Alternatives that differ in a `kind` are chosen by it; those that ask for one thing each are told together.
+fn chosen<'e>(pointer: &str, alternatives: &'e [Vec<ValidationError<'static>>]) -> Chosen<'e> {
+    let kind = format!("{pointer}/kind");
+    let of_another_kind = |errors: &&Vec<ValidationError<'static>>| {
+        let says = |error: &ValidationError<'static>| {
+            matches!(error.kind(), ValidationErrorKind::Constant { .. } | ValidationErrorKind::Pattern { .. })
+        };
+        errors.iter().any(|error| says(error) && error.instance_path().as_str() == kind)
+    };
+    if alternatives.iter().any(|errors| of_another_kind(&errors)) {
+        if let Some(errors) = alternatives.iter().find(|errors| !of_another_kind(errors)) {
+            return Chosen::One(errors);
+        }
+        let kinds = alternatives.iter().flatten().filter_map(|error| match error.kind() {
+            ValidationErrorKind::Constant { expected_value } if error.instance_path().as_str() == kind => {
+                Some(expected_value.to_string())
+            }
+            _ => None,
+        });
+        let description = format!("must be one of the following: {}", kinds.collect::<Vec<_>>().join(", "));
+        return Chosen::Said { at: kind, description };
+    }
+    let said = |description| Chosen::Said { at: pointer.to_owned(), description };
+    let alone = alternatives.iter().map(|errors| match errors.as_slice() {
+        [error] if error.instance_path().as_str() == pointer => Some(error),
+        _ => None,
+    });
+    let alone: Option<Vec<&ValidationError<'static>>> = alone.collect();
+    let alone = alone.unwrap_or_default();
+    let required: Option<Vec<&str>> = alone
+        .iter()
+        .map(|error| match error.kind() {
+            ValidationErrorKind::Required { property } => property.as_str(),
+            _ => None,
+        })
+        .collect();
+    if let Some(keys) = required.filter(|keys| keys.len() > 1) {
+        return said(format!("one of {} is required", keys.join(", ")));
+    }
+    let types: Option<Vec<String>> = alone
+        .iter()
+        .map(|error| match error.kind() {
+            ValidationErrorKind::Type { kind } => Some(expected(kind)),
+            _ => None,
+        })
+        .collect();
+    match (types.filter(|types| types.len() > 1), alone.first()) {
+        (Some(types), Some(error)) => {
+            said(format!("Invalid type. Expected: {}, given: {}", types.join("/"), given(error.instance())))
+        }
+        _ => Chosen::One(nearest(alternatives)),
     }
 }
 
