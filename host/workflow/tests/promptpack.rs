@@ -123,6 +123,22 @@ mod packs {
     }
 
     #[test]
+    fn a_required_provider_that_no_prompt_names_is_told() {
+        let listed = |providers: Json, own: Option<&str>| {
+            let mut pack =
+                pack(json!({"version": 2, "entry": "a", "states": {"a": {"prompt_task": "p", "terminal": true}}}));
+            pack["requires"] = json!({"providers": providers});
+            if let Some(own) = own {
+                pack["prompts"]["p"]["provider"] = json!(own);
+            }
+            let found = compile(&pack).diagnostics.into_iter();
+            found.map(|found| (found.code, found.path.unwrap_or_default())).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(json!(["main"]), None), [("unasked-provider", "/requires/providers/0".to_owned())]);
+        assert_eq!(listed(json!(["main"]), Some("main")), []);
+    }
+
+    #[test]
     fn states_become_steps_with_their_events_limits_and_artifacts() {
         let compiled = compile(&pack(json!({
             "version": 2, "entry": "work", "engine": {"budget": {"max_total_visits": 9}},

@@ -188,7 +188,20 @@ fn check_agents(pack: &Pack, found: &mut Findings) {
 /// What a pack requires of a provider beside its key is for whoever binds it to see to.
 fn check_requires(pack: &Pack, found: &mut Findings) {
     let listed = pack.rest.get("requires").and_then(|requires| requires.get("providers"));
+    let by_prompts = pack.prompts.values().filter_map(|prompt| prompt.provider.as_deref());
+    let by_steps =
+        pack.compositions.values().flat_map(|composition| composition.all_steps()).map(|step| step.provider.as_str());
+    let asked: BTreeSet<&str> = by_prompts.chain(by_steps).collect();
     for (index, entry) in listed.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        // Whether a session profile is mapped to a provider is known where a prompt names the provider.
+        if let Some(key) = entry.as_str().or_else(|| entry.get("key")?.as_str()).filter(|key| !asked.contains(key)) {
+            let message = format!(
+                "requires.providers[{index}]: no prompt names {}, and whether a session profile is mapped to it is not checked",
+                quote(key)
+            );
+            let help = format!("add `\"provider\": {}` to the prompts that need it", quote(key));
+            found.warning("unasked-provider", format!("/requires/providers/{index}"), message, &help);
+        }
         let more: Vec<&str> = entry
             .as_object()
             .into_iter()
