@@ -29,9 +29,22 @@ impl HostSessions {
                 add("extensions", "unknown-extension", format!("no extension is called `{name}` here{hint}"));
             }
         }
+        // Settings without a conversation are a layer over sessions that may ask for probabilities themselves.
+        let converses = !session.contributions.is_empty() || !session.prompts.is_empty();
+        if converses && session.top_logprobs.is_some() && !self.asks_logprobs(session) {
+            let message = "`top-logprobs` means nothing without `logprobs`: no probabilities are asked for";
+            add("top-logprobs", "top-logprobs-without-logprobs", message.to_owned());
+        }
         if let Some(Err(error)) = session.prompt_component_selection.as_ref().map(ComponentSelection::parse) {
             add("prompt-component-selection", "invalid-selection", error.to_string());
         }
         found
+    }
+
+    /// Whether token probabilities are asked for, by the session, its profile or the host, in this order.
+    fn asks_logprobs(&self, session: &Session) -> bool {
+        let profile = session.session_profile.as_ref().and_then(|name| self.profiles.get(name));
+        let said = session.logprobs.or(profile.and_then(|profile| profile.logprobs));
+        said.or(self.defaults.logprobs) == Some(true)
     }
 }

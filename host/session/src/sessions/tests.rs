@@ -9,7 +9,7 @@ use crate::tools::{
 use opcell_engine::call;
 use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
 use opcell_workflow::WorkflowIr;
-use opcell_workflow::ir::{AgentTool, ModelSelection, PromptMode, Session, ThinkingLevel};
+use opcell_workflow::ir::{AgentTool, Contribution, ModelSelection, PromptMode, Session, Template, ThinkingLevel};
 use serde_json::json;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -486,4 +486,25 @@ async fn no_more_rounds_are_under_way_than_a_share_allows() {
         assert!(answered.iter().all(Result::is_err));
         assert_eq!(counting.most.load(Ordering::SeqCst), most, "{allowed:?}");
     }
+}
+
+#[test]
+fn alternatives_to_tokens_that_are_never_asked_for_are_a_problem() {
+    let asking = || Session {
+        top_logprobs: Some(2),
+        contributions: vec![Contribution::Template(Template { text: "hi".into(), vars: IndexMap::default() })],
+        ..Session::default()
+    };
+    let found = |sessions: &HostSessions, session: Session| -> Vec<&'static str> {
+        sessions.problems(&session).into_iter().map(|problem| problem.code).collect()
+    };
+    let World { _folder, builder } = world();
+    let sessions = builder.build().unwrap();
+    assert_eq!(found(&sessions, asking()), ["top-logprobs-without-logprobs"]);
+    assert_eq!(found(&sessions, Session { logprobs: Some(true), ..asking() }), [""; 0]);
+    // What a delegate sets is a layer over sessions that may ask for them.
+    assert_eq!(found(&sessions, Session { contributions: Vec::new(), ..asking() }), [""; 0]);
+    let World { _folder, builder } = world();
+    let defaults = Session { logprobs: Some(true), ..Session::default() };
+    assert_eq!(found(&builder.defaults(defaults).build().unwrap(), asking()), [""; 0]);
 }
