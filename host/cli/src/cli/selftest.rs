@@ -1,6 +1,7 @@
 //! `opcell selftest`: hostile guests against this very build.
 
 use super::{Exit, Failure, Terminal};
+use crate::bench::Machine;
 use crate::selftest::{self, CaseFolder, Report, against, project};
 use clap::Args;
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig, limits::TABLE};
@@ -40,6 +41,11 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
     if cases.is_empty() {
         let all = match &args.cases {
             Some(folder) => format!("`{}` holds no case with such a name, or none at all", folder.display()),
+            None if args.filter.as_ref().is_some_and(|filter| Path::new(filter).exists()) => {
+                "this is the name of a case, and not a path; `--cases DIR` runs the cases in a folder, each a folder with a \
+                 `case.toml` and a guest"
+                    .to_owned()
+            }
             None => "no case has a name that contains this; `opcell selftest` runs all cases".to_owned(),
         };
         return Err(Failure::Other(anyhow::anyhow!(all)));
@@ -68,6 +74,7 @@ fn summed_up(reports: &[Report], terminal: &Terminal) -> Result<Exit, Failure> {
         let origin = json!({
             "opcell": env!("CARGO_PKG_VERSION"), "commit": option_env!("OPCELL_COMMIT"),
             "wasmtime": env!("OPCELL_WASMTIME"), "date": jiff::Timestamp::now().strftime("%F").to_string(),
+            "machine": Machine::this(),
             "limits": TABLE.iter().map(|limit| (limit.key, limit.default)).collect::<BTreeMap<_, _>>(),
         });
         terminal.json(&json!({"ok": escaped == 0, "origin": origin, "cases": reports}))?;

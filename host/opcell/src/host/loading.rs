@@ -165,6 +165,13 @@ impl Host {
         self.parts.config.plugins.get(name)
     }
 
+    /// What does not hold on this machine as it does elsewhere, such as pools without room for all cells; it is in the
+    /// log as well.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.parts.loader.as_ref()?.sandbox.warning()
+    }
+
     /// Loads one plugin again: another host, with everything else of this one. Nothing changes for this host: its runs
     /// and calls end with the plugin that they began with, and what begins on the new host has the new one. Put the new
     /// host where this one is, then [`shut this one down`](Host::shutdown); runs that this gives back to a journal that
