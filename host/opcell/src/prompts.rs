@@ -15,8 +15,8 @@ use opcell_workflow::{
     diagnostic::did_you_mean,
     interpolate,
     ir::{
-        Contribution, DelegateTarget, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step,
-        StepName, ValueSpec,
+        Callee, Contribution, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step, StepName,
+        ValueSpec,
     },
     print,
     resolve::{self, Scope},
@@ -46,6 +46,9 @@ pub struct StepPrompt {
     /// The workflow that the step is in, where it is one that this workflow delegates to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Arc<str>>,
+    /// The step that delegates to that workflow, and whose settings its sessions inherit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called_by: Option<StepName>,
     /// Name of the step.
     pub step: StepName,
     /// Whether this is the session of the step's judge.
@@ -81,14 +84,30 @@ impl Host {
     /// # Errors
     /// When the workflow has no such step or the step no session, or a session declares what this host does not have.
     pub fn prompts(&self, workflow: &Workflow, request: &PromptRequest) -> Result<Vec<StepPrompt>, Rejected> {
-        let mut prompts = self.own_prompts(workflow, request)?;
-        let mut seen = HashSet::from([workflow.ir().name.clone()]);
-        let mut open: VecDeque<Workflow> = self.callees(workflow, &mut seen);
-        while let Some(callee) = open.pop_front() {
-            let name = callee.ir().name.clone();
-            let found = self.own_prompts(&callee, request)?;
-            prompts.extend(found.into_iter().map(|prompt| StepPrompt { workflow: Some(name.clone()), ..prompt }));
-            open.extend(self.callees(&callee, &mut seen));
+        let mut prompts = self.own_prompts(workflow, None, request)?;
+        // Each delegate is followed once, so that workflows that call one another end.
+        let mut followed = HashSet::new();
+        let mut shown: Vec<(Arc<str>, Option<Session>)> = vec![(workflow.ir().name.clone(), None)];
+        let mut open = VecDeque::from([(workflow.clone(), None)]);
+        while let Some((caller, inherited)) = open.pop_front() {
+            let ir = caller.ir();
+            for Callee { name, step, inherited } in ir.callees(inherited.as_ref()) {
+                if !followed.insert((ir.name.clone(), step.clone()))
+                    || shown.iter().any(|(known, settings)| *known == name && *settings == inherited)
+                {
+                    continue;
+                }
+                shown.push((name.clone(), inherited.clone()));
+                let Some(callee) = self.callee(&caller, &name) else { continue };
+                let found = self.own_prompts(&callee, inherited.as_ref(), request)?;
+                let of = |prompt: StepPrompt| StepPrompt {
+                    workflow: Some(name.clone()),
+                    called_by: Some(step.clone()),
+                    ..prompt
+                };
+                prompts.extend(found.into_iter().map(of));
+                open.push_back((callee, inherited));
+            }
         }
         if let Some(name) = request.step.as_ref().filter(|_| prompts.is_empty()) {
             return Err(workflow.reject(vec![no_session(workflow.ir(), name)]));
@@ -96,26 +115,20 @@ impl Host {
         Ok(prompts)
     }
 
-    /// The workflows that the steps of one delegate to and that were not seen yet; one that is not there is for the
-    /// check to report.
-    fn callees(&self, workflow: &Workflow, seen: &mut HashSet<Arc<str>>) -> VecDeque<Workflow> {
-        let ir = workflow.ir();
-        let names = ir.steps.iter().filter_map(|step| match &step.form {
-            Form::Delegate { delegate } => match &delegate.target {
-                DelegateTarget::Name(name) => Some(name),
-                DelegateTarget::Dynamic(_) => None,
-            },
-            _ => None,
-        });
-        let unseen = names.filter(|name| seen.insert((*name).clone()));
-        let find = |name: &Arc<str>| match ir.workflows.iter().find(|own| own.name == *name) {
-            Some(own) => Some(workflow.with_ir(own.clone())),
+    /// A workflow that another one calls; one that is not there is for the check to report.
+    fn callee(&self, caller: &Workflow, name: &Arc<str>) -> Option<Workflow> {
+        match caller.ir().workflows.iter().find(|own| own.name == *name) {
+            Some(own) => Some(caller.with_ir(own.clone())),
             None => self.open(name).ok(),
-        };
-        unseen.filter_map(find).collect()
+        }
     }
 
-    fn own_prompts(&self, workflow: &Workflow, request: &PromptRequest) -> Result<Vec<StepPrompt>, Rejected> {
+    fn own_prompts(
+        &self,
+        workflow: &Workflow,
+        inherited: Option<&Session>,
+        request: &PromptRequest,
+    ) -> Result<Vec<StepPrompt>, Rejected> {
         let ir = workflow.ir();
         let wanted = |step: &Step| request.step.as_ref().is_none_or(|name| name.as_str() == step.name.as_ref());
         let program = Program::new(ir.clone())
@@ -131,12 +144,13 @@ impl Host {
                 _ => None,
             };
             for (session, path, judge) in form.into_iter().chain(judge) {
-                let prompt = self.step_prompt(&program, step, session, judge, request).map_err(|failure| {
-                    let message = format!("Step '{}': {}: {}", step.name, failure.reason, failure.message);
-                    let finding =
-                        Diagnostic::error("session-failed-to-open", message).path(format!("steps[{index}].{path}"));
-                    workflow.reject(vec![workflow.locate(finding)])
-                })?;
+                let prompt =
+                    self.step_prompt(&program, step, (session, inherited), judge, request).map_err(|failure| {
+                        let message = format!("Step '{}': {}: {}", step.name, failure.reason, failure.message);
+                        let finding =
+                            Diagnostic::error("session-failed-to-open", message).path(format!("steps[{index}].{path}"));
+                        workflow.reject(vec![workflow.locate(finding)])
+                    })?;
                 prompts.push(prompt);
             }
         }
@@ -147,7 +161,7 @@ impl Host {
         &self,
         program: &Program,
         step: &Step,
-        declared: &Session,
+        (declared, inherited): (&Session, Option<&Session>),
         judge: bool,
         request: &PromptRequest,
     ) -> Result<StepPrompt, Failure> {
@@ -158,12 +172,13 @@ impl Host {
         let context =
             EffectContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
         let engine_tools = if judge { Vec::new() } else { offer::tools(program, step) };
-        let system = self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited: None })?;
+        let inherited = inherited.cloned();
+        let system = self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited })?;
         let mut conversation = before.conversation(None, &declared.contributions);
         for group in &declared.prompts {
             conversation.extend(before.conversation(Some(&group.name), &group.contributions));
         }
-        Ok(StepPrompt { workflow: None, step: step.name.clone(), judge, system, conversation })
+        Ok(StepPrompt { workflow: None, called_by: None, step: step.name.clone(), judge, system, conversation })
     }
 }
 

@@ -5,12 +5,14 @@
 //! needs them, and [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for
 //! a language.
 
+mod callee;
 mod form;
 pub mod guard;
 mod routing;
 mod session;
 mod values;
 
+pub use callee::Callee;
 pub use form::{
     Branch, Condition, Delegate, DelegateTarget, Exit, ExitStatus, Form, Invoke, Parallel, Predicate, PromptString,
     Reduce, Transform, TransformOperation, Wait,

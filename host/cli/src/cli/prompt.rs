@@ -82,7 +82,8 @@ fn text(prompt: &StepPrompt) -> String {
         let _ = write!(parts, "\n--- {}{group}\n{}\n", message.role, message.text);
     }
     let workflow = prompt.workflow.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-    let mut text = format!("{whose} {}{workflow}, mode {mode}\n", prompt.step);
+    let caller = prompt.called_by.as_ref().map(|step| format!(", called by {step}")).unwrap_or_default();
+    let mut text = format!("{whose} {}{workflow}{caller}, mode {mode}\n", prompt.step);
     for line in columns(&rows, &[Align::Left, Align::Right, Align::Right]) {
         let _ = writeln!(text, "{line}");
     }

@@ -26,7 +26,7 @@ impl State {
         };
         let Some((caller, step)) = self.step_of(parent) else { return missing(format!("frame {parent}")) };
         let inherited = match &step.form {
-            Form::Delegate { delegate } => inherit(caller.inherited.as_ref(), &delegate.session),
+            Form::Delegate { delegate } => Session::inherited(caller.inherited.as_ref(), &delegate.session),
             _ => None,
         };
         let instance = Instance {
@@ -114,10 +114,4 @@ fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
     let message = format!("Delegated workflow {verb}: `{workflow}`: {why}");
     let failure = Failure::engine(reason, message).with_details(Value::from(details));
     Failure { denial: end.denial.clone(), ..failure }
-}
-
-/// Session settings of the delegating step over those that it inherits itself.
-fn inherit(outer: Option<&Session>, own: &Session) -> Option<Session> {
-    let session = outer.map_or_else(|| own.clone(), |outer| own.within(outer));
-    (session != Session::default()).then_some(session)
 }
