@@ -5,7 +5,9 @@
 
 use crate::{host::Host, report::Rejected, run::Workflow};
 use opcell_engine::{
-    Program, offer,
+    Program,
+    conversation::ToolSpec,
+    offer,
     ports::{EffectContext, Failure, OpenSession},
 };
 use opcell_session::prompt::{SystemPrompt, tokens};
@@ -56,6 +58,9 @@ pub struct StepPrompt {
     /// The system prompt.
     #[serde(flatten)]
     pub system: SystemPrompt,
+    /// The tools that the model is sent beside it, with their parameters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
     /// What is said first, in order.
     pub conversation: Vec<PromptMessage>,
 }
@@ -173,12 +178,13 @@ impl Host {
             EffectContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
         let engine_tools = if judge { Vec::new() } else { offer::tools(program, step) };
         let inherited = inherited.cloned();
-        let system = self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited })?;
+        let (system, tools) =
+            self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited })?;
         let mut conversation = before.conversation(None, &declared.contributions);
         for group in &declared.prompts {
             conversation.extend(before.conversation(Some(&group.name), &group.contributions));
         }
-        Ok(StepPrompt { workflow: None, called_by: None, step: step.name.clone(), judge, system, conversation })
+        Ok(StepPrompt { workflow: None, called_by: None, step: step.name.clone(), judge, system, tools, conversation })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::skills::SkillLibrary;
 use crate::tools::Toolbox;
 use async_trait::async_trait;
 use indexmap::IndexMap;
+use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     Workflows,
@@ -52,13 +53,13 @@ impl HostSessions {
         HostSessionsBuilder::default()
     }
 
-    /// The system prompt that a session would get; needs no model and starts no server: the tools of others lack their
-    /// descriptions.
+    /// The system prompt that a session would get, and the tools that its model is sent beside it; needs no model and
+    /// starts no server: the tools of others lack their descriptions and parameters.
     ///
     /// # Errors
     /// When the session declares what is not there.
-    pub fn prompt(&self, request: &OpenSession) -> Result<SystemPrompt, Failure> {
-        self.assemble(request, &Current::default()).map(|assembled| assembled.prompt)
+    pub fn prompt(&self, request: &OpenSession) -> Result<(SystemPrompt, Vec<ToolSpec>), Failure> {
+        self.assemble(request, &Current::default()).map(|assembled| (assembled.prompt, assembled.tools))
     }
 
     /// The models.

@@ -76,6 +76,15 @@ fn text(prompt: &StepPrompt) -> String {
     }
     let system = prompt.system.text();
     rows.push(row("system prompt", system.len(), tokens(&system)));
+    let parameters = prompt.tools.iter().map(|tool| (tool.name.as_str(), tool.parameters.to_json()));
+    let parameters: Vec<(&str, String)> = parameters.collect();
+    if !parameters.is_empty() {
+        let count = |of: fn(&str) -> usize| parameters.iter().map(|(_, text)| of(text)).sum::<usize>();
+        rows.push(row("tool parameters", count(str::len), count(tokens)));
+    }
+    for (tool, text) in &parameters {
+        let _ = write!(parts, "\n--- parameters of {tool}\n{text}\n");
+    }
     for message in &prompt.conversation {
         let group = message.prompt.as_ref().map(|group| format!(" ({group})")).unwrap_or_default();
         rows.push(row(&format!("{}{group}", message.role), message.bytes, message.tokens));

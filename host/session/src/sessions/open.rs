@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 /// A session but for its models.
 pub(super) struct Assembled {
     pub(super) prompt: SystemPrompt,
-    tools: Vec<ToolSpec>,
+    pub(super) tools: Vec<ToolSpec>,
     settings: Session,
     ceiling: Option<Session>,
 }

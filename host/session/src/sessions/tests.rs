@@ -195,7 +195,9 @@ async fn the_prompt_is_shown_without_a_model() {
     let World { _folder, builder } = world();
     let sessions = builder.models(Models::new(crate::models::ModelsConfig::default()).unwrap()).build().unwrap();
     let asked = request(Session { prompt_mode: Some(PromptMode::Prose), ..Session::default() });
-    let prompt = sessions.prompt(&asked).unwrap();
+    let (prompt, tools) = sessions.prompt(&asked).unwrap();
+    let own = tools.iter().find(|tool| tool.name == "ledger/add").unwrap();
+    assert_eq!(own.parameters.get("type").and_then(Value::as_str), Some("object"));
     assert_eq!(prompt.mode, PromptMode::Prose);
     assert!(prompt.section(Component::Workflows).is_some());
     let failed = sessions.open(asked).await.unwrap_err();
