@@ -123,6 +123,15 @@ mod packs {
     }
 
     #[test]
+    fn of_alternatives_the_one_of_the_right_type_is_told() {
+        let mut pack =
+            pack(json!({"version": 2, "entry": "a", "states": {"a": {"prompt_task": "p", "terminal": true}}}));
+        pack["requires"] = json!({"providers": [{"key": "main"}]});
+        let found: Vec<String> = compile(&pack).diagnostics.into_iter().map(|found| found.message).collect();
+        assert_eq!(found, ["requires.providers.0: role is required"]);
+    }
+
+    #[test]
     fn a_required_provider_that_no_prompt_names_is_told() {
         let listed = |providers: Json, own: Option<&str>| {
             let mut pack =

@@ -265,7 +265,16 @@ fn chosen<'e>(pointer: &str, alternatives: &'e [Vec<ValidationError<'static>>]) 
         (Some(types), Some(error)) => {
             said(format!("Invalid type. Expected: {}, given: {}", types.join("/"), given(error.instance())))
         }
-        _ => Chosen::One(nearest(alternatives)),
+        _ => {
+            // What is of the right type lacks something else.
+            let of_another_type = |errors: &&Vec<ValidationError<'static>>| {
+                let is_type =
+                    |error: &ValidationError<'static>| matches!(error.kind(), ValidationErrorKind::Type { .. });
+                errors.iter().any(|error| is_type(error) && error.instance_path().as_str() == pointer)
+            };
+            let fitting = alternatives.iter().filter(|errors| !of_another_type(errors));
+            Chosen::One(fitting.min_by_key(|errors| errors.len()).map_or_else(|| nearest(alternatives), Vec::as_slice))
+        }
     }
 }
 
