@@ -20,6 +20,9 @@ use std::{
     time::Duration,
 };
 
+/// Of a workflow's steps.
+type Names = Arc<[Arc<str>]>;
+
 /// Shows the steps of a run on stderr: live lines on a terminal, one line per entry and end elsewhere.
 pub struct StepProgress {
     quiet: bool,
@@ -32,7 +35,7 @@ pub struct StepProgress {
     places: HashMap<FrameId, Place>,
     main: Place,
     /// Pinned workflows with the names of their steps, by name.
-    pinned: HashMap<Arc<str>, (Arc<Program>, Arc<[Arc<str>]>)>,
+    pinned: HashMap<Arc<str>, (Arc<Program>, Names)>,
     /// Delegated workflows that are running and have a terminal contract, with how deep they are.
     bound: HashMap<InstanceId, (Arc<Program>, usize)>,
     /// Whether the last thing shown is text that its line may go on with.
@@ -45,7 +48,7 @@ pub struct StepProgress {
 #[derive(Clone)]
 struct Place {
     depth: usize,
-    names: Arc<[Arc<str>]>,
+    names: Names,
 }
 
 impl Place {
