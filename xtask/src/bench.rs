@@ -27,6 +27,10 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
 /// So many percent more, or less, than its budget fail a path: counts repeat to a tenth of it.
 const TOLERANCE: f64 = 5.0;
 
+/// The same for a path that writes on a thread of its own: how many batches it makes depends on when that thread runs,
+/// and 28 to 31 million instructions were seen for one build.
+const TOLERANCE_THREADED: f64 = 15.0;
+
 /// How often a path runs in the two runs whose difference counts: what is not optimised takes long under valgrind.
 const TIMES: (u64, u64) = (1, 3);
 
@@ -145,7 +149,7 @@ fn instructions(release: bool, save: Option<&str>) -> Result<()> {
         let change = kept.get(name).map(|budget| (each as f64 / (*budget).max(1) as f64 - 1.0) * 100.0);
         let shown = change.map_or_else(|| "no budget".to_owned(), |change| format!("{change:+.2} %"));
         println!("{name:<36} {each:>14} instructions  {shown}");
-        if change.is_none_or(|change| change.abs() > TOLERANCE) {
+        if change.is_none_or(|change| change.abs() > tolerance(name)) {
             outside.push(name.to_owned());
         }
         counts.insert(name.to_owned(), each);
@@ -162,12 +166,16 @@ fn instructions(release: bool, save: Option<&str>) -> Result<()> {
         let gone = gone.into_iter().map(|name| format!("{name} (measured no more)"));
         let paths: Vec<String> = outside.into_iter().chain(gone).collect();
         bail!(
-            "more than {TOLERANCE} % from the budget: {}; if that is meant: cargo xtask bench --instructions --save \
-             \"why\"",
+            "more than {TOLERANCE} % from the budget ({TOLERANCE_THREADED} % for what is written on disk): {}; if that is meant: \
+             cargo xtask bench --instructions --save \"why\"",
             paths.join(", ")
         );
     }
     Ok(())
+}
+
+fn tolerance(name: &str) -> f64 {
+    if name.ends_with("on-disk") { TOLERANCE_THREADED } else { TOLERANCE }
 }
 
 /// Builds the program of the hot paths: together with the tests, so that it is built only once, or optimised, and then
