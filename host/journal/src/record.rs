@@ -178,6 +178,28 @@ pub struct RunEntry {
     pub driven: bool,
 }
 
+impl RunEntry {
+    /// What [`Self::status`] can be.
+    pub const STATUSES: [&str; 7] =
+        ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
+
+    /// The status as people use it, at a moment in microseconds since 1970: what was running when its driver went away
+    /// is interrupted, also in a pause that has ended since; what no one has begun is pending.
+    #[must_use]
+    pub fn status(&self, now: i64) -> &str {
+        match self.state.due {
+            Some(due) if !self.driven && !self.state.ended && due <= now => {
+                if self.records <= 1 || self.state.status == RunState::PENDING.status {
+                    "pending"
+                } else {
+                    "interrupted"
+                }
+            }
+            _ => &self.state.status,
+        }
+    }
+}
+
 /// Something for whoever drives the run: a signal or a request to cancel, as JSON text that the engine understands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -188,4 +210,25 @@ pub struct InboxMessage {
     pub at: i64,
     /// What it says.
     pub payload: Arc<str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_no_one_drives_is_pending_or_interrupted() {
+        let shown = |records, status: &'static str, due, driven| {
+            let state = RunState { status: status.into(), ended: false, due };
+            let (run, workflow) = ("r".into(), "w".into());
+            RunEntry { run, workflow, state, records, created_at: 0, updated_at: 0, driven }.status(10).to_owned()
+        };
+        assert_eq!(shown(1, "running", Some(0), false), "pending", "no one has begun it");
+        assert_eq!(shown(7, "pending", Some(0), false), "pending", "a fork that is held");
+        assert_eq!(shown(2, "running", Some(0), false), "interrupted");
+        assert_eq!(shown(2, "running", Some(9), false), "interrupted", "its pause is over, and no one goes on");
+        assert_eq!(shown(2, "running", Some(11), false), "running", "its pause is not over");
+        assert_eq!(shown(2, "running", Some(0), true), "running");
+        assert_eq!(shown(2, "suspended", None, false), "suspended");
+    }
 }

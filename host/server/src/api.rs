@@ -38,7 +38,7 @@ use utoipa::OpenApi;
 pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub use root::Document;
-pub(crate) use runs::{begin, encoded, run_graph, status};
+pub(crate) use runs::{begin, encoded, run_graph};
 pub(crate) use send::{GrantBody, Wanted, answer, grant};
 
 /// Largest body of a request.

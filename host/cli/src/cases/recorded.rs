@@ -63,10 +63,10 @@ impl Draft {
     fn add(&mut self, made: &HostCall) {
         let given: Vec<&Value> = made.given.as_array().map(|given| given.iter().collect()).unwrap_or_default();
         let text = |at: usize| given.get(at).and_then(|value| value.as_str()).map(str::to_owned);
-        let answered = made.answer.as_ref().and_then(|answer| answer.get("Ok"));
+        let ok = made.answer.as_ref().and_then(|answer| answer.get("Ok"));
         if made.call == "config.get-all" {
             let all: Vec<(String, Value)> =
-                answered.and_then(|all| serde_json::from_value(all.clone()).ok()).unwrap_or_default();
+                ok.and_then(|all| serde_json::from_value(all.clone()).ok()).unwrap_or_default();
             self.config.extend(all);
             return;
         }
@@ -76,7 +76,6 @@ impl Draft {
             }
             return;
         };
-        let ok = answered;
         let error = made.answer.as_ref().and_then(|answer| answer.get("Err"));
         let denied = error.is_some_and(|error| error.get("Denied").or_else(|| error.get("denial")).is_some());
         match made.call.as_str() {

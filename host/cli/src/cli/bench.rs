@@ -215,13 +215,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
         Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
             .help("expected a component file, or a plugin of the project")
     })?;
-    let surface = inspect(&component).map_err(|error| {
-        let finding = Diagnostic::error(error.kind(), format!("{}: {error}", path.display()));
-        match opcell::remedy::of_load_error(&error, &path) {
-            Some(help) => finding.help(help),
-            None => finding,
-        }
-    })?;
+    let surface = inspect(&component).map_err(|error| super::plugin::unloadable(&error, &path))?;
     let mut grants = project.map(|plugin| plugin.grants.capabilities.clone()).unwrap_or_default();
     // No host serves what is measured: its tools and skills would fail one by one.
     grants.tools.clear();

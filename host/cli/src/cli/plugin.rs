@@ -30,7 +30,7 @@ use opcell::{
     report::Rejected,
 };
 use opcell_sandbox::{
-    CompileMode, Exports, Grants, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, grants::Policy,
+    CompileMode, Exports, Grants, LoadError, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, grants::Policy,
     inspect::Surface,
 };
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
@@ -154,13 +154,7 @@ impl Component {
             Exports::Contract => opcell_sandbox::inspect::inspect(&bytes),
             _ => opcell_sandbox::inspect::inspect_typed(&bytes),
         };
-        let surface = surface.map_err(|error| {
-            let finding = Diagnostic::error(error.kind(), format!("{}: {error}", path.display()));
-            Rejected::plain(match remedy::of_load_error(&error, path) {
-                Some(help) => finding.help(help),
-                None => finding,
-            })
-        })?;
+        let surface = surface.map_err(|error| Rejected::plain(unloadable(&error, path)))?;
         Ok(Self { path: path.to_owned(), bytes, surface })
     }
 
@@ -170,7 +164,7 @@ impl Component {
         let mut request = LoadRequest::new(name, PluginSource::Bytes(self.bytes.as_slice().into()));
         request.grants = grants;
         let loaded = sandbox.load(request).await;
-        loaded.map_err(|error| Diagnostic::error(error.kind(), format!("{}: {error}", self.path.display())).into())
+        loaded.map_err(|error| unloadable(&error, &self.path).into())
     }
 
     /// As the lock holds it.
@@ -191,6 +185,15 @@ impl Component {
             return Ok(Self::read(path)?);
         }
         Ok(Self::of(named(&config, target)?)?)
+    }
+}
+
+/// Why no plugin can be made of a file, and what would help.
+pub fn unloadable(error: &LoadError, path: &Path) -> Diagnostic {
+    let finding = Diagnostic::error(error.kind(), format!("{}: {error}", path.display()));
+    match remedy::of_load_error(error, path) {
+        Some(help) => finding.help(help),
+        None => finding,
     }
 }
 

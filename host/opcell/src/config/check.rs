@@ -43,7 +43,7 @@ use std::{
 pub const HOST_TOOLS: [&str; 1] = ["http.fetch"];
 
 /// Bytes of a plugin's settings, keys and values together.
-const MAX_SETTINGS: usize = 256 << 10;
+const MAX_SETTINGS: u64 = 256 << 10;
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
@@ -250,7 +250,7 @@ impl Checker<'_> {
 
     fn settings(&mut self, config: IndexMap<Spanned<String>, Spanned<SettingText>>) -> Settings {
         let mut settings = Settings::new();
-        let mut bytes = 0;
+        let mut bytes = 0_u64;
         for (key, value) in config {
             let span = span_of(&value);
             let SettingText::Text(text) = value.into_inner() else {
@@ -258,9 +258,9 @@ impl Checker<'_> {
                 self.error("project-file-invalid", span, format!("setting `{}` must be a text", key.get_ref()), help);
                 continue;
             };
-            bytes += key.get_ref().len() + text.len();
+            bytes += (key.get_ref().len() + text.len()) as u64;
             if bytes > MAX_SETTINGS {
-                let message = format!("the settings of a plugin have at most {MAX_SETTINGS} bytes");
+                let message = format!("the settings of a plugin have at most {}", Unit::Bytes.show(MAX_SETTINGS));
                 self.error(
                     "settings-too-large",
                     span,

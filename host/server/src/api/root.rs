@@ -68,8 +68,9 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
         let runnable = tenant.host.engine().runnable(MOST_RUNNABLE).await?.len() as u64;
         let answered = asked.elapsed();
         let mut states = BTreeMap::new();
+        let now = tenant.host.engine().ports().timer.now().0;
         for run in tenant.host.engine().runs().await? {
-            *states.entry(runs::status(&run).to_owned()).or_default() += 1;
+            *states.entry(run.status(now).to_owned()).or_default() += 1;
         }
         of.push((tenant.as_ref(), Journaled { states, runnable, answered }));
     }

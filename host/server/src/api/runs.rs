@@ -67,18 +67,12 @@ pub struct RunItem {
     updated_at: String,
 }
 
-/// The status as people use it: what was running when its driver went away is interrupted.
-pub(crate) fn status(run: &RunEntry) -> &str {
-    let interrupted = !run.driven && !run.state.ended && run.state.due.is_some_and(|due| due <= 0);
-    if interrupted { "interrupted" } else { &run.state.status }
-}
-
 impl RunItem {
-    pub(crate) fn of(run: &RunEntry) -> Self {
+    fn of(run: &RunEntry, now: i64) -> Self {
         Self {
             run: run.run.clone(),
             workflow: run.workflow.clone(),
-            status: status(run).to_owned(),
+            status: run.status(now).to_owned(),
             driven: run.driven,
             events: run.records,
             created_at: Timestamp(run.created_at).to_text(),
@@ -124,7 +118,8 @@ pub(super) async fn list(
     if limit == 0 || limit > PAGE.1 {
         return Err(Problem::bad_request("invalid-query", format!("`limit` must be from 1 to {}", PAGE.1)));
     }
-    let runs = admitted.tenant.host.engine().runs().await?;
+    let engine = admitted.tenant.host.engine();
+    let (runs, now) = (engine.runs().await?, engine.ports().timer.now().0);
     let start = match &params.before {
         None => 0,
         Some(before) => match runs.iter().position(|run| *run.run == **before) {
@@ -136,14 +131,14 @@ pub(super) async fn list(
         },
     };
     let wanted = |run: &&RunEntry| {
-        params.status.as_deref().is_none_or(|wanted| status(run) == wanted)
+        params.status.as_deref().is_none_or(|wanted| run.status(now) == wanted)
             && params.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted)
     };
     let mut page: Vec<&RunEntry> = runs.iter().skip(start).filter(wanted).take(limit + 1).collect();
     let more = page.len() > limit;
     page.truncate(limit);
     let next = if more { page.last().map(|run| run.run.clone()) } else { None };
-    Ok(Json(RunList { runs: page.into_iter().map(RunItem::of).collect(), next }))
+    Ok(Json(RunList { runs: page.into_iter().map(|run| RunItem::of(run, now)).collect(), next }))
 }
 
 /// A run to start.

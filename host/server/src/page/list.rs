@@ -3,7 +3,7 @@
 use super::{door::Visitor, duration, moment, page, place, run_place};
 use crate::{
     access::tokens::Scope,
-    api::{App, At, Params, status},
+    api::{App, At, Params},
     problem::Problem,
 };
 use axum::{
@@ -13,6 +13,7 @@ use axum::{
 use maud::{Markup, html};
 use opcell::reach::{Reach, reach};
 use opcell_engine::{event::Timestamp, outcome::Question};
+use opcell_journal::RunEntry;
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,8 +22,6 @@ const PAGE: usize = 100;
 
 /// Suspended runs of a page for which the list says what they wait for: each has to be read.
 const QUESTIONS: usize = 50;
-
-const STATUSES: [&str; 7] = ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
 
 /// The tenants that the visitor reaches; the runs if there is only one.
 pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
@@ -62,13 +61,14 @@ pub(super) async fn runs(
     Params(wanted): Params<Wanted>,
 ) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
-    let runs = admitted.tenant.host.engine().runs().await?;
+    let engine = admitted.tenant.host.engine();
+    let (runs, now) = (engine.runs().await?, engine.ports().timer.now().0);
     let start = wanted.before.and_then(|before| runs.iter().position(|run| *run.run == *before)).map_or(0, |at| at + 1);
-    let matching = runs.iter().skip(start).filter(|run| wanted.status.is_empty() || status(run) == wanted.status);
+    let matching = runs.iter().skip(start).filter(|run| wanted.status.is_empty() || run.status(now) == wanted.status);
     let shown: Vec<_> = matching.take(PAGE + 1).collect();
     let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
     let mut waits = HashMap::new();
-    let suspended = shown.iter().take(PAGE).filter(|run| status(run) == "suspended");
+    let suspended = shown.iter().take(PAGE).filter(|run| run.status(now) == "suspended");
     for run in suspended.take(QUESTIONS) {
         let questions = admitted.tenant.host.engine().state_at(&run.run, None).await?.questions();
         waits.insert(run.run.clone(), questions.iter().map(asked).collect::<Vec<_>>().join(", "));
@@ -79,7 +79,7 @@ pub(super) async fn runs(
             label for="status" { "Status" }
             select id="status" name="status" {
                 option value="" { "all" }
-                @for name in STATUSES { option value=(name) selected[name == wanted.status] { (name) } }
+                @for name in RunEntry::STATUSES { option value=(name) selected[name == wanted.status] { (name) } }
             }
             button { "Show" }
         }
@@ -92,7 +92,7 @@ pub(super) async fn runs(
                 tbody { @for run in shown.iter().take(PAGE) {
                     tr {
                         td { a href=(run_place(&tenant, &run.run)) { (run.run) } }
-                        td { span class={ "status " (status(run)) } { (status(run)) } }
+                        td { span class={ "status " (run.status(now)) } { (run.status(now)) } }
                         td { (run.workflow) }
                         td { (moment(&Timestamp(run.created_at).to_text())) }
                         td.number { (duration(Timestamp(run.updated_at).ms_since(Timestamp(run.created_at)))) }

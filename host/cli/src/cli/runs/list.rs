@@ -6,10 +6,7 @@ use clap::Args;
 use opcell_engine::{event::Timestamp, outcome::Question};
 use opcell_journal::RunEntry;
 use serde_json::json;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Statuses by which runs can be chosen: those of the journal, and `interrupted`, a running run whose driver is gone.
-const STATUSES: [&str; 7] = ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
+use std::time::Duration;
 
 /// Suspended runs whose questions are read; more would make the list of a large journal slow.
 const MAX_QUESTIONS: usize = 200;
@@ -21,7 +18,7 @@ const ALIGNS: [Align; 7] =
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Show only runs with this status.
-    #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
+    #[arg(long, value_name = "STATUS", value_parser = RunEntry::STATUSES)]
     status: Option<String>,
     /// Show only runs of this workflow.
     #[arg(long, value_name = "NAME")]
@@ -52,14 +49,14 @@ pub async fn list(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<E
 
 async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut runs = open.engine.runs().await?;
-    let now = now(open);
-    runs.retain(|run| args.status.as_deref().is_none_or(|wanted| status(run, now) == wanted));
+    let now = open.engine.ports().timer.now().0;
+    runs.retain(|run| args.status.as_deref().is_none_or(|wanted| run.status(now) == wanted));
     runs.retain(|run| args.workflow.as_deref().is_none_or(|wanted| *run.workflow == *wanted));
     runs.retain(|run| args.stuck.is_none_or(|seconds| is_stuck(run, now, seconds)));
     runs.truncate(args.limit.unwrap_or(usize::MAX));
     let mut waits = Vec::with_capacity(runs.len());
     for (at, run) in runs.iter().enumerate() {
-        waits.push(match status(run, now) {
+        waits.push(match run.status(now) {
             _ if args.stuck.is_some() && at < MAX_QUESTIONS => needs(open, run).await?,
             "suspended" if at < MAX_QUESTIONS => waits_for(open, run).await?,
             _ => Vec::new(),
@@ -84,7 +81,7 @@ async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit,
     for (run, waits) in runs.iter().zip(&waits) {
         rows.push(vec![
             run.run.to_string(),
-            status(run, now).to_owned(),
+            run.status(now).to_owned(),
             waits.join(", "),
             run.workflow.to_string(),
             ago(now.saturating_sub(run.created_at)),
@@ -103,12 +100,6 @@ async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// The store's time, or this machine's.
-fn now(open: &Open) -> i64 {
-    let machine = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    open.engine.journal().now().unwrap_or_else(|| i64::try_from(machine).unwrap_or(i64::MAX))
-}
-
 /// Whether a run could have continued for this long, and no one drives it.
 fn is_stuck(run: &RunEntry, now: i64, seconds: u32) -> bool {
     let since = run.state.due.map(|due| due.max(run.updated_at));
@@ -122,21 +113,6 @@ async fn needs(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
     let short = |digest: &str| digest.chars().take(19).collect::<String>();
     let needs: Vec<String> = state.pins().iter().map(|(name, digest)| format!("{name} {}", short(digest))).collect();
     Ok(if needs.is_empty() { vec!["any worker of this journal".to_owned()] } else { needs })
-}
-
-/// The status as people use it: what was running when its driver went away is interrupted, also in a pause that has
-/// ended since; what has only been started is pending.
-fn status(run: &RunEntry, now: i64) -> &str {
-    match run.state.due {
-        Some(due) if !run.driven && !run.state.ended && due <= now => {
-            if run.records <= 1 {
-                "pending"
-            } else {
-                "interrupted"
-            }
-        }
-        _ => &run.state.status,
-    }
 }
 
 /// What a suspended run waits for, such as `approval ship`.
@@ -156,7 +132,7 @@ async fn waits_for(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> 
 
 fn entry(run: &RunEntry, waits: &[String], now: i64) -> serde_json::Value {
     json!({
-        "run": run.run, "workflow": run.workflow, "status": status(run, now), "driven": run.driven,
+        "run": run.run, "workflow": run.workflow, "status": run.status(now), "driven": run.driven,
         "events": run.records, "created-at": Timestamp(run.created_at).to_text(),
         "updated-at": Timestamp(run.updated_at).to_text(),
         "due": run.state.due.filter(|due| *due > 0).map(|due| Timestamp(due).to_text()),
@@ -188,12 +164,5 @@ mod tests {
         assert!(!stuck(&run(Some(0), true, false)), "someone drives it");
         assert!(!stuck(&run(None, false, false)), "it waits for a signal");
         assert!(!stuck(&run(Some(0), false, true)), "it has ended");
-        let shown =
-            |records, due, driven| status(&RunEntry { records, ..run(due, driven, false) }, 3 * minute).to_owned();
-        assert_eq!(shown(1, Some(0), false), "pending", "no one has begun it");
-        assert_eq!(shown(2, Some(0), false), "interrupted");
-        assert_eq!(shown(2, Some(2 * minute), false), "interrupted", "its pause is over, and no one goes on");
-        assert_eq!(shown(2, Some(4 * minute), false), "running", "its pause is not over");
-        assert_eq!(shown(2, Some(0), true), "running");
     }
 }
