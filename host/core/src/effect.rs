@@ -141,7 +141,7 @@ impl State {
             Request::Tool { call } => {
                 let talk = self.conversation(pending.frame)?;
                 let (session, request) = (talk.opened.clone()?, talk.call(call)?.clone());
-                let left = self.left(pending.frame);
+                let left = self.left_of(pending);
                 Task::Tool(Box::new(ToolCall { context, session, request, left }))
             }
             Request::Sleep { ms } => Task::Sleep { ms: left(*ms) },

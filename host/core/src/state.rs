@@ -237,6 +237,9 @@ pub(crate) struct Pending {
     /// What it came to, and why the plugin needs what it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
+    /// Of a call that may start a run: what that run may use, where the caller has limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Box<RunLimits>>,
 }
 
 impl Instance {

@@ -13,6 +13,9 @@ use opcell_types::Value;
 use std::{future::Future, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
+/// How long a tool call whose time is over may take to say what it used.
+const GRACE_MS: f64 = 2_000.0;
+
 /// Performs an effect. Cancelling the token, or dropping the future, stops it.
 pub async fn perform(
     ports: &Ports,
@@ -44,11 +47,22 @@ pub async fn perform(
         Task::Tool(call) => {
             let request = &call.request;
             let limit = effect.timeout_ms.map(|ms| (ms, request.name.as_str().into(), request.arguments.clone()));
-            let reply =
-                within(timer, effect.timeout_ms, ports.sessions.call_tool(Cancellable::new(*call, cancel))).await;
             let receipt =
                 |tool: &str, arguments: &_| CallReceipt::of_tool(tool, ports.sessions.tool_provider(tool), arguments);
-            EffectReply::Tool(reply.unwrap_or_else(|failure| late(failure, limit, receipt)))
+            let stop = cancel.child_token();
+            let work = ports.sessions.call_tool(Cancellable::new(*call, stop.clone()));
+            tokio::pin!(work);
+            EffectReply::Tool(match within(timer, effect.timeout_ms, &mut work).await {
+                Ok(reply) => reply,
+                Err(failure) => {
+                    // A run that the call started ends with it, and what it used is its caller's.
+                    stop.cancel();
+                    let ended = within(timer, Some(GRACE_MS), work).await.ok().and_then(|reply| reply.receipt);
+                    let started = ended.filter(|receipt| receipt.used_by_started_run().is_some());
+                    let late = late(failure, limit, receipt);
+                    Reply { receipt: started.or(late.receipt), result: late.result }
+                }
+            })
         }
         Task::Sleep { ms } => {
             timer.sleep(ms).await;

@@ -58,6 +58,11 @@ pub trait SessionTool: Send + Sync {
         Ok(None)
     }
 
+    /// Whether a call that is cancelled ends by itself at once, with a receipt of what it used. Any other is dropped.
+    fn ends_when_cancelled(&self) -> bool {
+        false
+    }
+
     /// Does what is asked. The arguments have passed the schema. Never panics, never blocks the runtime.
     async fn call(&self, call: &ToolCall) -> Reply<Value>;
 }

@@ -1,7 +1,7 @@
 //! What is used, by whom, and until when it may be: the run, the steps that have limits, and the delegated workflows
 //! that have.
 
-use super::{Body, Frame, Instance, State, StepFrame};
+use super::{Body, Frame, Instance, Pending, State, StepFrame};
 use crate::{
     event::{FrameId, InstanceId, Timestamp},
     outcome::Used,
@@ -121,6 +121,61 @@ impl State {
         let run = after(&self.limits, &self.used, self.now.ms_since(self.started_at));
         let accounts = self.scopes(frame).filter_map(|scope| self.account(scope));
         accounts.map(|account| after(&account.limits, &account.used, account.elapsed_ms)).fold(run, tighter)
+    }
+
+    /// What a call may use that may start a run. What is left is shared with the conversations that go on beside it,
+    /// for their calls may start runs too: together they use no more than one of them could.
+    pub(super) fn share(&self, frame: FrameId, call: &str) -> Option<Box<RunLimits>> {
+        let talk = self.conversation(frame)?;
+        let name = &talk.call(call)?.name;
+        if talk.opened.as_ref().is_some_and(|opened| opened.parallel_tools.contains(name)) {
+            // A tool that changes nothing starts nothing.
+            return None;
+        }
+        let left = self.left(frame);
+        if (RunLimits { wall_time_seconds: None, ..left }).is_unlimited() {
+            return None;
+        }
+        let run = after(&self.limits, &self.used, self.now.ms_since(self.started_at));
+        let run = self.shared(run, frame, |_| true);
+        let scopes = self.scopes(frame).filter_map(|scope| Some((scope, self.account(scope)?)));
+        let shares = scopes.map(|(scope, account)| {
+            let left = after(&account.limits, &account.used, account.elapsed_ms);
+            self.shared(left, frame, |other| self.scopes(other).any(|around| around == scope))
+        });
+        Some(Box::new(shares.fold(run, tighter)))
+    }
+
+    /// An equal share of what is left for `frame`, among the conversations that a limit holds for.
+    fn shared(&self, left: RunLimits, frame: FrameId, holds_for: impl Fn(FrameId) -> bool) -> RunLimits {
+        let given: Vec<(FrameId, RunLimits)> = self
+            .effects
+            .values()
+            .filter_map(|pending| Some((pending.frame, **pending.share.as_ref()?)))
+            .filter(|(other, _)| *other != frame && holds_for(*other))
+            .collect();
+        let talking = self.frames.keys().filter(|other| self.conversation(**other).is_some() && holds_for(**other));
+        let without = talking.filter(|other| !given.iter().any(|(given, _)| given == *other)).count().max(1);
+        let count = |left: Option<u64>, of: fn(&RunLimits) -> Option<u64>| {
+            let given = given.iter().filter_map(|(_, share)| of(share)).fold(0_u64, u64::saturating_add);
+            left.map(|left| left.saturating_sub(given).div_ceil(without as u64))
+        };
+        let cost = given.iter().filter_map(|(_, share)| share.cost).sum::<f64>();
+        RunLimits {
+            total_visits: count(left.total_visits, |share| share.total_visits),
+            tool_calls: count(left.tool_calls, |share| share.tool_calls),
+            // Time passes for all of them.
+            wall_time_seconds: left.wall_time_seconds,
+            tokens: count(left.tokens, |share| share.tokens),
+            cost: left.cost.map(|left| (left - cost).max(0.0) / without as f64),
+            host_calls: count(left.host_calls, |share| share.host_calls),
+        }
+    }
+
+    /// What the run may use that a call starts.
+    pub(crate) fn left_of(&self, pending: &Pending) -> RunLimits {
+        let left = self.left(pending.frame);
+        pending.share.as_deref().map_or(left, |share| tighter(*share, left))
     }
 
     /// Notes how long a step took that is left now.

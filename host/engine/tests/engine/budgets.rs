@@ -1,7 +1,10 @@
 //! Budgets of a pack, looked at before each call of a model and of a tool; what they end keeps its artifacts.
 
 use crate::support::*;
-use opcell_engine::{Program, RunOptions, RunOutcome, Status, conversation::Message};
+use opcell_engine::{
+    Program, RunOptions, RunOutcome, Status,
+    conversation::{Message, Role},
+};
 use opcell_types::Value;
 use opcell_workflow::{SourceFile, ir::RunLimits, promptpack};
 use std::sync::Arc;
@@ -59,6 +62,40 @@ async fn no_tool_is_called_when_the_one_before_used_up_the_wall_time() {
     let outcome = script.run(&desk(r#"{"max_wall_time_sec":3}"#), r#""hello""#).await;
     assert_exhausted(&outcome, "wall-time-seconds");
     assert_eq!(script.called().len(), 2, "the first ended within the time, the second beyond it");
+}
+
+#[tokio::test]
+async fn a_run_that_a_steps_timeout_ends_is_on_its_callers_account() {
+    let session = r#"{"name":"s","type":"session","timeout-ms":30,
+        "session":{"tools":["start"],"contributions":[{"type":"template","text":"go","vars":{}}]},
+        "outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},"yields":{"type":"text","text":"final-llm-reply"}}"#;
+    let script = Script::new();
+    script.world().script([calling(&[("start", "{}")]), Message::assistant("it took too long")]);
+    let outcome = script.run(&routed(session), "{}").await;
+    let answer = script.world().rounds[1].messages.last().unwrap().content.clone();
+    assert!(answer.contains("did not stop within 30 ms"), "{answer}");
+    assert_eq!(outcome.used.tokens, 2 * 15 + 70, "its two rounds, and what the run used that it started");
+}
+
+#[tokio::test]
+async fn calls_that_go_on_beside_each_other_share_what_is_left() {
+    let session = r#"{"name":"s","type":"session","each":{"over":"$inputs.xs","concurrency":3},
+        "session":{"tools":["slow-start"],"contributions":[{"type":"template","text":"go","vars":{}}]},
+        "outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},"yields":{"type":"text","text":"final-llm-reply"}}"#;
+    let script = Script::new().tool("slow-start", r#""done""#);
+    let script = script.answers(|round| match round.messages.iter().any(|message| message.role == Role::Tool) {
+        false => calling(&[("slow-start", "{}")]),
+        true => Message::assistant("that is all"),
+    });
+    let limits = RunLimits { tokens: Some(300), tool_calls: Some(5), ..RunLimits::default() };
+    let options = RunOptions { limits, detach: true, ..RunOptions::default() };
+    let outcome = script.run_with(&routed(session), r#"{"xs":[1,2,3]}"#, options).await;
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    let left = script.world().left.clone();
+    let tokens: Vec<u64> = left.iter().map(|left| left.tokens.unwrap()).collect();
+    assert_eq!(tokens, [100, 100, 100], "what each may use, together no more than the run");
+    let calls: u64 = left.iter().map(|left| left.tool_calls.unwrap()).sum();
+    assert!(calls <= 4, "{left:?}");
 }
 
 /// Each round of the scripted model uses 15 tokens and half a dollar.

@@ -7,15 +7,16 @@ use opcell_engine::{
     conversation::{Message, ToolCallRequest, ToolSpec, Usage},
     decide,
     event::{EffectReply, Timestamp},
+    outcome::Used,
     perform::perform,
     ports::{
         Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
         Sessions, Success, TextSink, Timer, ToolCall, Verdict, Workflows,
     },
-    receipt::Provider,
+    receipt::{Provider, of_started_run},
 };
 use opcell_types::Value;
-use opcell_workflow::{WorkflowIr, names::Outcome};
+use opcell_workflow::{WorkflowIr, ir::RunLimits, names::Outcome};
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     sync::{
@@ -41,6 +42,8 @@ pub struct World {
     /// Tools that change nothing.
     pub parallel_tools: Vec<String>,
     pub calls: Vec<(String, Value)>,
+    /// What each tool call had left.
+    pub left: Vec<RunLimits>,
     pub keys: Vec<String>,
     pub rounds: Vec<ModelRound>,
     pub opened: Vec<OpenSession>,
@@ -318,6 +321,14 @@ impl Sessions for Script {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        self.world().left.push(call.left);
+        if call.request.name == "start" {
+            // A run that ends when its caller does.
+            call.cancel.cancelled().await;
+            let used = Used { tokens: 70, ..Used::default() };
+            let result = Err(failure("cancelled", "the run was cancelled"));
+            return Reply { result, receipt: of_started_run("child", &used) };
+        }
         if call.request.name.starts_with("slow") {
             tokio::time::sleep(std::time::Duration::from_millis(30)).await;
         }

@@ -56,6 +56,10 @@ impl SessionTool for DelegateTool {
         &self.description
     }
 
+    fn ends_when_cancelled(&self) -> bool {
+        true
+    }
+
     async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let text = |key| call.request.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
         if let Some(agent) = call.session.settings.agents.get(&call.request.name) {

@@ -9,7 +9,7 @@ use opcell_schema::Schema;
 use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
 use opcell_workflow::{agent, arguments::fit};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Maximum bytes of a tool's result that a model receives, unless the operator configures another.
@@ -20,6 +20,9 @@ const PROBLEMS: usize = 5;
 
 /// Steps that checking the arguments of one call may take: some hundredths of a second.
 const MAX_STEPS: u64 = 5_000_000;
+
+/// How long a call that was cancelled may take to say what it used.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// A tool that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -99,13 +102,7 @@ impl Toolbox {
         let receipt = CallReceipt::of_tool(name, provider, &call.request.arguments);
         let mut reply = match self.admit(call) {
             Err(refused) => Reply { result: Err(refused), receipt: None },
-            Ok(tool) => {
-                tokio::select! {
-                    biased;
-                    () = call.cancel.cancelled() => Reply { result: Err(failure("cancelled", "the run was cancelled")), receipt: None },
-                    reply = tool.call(call) => reply,
-                }
-            }
+            Ok(tool) => until_cancelled(&**tool, call).await,
         };
         let bytes = reply.result.as_mut().map_or(0, |value| self.cap(value));
         let ended = receipt
@@ -166,6 +163,22 @@ impl Toolbox {
         }
         bytes
     }
+}
+
+/// The call's end, or its cancellation, with what a run used that it had started.
+async fn until_cancelled(tool: &dyn SessionTool, call: &ToolCall) -> Reply<Value> {
+    let work = tool.call(call);
+    tokio::pin!(work);
+    tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => {}
+        reply = &mut work => return reply,
+    }
+    let receipt = match tool.ends_when_cancelled() {
+        true => tokio::time::timeout(LAST_WORD, work).await.ok().and_then(|reply| reply.receipt),
+        false => None,
+    };
+    Reply { result: Err(failure("cancelled", "the run was cancelled")), receipt }
 }
 
 /// Whether the model calls an agent of its pack.

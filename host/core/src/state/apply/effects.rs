@@ -17,6 +17,7 @@ use std::sync::Arc;
 impl State {
     pub(super) fn request(&mut self, id: EffectId, frame: FrameId, request: &Request) -> Change {
         self.next_effect = self.next_effect.max(id.0 + 1);
+        let mut share = None;
         match request {
             Request::Invoke { .. } => {
                 self.charge(frame, |used| used.tool_calls += 1);
@@ -42,8 +43,9 @@ impl State {
                 talk.rounds += 1;
                 talk.stage = ConversationStage::Busy(id);
             }
-            Request::Tool { .. } => {
+            Request::Tool { call } => {
                 self.charge(frame, |used| used.tool_calls += 1);
+                share = self.share(frame, call);
                 self.conversation_mut(frame)?.call_made(id);
             }
             Request::Sleep { .. } => match self.phase_mut(frame)? {
@@ -56,7 +58,7 @@ impl State {
                 }
             }
         }
-        let pending = Pending { frame, request: request.clone(), at: self.now, in_doubt: false, asked: None };
+        let pending = Pending { frame, request: request.clone(), at: self.now, in_doubt: false, asked: None, share };
         self.effects.insert(id, pending);
         self.refresh(frame);
         Ok(())
