@@ -258,8 +258,8 @@ impl Grant {
         Self::Files(name.into(), FilesGrant::read(directory))
     }
 
-    /// Reading and writing everything below a directory, up to [`FilesGrant::DEFAULT_WRITE_QUOTA`] bytes while the
-    /// plugin is loaded. Otherwise as [`Grant::read`].
+    /// Reading and writing everything below a directory, up to [`FilesGrant::DEFAULT_WRITE_QUOTA`] bytes within a
+    /// day. Otherwise as [`Grant::read`].
     #[must_use]
     pub fn read_write(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self::Files(name.into(), FilesGrant::read_write(directory))

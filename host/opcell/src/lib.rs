@@ -83,6 +83,7 @@ mod pins;
 pub mod prompts;
 pub mod replay;
 pub mod run;
+mod written;
 
 pub use async_trait::async_trait;
 pub use config::{Config, Grant, PluginConfig};

@@ -25,7 +25,7 @@ use opcell_session::{
     skills::SkillLibrary,
     tools::{BoundTool, DelegateTool, FileRoots, OperationTool, SessionTool, ShellTool, ToolDescription, file_tools},
 };
-use opcell_types::{Value, control::ControlFiles};
+use opcell_types::{Value, control::ControlFiles, quota::Ledger};
 use opcell_workflow::Diagnostic;
 use remote::RemoteTool;
 use std::{collections::HashSet, path::Path, sync::Arc};
@@ -51,8 +51,9 @@ pub(crate) fn own_tools(
     skills: &Arc<SkillLibrary>,
     http: &Arc<HttpClient>,
     control: &Arc<ControlFiles>,
+    written: &dyn Ledger,
 ) -> Result<Vec<Arc<dyn SessionTool>>, Rejected> {
-    let roots = FileRoots::open(&settings.files, control).map_err(|error| wrong(error.to_string()))?;
+    let roots = FileRoots::open(&settings.files, control, written).map_err(|error| wrong(error.to_string()))?;
     let mut tools = file_tools(roots, skills.clone());
     if !settings.http.is_empty() {
         tools.push(Arc::new(Fetch::new(http.clone(), settings.http.clone())));

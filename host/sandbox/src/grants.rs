@@ -23,8 +23,8 @@ pub struct FilesGrant {
     pub access: Access,
     /// Patterns of paths below the root that may be opened (`*` within a segment, `**` across segments); empty for all.
     pub patterns: Vec<String>,
-    /// Bytes that may be written through this grant while the plugin is loaded, all cells together; removing a file
-    /// gives nothing back. As many files and directories may be created as this has KiB, and 64 in any case: an empty
+    /// Bytes that may be written through this grant, all cells together, for as long as the sandbox's ledger counts;
+    /// removing a file gives nothing back. As many files and directories may be created as this has KiB, and 64 in any case: an empty
     /// one takes room that no byte counts.
     pub write_quota: u64,
     /// Whether the grant extends to the files that decide what runs and what it may reach, and to secrets; see

@@ -19,7 +19,10 @@ use crate::{
     typed::{Exports, Typed},
     wasi::check_preopens,
 };
-use opcell_types::control::ControlFiles;
+use opcell_types::{
+    control::ControlFiles,
+    quota::{Ledger, ThisProcess},
+};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -42,6 +45,8 @@ pub struct SandboxConfig {
     pub cache: Option<CachePlace>,
     /// Which files decide what runs and what it may reach; grants of files do not extend to them unless they say so.
     pub control: Arc<ControlFiles>,
+    /// Where it is kept what plugins have written below granted directories. Default: in this process, while it runs.
+    pub written: Arc<dyn Ledger>,
     /// The operator's ceiling for all plugins.
     pub limits: LimitRequest,
     /// Cells at once, all plugins together; also the size of the small pool. Default 64.
@@ -64,6 +69,7 @@ impl SandboxConfig {
             compile_limits: CompileLimits::default(),
             cache: None,
             control: Arc::default(),
+            written: Arc::new(ThisProcess),
             limits: LimitRequest::default(),
             cells: 64,
             keep_resident: 128 << 10,
@@ -145,6 +151,7 @@ pub struct Sandbox {
     compiler: Compiler,
     cache: Option<Cache>,
     control: Arc<ControlFiles>,
+    written: Arc<dyn Ledger>,
     limits: LimitRequest,
     metering: Metering,
     cells: u32,
@@ -180,6 +187,7 @@ impl Sandbox {
             compiler: Compiler::new(config.compile, config.compile_limits, config.metering, engines.room)?,
             cache: config.cache.as_ref().map(Cache::open).transpose()?,
             control: beside_the_cache(&config.control, config.cache.as_ref()),
+            written: Arc::clone(&config.written),
             limits: config.limits,
             metering: config.metering,
             cells,
@@ -224,7 +232,7 @@ impl Sandbox {
             return Err(LoadError::AsksForMore(excess));
         }
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
-        let roots = Roots::open(&name, policy.grants(), &self.control)?;
+        let roots = Roots::open(&name, policy.grants(), &self.control, &*self.written)?;
         check_preopens(&policy.grants().dangerous_preopens, &self.control)?;
         let compiled = self.compiled(&bytes, &digest).await?;
         drop(bytes);

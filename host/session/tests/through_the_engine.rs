@@ -7,7 +7,7 @@ use opcell_session::HostSessions;
 use opcell_session::models::{Models, ScriptedModel};
 use opcell_session::skills::{SkillFolder, SkillLibrary};
 use opcell_session::tools::{FileRoot, FileRoots, file_tools};
-use opcell_types::Value;
+use opcell_types::{Value, quota::ThisProcess};
 use opcell_workflow::companions::NoCompanions;
 use opcell_workflow::document;
 use opcell_workflow::source::SourceFile;
@@ -74,7 +74,7 @@ impl World {
         let work = FileRoot::read_write("work", self.folder.path().join("work"));
         let mut builder = HostSessions::builder()
             .models(Models::only(Arc::new(ScriptedModel::parse("script", script).unwrap())))
-            .tools(file_tools(FileRoots::open(&[work], &Arc::default()).unwrap(), skills.clone()))
+            .tools(file_tools(FileRoots::open(&[work], &Arc::default(), &ThisProcess).unwrap(), skills.clone()))
             .skills(skills);
         if let Some(path) = record {
             builder = builder.record_to(path);

@@ -14,6 +14,7 @@ pub mod value;
 pub mod files;
 pub mod names;
 pub mod quantity;
+pub mod quota;
 pub mod suggest;
 pub mod text;
 

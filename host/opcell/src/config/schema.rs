@@ -113,7 +113,7 @@ pub fn schema() -> Value {
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
                 "globs": texts("Patterns; without any, every file."),
-                "quota": quantity("Bytes that one call may write."),
+                "quota": quantity("Bytes that all its cells together may write there in 24 hours; 256 MiB by default."),
                 "control-files": flag("Whether the grant extends to files that decide what runs, and to secrets."),
             })),
             "store": table(&[], json!({
@@ -166,7 +166,7 @@ pub fn schema() -> Value {
             "root": table(&["path"], json!({
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
-                "quota": quantity("Bytes that models may write there."),
+                "quota": quantity("Bytes that models may write there in 24 hours, all sessions together; 256 MiB by default."),
                 "control-files": flag("Whether the folder extends to files that decide what runs, and to secrets."),
             })),
             "contribution": table(&[], json!({

@@ -20,6 +20,7 @@ use crate::{
     store,
     stores::PluginStores,
     tools::{LockPins, Tools},
+    written::KeptLedger,
 };
 use opcell_engine::Engine;
 use opcell_journal::Journal;
@@ -272,7 +273,8 @@ impl HostBuilder {
             tracing::warn!("{}: {}", finding.path.display(), finding.message);
         }
         let http = Arc::new(HttpClient::new(self.fetch));
-        let own = sessions::own_tools(&config.sessions, &skills, &http, &control)?;
+        let written = KeptLedger::of_user(places.state.as_deref());
+        let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;
         let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
             .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;
         let pins = config.lock.clone().map(|lock| LockPins::new(lock, places.clone(), config.locked));
@@ -282,7 +284,7 @@ impl HostBuilder {
             tools.add(tool);
         }
         let stores = PluginStores::beside(config.journal.as_ref().map(|journal| &journal.place), &config.root);
-        Ok((Ground { skills, http, own, places, stores, control }, tools))
+        Ok((Ground { skills, http, own, places, stores, control, written }, tools))
     }
 
     /// The second phase: plugins, and what they offer.
@@ -398,6 +400,7 @@ impl SandboxSettings {
             compile_limits: self.compile_limits,
             cache: ground.places.compiled(),
             control: ground.control.clone(),
+            written: ground.written.clone(),
             limits: config.limits.clone(),
             cells: self.cells.unwrap_or(defaults.cells),
             keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use opcell_journal::Journal;
 use opcell_sandbox::{LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
-use opcell_types::{control::ControlFiles, denial::Remedy};
+use opcell_types::{control::ControlFiles, denial::Remedy, quota::Ledger};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub(super) struct Ground {
     pub stores: PluginStores,
     /// What no grant extends to.
     pub control: Arc<ControlFiles>,
+    /// Where it is kept what was written below granted directories.
+    pub written: Arc<dyn Ledger>,
 }
 
 /// What a host was made of, as far as another one can be made of it again.
@@ -177,8 +179,8 @@ impl Host {
     /// host where this one is, then [`shut this one down`](Host::shutdown); runs that this gives back to a journal that
     /// both have can be resumed on the new host only if they were started with the plugins that it has.
     ///
-    /// Both hosts share pools and limits of cells. The plugin's directories are opened again, and its write quotas
-    /// begin anew.
+    /// Both hosts share pools and limits of cells. The plugin's directories are opened again; what it has written below
+    /// them counts on.
     ///
     /// # Errors
     /// When this host has no such plugin; as [`HostBuilder::build`](super::HostBuilder::build), and this host stays as

@@ -17,7 +17,7 @@ use crate::{
     grants::Policy,
     recording::{Bytes, Step, bytes_to_json, taped},
 };
-use opcell_types::{Access, Capability, control::Touch, touched::FileAction};
+use opcell_types::{Access, Capability, control::Touch, quota::Written, touched::FileAction};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::{os::fd::OwnedFd, path::Path, sync::Arc};
@@ -314,7 +314,7 @@ impl View<'_> {
         if let Err(error) = self.may_change(&parent, &path).await {
             return Ok(Err(error));
         }
-        if !parent.root.take_entry() {
+        if !parent.root.book(Written::ENTRY).await {
             return Ok(Err(used_up(&parent.root)));
         }
         let Located { root, descriptor, .. } = parent;
@@ -337,7 +337,7 @@ impl View<'_> {
         if let Err(error) = self.may_change(&parent, &path).await {
             return Ok(Err(error));
         }
-        if !parent.root.take_entry() {
+        if !parent.root.book(Written::ENTRY).await {
             return Ok(Err(used_up(&parent.root)));
         }
         let Located { root, descriptor, .. } = parent;
@@ -434,7 +434,7 @@ impl View<'_> {
         if let Err(error) = self.file_bytes_left(length) {
             return Ok(Err(error));
         }
-        if !root.take_bytes(length) {
+        if !root.book(Written::bytes(length)).await {
             return Ok(Err(used_up(&root)));
         }
         // Booked before it happens: a cell that is dropped meanwhile has written all the same.

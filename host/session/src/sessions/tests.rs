@@ -8,6 +8,7 @@ use crate::tools::{
 };
 use opcell_engine::call;
 use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
+use opcell_types::quota::ThisProcess;
 use opcell_workflow::WorkflowIr;
 use opcell_workflow::ir::{AgentTool, Contribution, ModelSelection, PromptMode, Session, Template, ThinkingLevel};
 use serde_json::json;
@@ -84,7 +85,7 @@ fn world() -> World {
     fs::create_dir(&work).unwrap();
     fs::write(work.join("a.txt"), "hello").unwrap();
     let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(skills)]));
-    let roots = FileRoots::open(&[FileRoot::read_write("work", work.clone())], &Arc::default()).unwrap();
+    let roots = FileRoots::open(&[FileRoot::read_write("work", work.clone())], &Arc::default(), &ThisProcess).unwrap();
     let workflow = |name: &str, advertise: bool| {
         let json = json!({"version": "workflow-ir/v1", "name": name, "description": format!("Does {name}."),
             "advertise": advertise, "steps": []});

@@ -227,7 +227,7 @@ fn replace<'a>(place: &Place<'_>, size: u64, content: impl FnOnce() -> Cow<'a, [
         let message = format!("{} would have {size} bytes; at most {FILE_LIMIT} are written", place.path);
         return Err(failure("file-too-large", message));
     }
-    if !place.root.take_bytes(size) {
+    if !place.root.book(size) {
         let message = format!("the write quota of the file root `{}` is used up", place.root.name);
         return Err(failure("file-quota", message));
     }

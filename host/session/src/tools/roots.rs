@@ -1,11 +1,16 @@
 //! The folders that file tools see, by name.
 
 use crate::confined::{Folder, Guard};
-use opcell_types::control::ControlFiles;
+use opcell_types::{
+    control::ControlFiles,
+    quota::{Account, Ledger, Written},
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
+
+/// Who writes, in the account of a folder; no name of a plugin has a space.
+const MODELS: &str = "file tools";
 
 /// A folder that an operator opens to file tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +24,7 @@ pub struct FileRoot {
     /// Whether the root extends to the files that decide what runs and what it may reach, and to secrets; see
     /// [`opcell_types::control`].
     pub control_files: bool,
-    /// Bytes that tools may write there while the host runs, all sessions together.
+    /// Bytes that tools may write there, all sessions together; over what time is the ledger's to say.
     pub write_quota: u64,
 }
 
@@ -84,7 +89,8 @@ pub(super) struct OpenRoot {
     pub(super) name: String,
     pub(super) folder: Folder,
     pub(super) writable: bool,
-    bytes_left: Arc<AtomicU64>,
+    quota: Written,
+    account: Arc<dyn Account>,
     host_path: PathBuf,
 }
 
@@ -97,9 +103,10 @@ pub(super) struct Place<'a> {
 }
 
 impl OpenRoot {
-    /// Takes bytes from the quota that all sessions share; false when there are not that many left.
-    pub(super) fn take_bytes(&self, bytes: u64) -> bool {
-        self.bytes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    /// Books what is about to be written in the account that all sessions share; false when the quota does not allow
+    /// it. Blocks.
+    pub(super) fn book(&self, bytes: u64) -> bool {
+        self.account.take(Written::bytes(bytes), self.quota)
     }
 }
 
@@ -108,7 +115,7 @@ impl FileRoots {
     ///
     /// # Errors
     /// When one cannot be opened, would reach the user's own keys, or its name cannot be used.
-    pub fn open(roots: &[FileRoot], control: &Arc<ControlFiles>) -> Result<Self, RootError> {
+    pub fn open(roots: &[FileRoot], control: &Arc<ControlFiles>, written: &dyn Ledger) -> Result<Self, RootError> {
         let mut opened: Vec<OpenRoot> = Vec::new();
         for root in roots {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -129,10 +136,11 @@ impl FileRoots {
             });
             opened.push(OpenRoot {
                 name: root.name.clone(),
+                account: written.account(MODELS, &host_path),
+                quota: Written::bytes(root.write_quota),
                 host_path,
                 folder: Folder::open(&root.path).map_err(open)?.guarded(guard),
                 writable: root.writable,
-                bytes_left: Arc::new(AtomicU64::new(root.write_quota)),
             });
         }
         Ok(Self { roots: opened })

@@ -3,6 +3,7 @@ use crate::skills::SkillFolder;
 use crate::testing::{context, session};
 use opcell_engine::call;
 use opcell_engine::conversation::ToolCallRequest;
+use opcell_types::quota::ThisProcess;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,7 +40,7 @@ fn world() -> World {
     symlink("..", folder.path().join("work/up")).unwrap();
     symlink("a.txt", folder.path().join("work/inner.txt")).unwrap();
     let root = |name: &str, writable| FileRoot { writable, ..FileRoot::read(name, folder.path().join(name)) };
-    let roots = FileRoots::open(&[root("work", true), root("docs", false)], &Arc::default()).unwrap();
+    let roots = FileRoots::open(&[root("work", true), root("docs", false)], &Arc::default(), &ThisProcess).unwrap();
     let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(folder.path().join("skills"))]));
     let mut shell = Shell::new(folder.path().join("work"));
     shell.timeout = Duration::from_secs(1);
@@ -342,7 +343,12 @@ async fn a_search_ends_with_the_call_that_a_timeout_dropped() {
     static ENDED: AtomicBool = AtomicBool::new(false);
     let world = world();
     let files = Arc::new(files::Files {
-        roots: FileRoots::open(&[FileRoot::read("work", world.folder.path().join("work"))], &Arc::default()).unwrap(),
+        roots: FileRoots::open(
+            &[FileRoot::read("work", world.folder.path().join("work"))],
+            &Arc::default(),
+            &ThisProcess,
+        )
+        .unwrap(),
         skills: Arc::default(),
     });
     // As long as a search of very many files, which looks at this before each of them.
@@ -367,7 +373,12 @@ async fn a_search_ends_with_the_call_that_a_timeout_dropped() {
 async fn a_search_that_is_cancelled_looks_at_no_more_files() {
     let world = world();
     let files = Arc::new(files::Files {
-        roots: FileRoots::open(&[FileRoot::read("work", world.folder.path().join("work"))], &Arc::default()).unwrap(),
+        roots: FileRoots::open(
+            &[FileRoot::read("work", world.folder.path().join("work"))],
+            &Arc::default(),
+            &ThisProcess,
+        )
+        .unwrap(),
         skills: Arc::default(),
     });
     for (tool, pattern) in [(search::glob(&files), "**/*"), (search::grep(&files), "fn")] {
@@ -466,18 +477,23 @@ fn roots_have_plain_names_once_and_must_exist() {
     let folder = TempDir::new().unwrap();
     let root = |name: &str| FileRoot::read(name, folder.path());
     for bad in ["", "a:b", "skill", "../x"] {
-        assert!(matches!(FileRoots::open(&[root(bad)], &Arc::default()), Err(RootError::Name(_))), "{bad}");
+        assert!(
+            matches!(FileRoots::open(&[root(bad)], &Arc::default(), &ThisProcess), Err(RootError::Name(_))),
+            "{bad}"
+        );
     }
-    assert!(matches!(FileRoots::open(&[root("a"), root("a")], &Arc::default()), Err(RootError::Name(_))));
+    assert!(matches!(FileRoots::open(&[root("a"), root("a")], &Arc::default(), &ThisProcess), Err(RootError::Name(_))));
     let gone = FileRoot { path: "/nowhere/at/all".into(), ..root("gone") };
-    assert!(FileRoots::open(&[gone], &Arc::default()).unwrap_err().to_string().contains("/nowhere/at/all"));
+    assert!(
+        FileRoots::open(&[gone], &Arc::default(), &ThisProcess).unwrap_err().to_string().contains("/nowhere/at/all")
+    );
 }
 
 #[test]
 fn without_a_writable_root_there_is_no_write_and_no_edit() {
     let folder = TempDir::new().unwrap();
     let root = FileRoot::read("docs", folder.path());
-    let tools = file_tools(FileRoots::open(&[root], &Arc::default()).unwrap(), Arc::default());
+    let tools = file_tools(FileRoots::open(&[root], &Arc::default(), &ThisProcess).unwrap(), Arc::default());
     let names: Vec<_> = tools.iter().map(|tool| tool.description().spec.name.as_str()).collect();
     assert_eq!(names, ["read", "ls", "glob", "grep"]);
 }

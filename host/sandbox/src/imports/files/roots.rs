@@ -5,16 +5,16 @@ use crate::{
     grants::{FilesGrant, Grants},
 };
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use opcell_types::control::{ControlFiles, Touch};
+use opcell_types::{
+    control::{ControlFiles, Touch},
+    quota::{Account, Ledger, ThisProcess, Written},
+};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::{
-        Arc, LazyLock, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 /// One granted directory.
@@ -27,30 +27,18 @@ pub(crate) struct Root {
     /// What the grant does not extend to; `None` when it extends to everything.
     control: Option<Arc<ControlFiles>>,
     patterns: Option<GlobSet>,
-    write_quota: u64,
-    created_entries: u64,
-    used: Arc<Used>,
-}
-
-/// What a plugin has written below one directory since this process began: loading it again gives it no new quota.
-#[derive(Debug, Default)]
-struct Used {
-    bytes: AtomicU64,
-    entries: AtomicU64,
-}
-
-impl Used {
-    /// The account of a plugin for a directory, whatever its grants call it.
-    fn of(plugin: &str, directory: &Path) -> Arc<Self> {
-        type Accounts = HashMap<(String, PathBuf), Arc<Used>>;
-        static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
-        let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(accounts.entry((plugin.to_owned(), directory.to_owned())).or_default())
-    }
+    quota: Written,
+    account: Arc<dyn Account>,
 }
 
 impl Root {
-    fn open(plugin: &str, name: &str, grant: &FilesGrant, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
+    fn open(
+        plugin: &str,
+        name: &str,
+        grant: &FilesGrant,
+        control: &Arc<ControlFiles>,
+        ledger: &dyn Ledger,
+    ) -> Result<Self, LoadError> {
         // The operator's own path may well go through symbolic links; what lies below it may not.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let failed = |source| LoadError::Grant { name: name.to_owned(), path: grant.path.clone(), source };
@@ -59,16 +47,15 @@ impl Root {
         if let Some(place) = control.sealed_by(&path) {
             return Err(LoadError::Sealed { name: name.to_owned(), path: grant.path.clone(), place: place.to_owned() });
         }
-        let used = Used::of(plugin, &path);
+        let account = ledger.account(plugin, &path);
         Ok(Self {
             name: name.to_owned(),
             descriptor: Arc::new(descriptor),
             path,
             control: (!grant.control_files).then(|| Arc::clone(control)),
             patterns: patterns(name, &grant.patterns)?,
-            write_quota: grant.write_quota,
-            created_entries: grant.created_entries(),
-            used,
+            quota: Written { bytes: grant.write_quota, entries: grant.created_entries() },
+            account,
         })
     }
 
@@ -81,9 +68,8 @@ impl Root {
             path: PathBuf::new(),
             control: None,
             patterns: None,
-            write_quota: 0,
-            created_entries: 0,
-            used: Arc::default(),
+            quota: Written::default(),
+            account: ThisProcess.account("", Path::new("")),
         })
     }
 
@@ -109,20 +95,15 @@ impl Root {
         control.refuses(Touch::Read, &twin)
     }
 
-    /// Takes bytes from the quota that all cells share; false when there are not that many left.
-    pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
-        take(&self.used.bytes, bytes, self.write_quota)
+    /// Books what is about to be written in the account that all cells share; false when the quota does not allow it.
+    pub(crate) async fn book(self: &Arc<Self>, wanted: Written) -> bool {
+        if !self.account.waits() {
+            return self.account.take(wanted, self.quota);
+        }
+        let root = Arc::clone(self);
+        // A task is lost only when the runtime ends.
+        tokio::task::spawn_blocking(move || root.account.take(wanted, root.quota)).await.unwrap_or(false)
     }
-
-    /// Takes a file or directory that is about to be created from the quota; false when there is none left.
-    pub(crate) fn take_entry(&self) -> bool {
-        take(&self.used.entries, 1, self.created_entries)
-    }
-}
-
-fn take(used: &AtomicU64, wanted: u64, quota: u64) -> bool {
-    let add = |used: u64| used.checked_add(wanted).filter(|used| *used <= quota);
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 fn patterns(name: &str, patterns: &[String]) -> Result<Option<GlobSet>, LoadError> {
@@ -147,9 +128,14 @@ pub(crate) struct Roots(BTreeMap<String, Arc<Root>>);
 
 impl Roots {
     /// Opens every granted directory; a grant to a path that does not exist is an error.
-    pub(crate) fn open(plugin: &str, grants: &Grants, control: &Arc<ControlFiles>) -> Result<Self, LoadError> {
+    pub(crate) fn open(
+        plugin: &str,
+        grants: &Grants,
+        control: &Arc<ControlFiles>,
+        ledger: &dyn Ledger,
+    ) -> Result<Self, LoadError> {
         let open = |(name, grant): (&String, &FilesGrant)| {
-            Ok((name.clone(), Arc::new(Root::open(plugin, name, grant, control)?)))
+            Ok((name.clone(), Arc::new(Root::open(plugin, name, grant, control, ledger)?)))
         };
         grants.files.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
@@ -167,53 +153,30 @@ impl Roots {
 mod tests {
     use super::*;
 
-    /// Every root is another plugin's.
-    fn root(grant: FilesGrant) -> Root {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let plugin = format!("test {}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Root::open(&plugin, "r", &grant, &Arc::default()).unwrap()
-    }
-
-    #[test]
-    fn a_plugin_that_is_loaded_again_gets_no_new_quota() {
-        let grant = FilesGrant { write_quota: 100, ..FilesGrant::read_write("/tmp") };
-        let open = |plugin| Root::open(plugin, "r", &grant, &Arc::default()).unwrap();
-        assert!(open("reloaded").take_bytes(60));
-        assert!(!open("reloaded").take_bytes(60) && open("reloaded").take_bytes(40));
-        assert!(open("another").take_bytes(60));
+    fn open(grant: FilesGrant) -> Result<Root, LoadError> {
+        Root::open("test", "repo", &grant, &Arc::default(), &ThisProcess)
     }
 
     #[test]
     fn a_star_stays_within_its_segment_and_two_cross_segments() {
         let root =
-            root(FilesGrant { patterns: vec!["*.md".to_owned(), "src/**".to_owned()], ..FilesGrant::read("/tmp") });
+            open(FilesGrant { patterns: vec!["*.md".to_owned(), "src/**".to_owned()], ..FilesGrant::read("/tmp") })
+                .unwrap();
         assert!(root.covers("README.md") && root.covers("src/a/b.rs"));
         assert!(!root.covers("docs/README.md") && !root.covers("secret"));
     }
 
     #[test]
     fn a_grant_to_a_path_that_does_not_exist_is_an_error() {
-        let error =
-            Root::open("test", "repo", &FilesGrant::read("/does/not/exist"), &Arc::default()).unwrap_err().to_string();
+        let error = open(FilesGrant::read("/does/not/exist")).unwrap_err().to_string();
         assert!(error.starts_with("cannot open the grant `repo`: `/does/not/exist`"), "{error}");
-    }
-
-    #[test]
-    fn the_write_quota_holds_under_parallel_writers() {
-        let root = root(FilesGrant { write_quota: 1_000, ..FilesGrant::read_write("/tmp") });
-        let taken: usize = std::thread::scope(|scope| {
-            let writers: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| (0..1_000).filter(|_| root.take_bytes(3)).count())).collect();
-            writers.into_iter().map(|writer| writer.join().unwrap()).sum()
-        });
-        assert_eq!(taken, 333);
     }
 
     #[test]
     fn the_write_quota_pays_for_one_new_file_per_kilobyte_and_for_a_few_in_any_case() {
         for (write_quota, entries) in [(1 << 20, 1_024), (10, 64)] {
-            let root = root(FilesGrant { write_quota, ..FilesGrant::read_write("/tmp") });
-            assert_eq!((0..2_000).filter(|_| root.take_entry()).count(), entries);
+            let root = open(FilesGrant { write_quota, ..FilesGrant::read_write("/tmp") }).unwrap();
+            assert_eq!(root.quota, Written { bytes: write_quota, entries });
         }
     }
 }
