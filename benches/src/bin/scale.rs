@@ -1,8 +1,9 @@
-//! What many runs cost on PostgreSQL: `cargo run --release -p opcell-benches --bin scale [-- WHAT…]`, WHAT being any of
-//! `steps`, `failover`, `idle` and `claims`, all by default. `docs/scale.md` says what follows from the figures.
+//! What many runs cost on PostgreSQL: `cargo run --release -p opcell-benches --bin scale [-- WHAT… [--dbos PROGRAM]]`,
+//! WHAT being any of `steps`, `failover`, `idle` and `claims`, all by default. `docs/scale.md` says what follows from
+//! the figures.
 //!
 //! Durable steps per second at 1, 10, 100 and 1,000 runs at once beside pgbench's commits of single rows on the same
-//! server; the time from the death of an owner to its run's next event; queries per second of ten workers with 100,000
+//! server, and beside the same steps in DBOS where its program is given (`benches/dbos`); the time from the death of an owner to its run's next event; queries per second of ten workers with 100,000
 //! waiting runs; and what a claim takes with up to 1,000,000 due runs. The server is made on a scratch folder, with the
 //! settings of its distribution.
 
@@ -19,6 +20,7 @@ use opcell_types::Value;
 use opcell_workflow::WorkflowIr;
 use std::{
     fs,
+    process::Command,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -30,6 +32,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs at once, and steps of each.
 const STEPS: [(usize, usize); 4] = [(1, 400), (10, 100), (100, 40), (1_000, 10)];
+
+/// Connections to the server, ours and DBOS's.
+const CONNECTIONS: &str = "8";
 
 /// How long pgbench measures, in seconds.
 const PGBENCH: &str = "5";
@@ -59,7 +64,14 @@ impl Operations for NoOp {
 }
 
 fn main() -> Result<()> {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    let dbos = match wanted.iter().position(|word| word == "--dbos") {
+        Some(at) if at + 1 < wanted.len() => wanted.drain(at..at + 2).nth(1),
+        Some(_) => {
+            bail!("`--dbos` needs the program: `cargo build --release` in benches/dbos makes target/release/dbos-peer")
+        }
+        None => None,
+    };
     let is_wanted = |what: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == what);
     if let Some(unknown) = wanted.iter().find(|what| !["steps", "failover", "idle", "claims"].contains(&what.as_str()))
     {
@@ -68,7 +80,7 @@ fn main() -> Result<()> {
     let Some(server) = Server::start()? else { bail!("there is no PostgreSQL to measure") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if is_wanted("steps") {
-        runtime.block_on(steps(&server))?;
+        runtime.block_on(steps(&server, dbos.as_deref()))?;
     }
     if is_wanted("failover") {
         failover(&server)?;
@@ -105,8 +117,8 @@ fn per_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }
 
-async fn steps(server: &Server) -> Result<()> {
-    let engine = engine(journal(server, "&schema=steps&connections=8").await?);
+async fn steps(server: &Server, dbos: Option<&str>) -> Result<()> {
+    let engine = engine(journal(server, &format!("&schema=steps&connections={CONNECTIONS}")).await?);
     println!("durable steps per second (each waits until its request is durable), and pgbench's commits of one row");
     for (runs, steps) in STEPS {
         let program = chain(steps)?;
@@ -124,13 +136,30 @@ async fn steps(server: &Server) -> Result<()> {
         }
         let ours = per_second(runs * steps, began.elapsed());
         let commits = pgbench(server, runs.min(100))?;
-        println!(
+        print!(
             "  {runs:>5} runs at once  {ours:>8.0} steps/s   pgbench, {:>3} clients  {commits:>8.0} commits/s   steps / commits {:.2}",
             runs.min(100),
             ours / commits
         );
+        match dbos {
+            Some(program) => {
+                let theirs = dbos_steps(server, program, runs, steps)?;
+                println!("   DBOS {theirs:>6.0} steps/s   ours / DBOS's {:.1}", ours / theirs);
+            }
+            None => println!(),
+        }
     }
     Ok(())
+}
+
+/// The same steps in DBOS, with as many connections to the same server.
+fn dbos_steps(server: &Server, program: &str, runs: usize, steps: usize) -> Result<f64> {
+    let mut peer = Command::new(program);
+    peer.args([&server.url(), CONNECTIONS]).args([runs, steps].map(|number| number.to_string()));
+    let output = peer.output().with_context(|| format!("{program} cannot be started"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let failed = || format!("{program} failed: {said}{}", String::from_utf8_lossy(&output.stderr));
+    said.trim().parse().ok().filter(|_| output.status.success()).with_context(failed)
 }
 
 /// Commits per second of single rows by this many clients.
