@@ -36,17 +36,7 @@ fn the_operators_quick_start_works_as_it_stands() {
     let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
     commands.for_each(|command| script += &format!("{command}\n"));
     let home = tempfile::tempdir().unwrap();
-    let mut path = vec![Path::new(env!("CARGO_BIN_EXE_opcell")).parent().unwrap().to_owned()];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let done = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(folder.path())
-        .env("PATH", std::env::join_paths(path).unwrap())
-        .env("HOME", home.path())
-        .env_remove("XDG_CACHE_HOME")
-        .env_remove("XDG_STATE_HOME")
-        .output()
-        .unwrap();
+    let done = shell(&script, folder.path(), home.path()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}\n{err}");
     assert!(out.contains("\nAda\n") && out.contains("repo/find-markers"), "{out}\n{err}");
@@ -61,6 +51,59 @@ fn every_example_is_on_a_page() {
         let elsewhere = name == "languages" && pages.contains("\ncd examples/languages\n");
         let is_run = elsewhere || pages.contains(&format!("$ cd examples/{name}\n"));
         assert!(is_run, "no page runs the example `{name}`");
+    }
+}
+
+/// What leads to the picture of each example, and what is drawn: a run, with the way that it took, or a workflow. A
+/// drawing is a picture of what the example does today, or it is drawn anew: `SNAPSHOTS=overwrite`.
+const PICTURES: [(&str, &str); 10] = [
+    ("triage", "opcell run triage -i issue=12 --journal"),
+    ("review", "opcell run review --input pr=7 --journal"),
+    ("release-notes", "opcell run notes.md --input version=1.4 --journal"),
+    (
+        "parcel",
+        "opcell run parcel.pack.json --workflow --journal --as lamp --say 'A lamp, please'; opcell runs signal lamp Shipped && \
+         opcell runs resume lamp",
+    ),
+    ("research", "opcell run research --input plan='split the service' --journal"),
+    ("clean-up", "opcell run clean-up.md --input @customers.json --journal"),
+    ("report", "opcell run report.md --input @orders.json --journal"),
+    (
+        "ship",
+        "opcell run w.edn --journal --as first --input name=Ada; opcell runs approve first --why green --by ann && \
+         opcell runs resume first",
+    ),
+    ("migrate", "opcell run migrate.edn --journal"),
+    // Its plugins are made by tool chains that may not be here; the workflow alone needs none of them.
+    ("languages", "rm opcell.toml"),
+];
+
+#[test]
+fn every_example_has_its_picture_in_the_gallery() {
+    let gallery = fs::read_to_string(root().join("docs/gallery.md")).unwrap();
+    let overwrite = std::env::var("SNAPSHOTS").is_ok_and(|how| how == "overwrite");
+    let home = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(PICTURES.iter().any(|(drawn, _)| *drawn == name), "the example `{name}` has no picture");
+    }
+    for (name, leads_to_it) in PICTURES {
+        let directory = tempfile::tempdir().unwrap();
+        copy(&root().join("examples").join(name), directory.path());
+        let what = if name == "languages" { "languages.edn" } else { "--run last" };
+        let script = format!("{leads_to_it}\nopcell graph {what} -o picture.svg\n");
+        let output = shell(&script, directory.path(), home.path()).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let drawn = fs::read_to_string(directory.path().join("picture.svg")).unwrap();
+        let picture = root().join(format!("docs/images/gallery/{name}.svg"));
+        if overwrite {
+            fs::create_dir_all(picture.parent().unwrap()).unwrap();
+            fs::write(&picture, &drawn).unwrap();
+        }
+        let kept = fs::read_to_string(&picture).unwrap_or_default();
+        let stale = "SNAPSHOTS=overwrite cargo test -p opcell-cli --test readme";
+        assert!(kept == drawn, "{} shows something else; `{stale}` draws it", picture.display());
+        assert!(gallery.contains(&format!("](images/gallery/{name}.svg)")), "the gallery does not show `{name}`");
     }
 }
 
@@ -172,18 +215,9 @@ fn run(shown: &str, directory: &Path) {
     let (command, rest) = shown.split_once('\n').unwrap();
     let typed: String =
         rest.lines().filter_map(|line| line.strip_prefix("> ")).map(|line| format!("{line}\n")).collect();
-    let binary = Path::new(env!("CARGO_BIN_EXE_opcell"));
     // Keys and compiled code lie in the user's own folders, which no project may contain.
     let home = tempfile::tempdir().unwrap();
-    let mut path = vec![binary.parent().unwrap().to_owned()];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("{command}\n")])
-        .current_dir(directory)
-        .env("PATH", std::env::join_paths(path).unwrap())
-        .env("HOME", home.path())
-        .env_remove("XDG_CACHE_HOME")
-        .env_remove("XDG_STATE_HOME")
+    let mut child = shell(&format!("{command}\n"), directory, home.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -201,6 +235,21 @@ fn run(shown: &str, directory: &Path) {
     }
     let waits = rest.contains("suspended at step");
     assert_eq!(output.status.code(), Some(if waits { 3 } else { 0 }), "`{command}`:\n{out}\n{err}");
+}
+
+/// A script in which `opcell` is the command under test, for a user with this home.
+fn shell(script: &str, directory: &Path, home: &Path) -> Command {
+    let mut path = vec![Path::new(env!("CARGO_BIN_EXE_opcell")).parent().unwrap().to_owned()];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script])
+        .current_dir(directory)
+        .env("PATH", std::env::join_paths(path).unwrap())
+        .env("HOME", home)
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("XDG_STATE_HOME");
+    shell
 }
 
 fn copy(from: &Path, to: &Path) {
