@@ -3,6 +3,7 @@
 //! It owns how guests are built and in which order things run. It must not hold anything that a user of Opcell needs:
 //! that belongs into the `opcell` command. Progress goes to stderr.
 
+mod against;
 mod authors;
 mod bench;
 mod book;
@@ -24,6 +25,7 @@ usage: cargo xtask <task>
   test        guests, then the tests of the workspace and of the plugins
   demo        guests, then a health report over this repository
   bench       guests, then the benchmarks; `cargo xtask bench --help` says what else is measured
+  against     the twins of attacks in other hosts: a table, and a picture into docs/images; builds wasmi and Extism
   screenshots pictures of the server's page, into docs/images; needs Chromium
   book        docs/ as HTML in target/book; needs mdbook
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
@@ -52,6 +54,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "test" => test(rest),
         "demo" => demo(rest),
         "bench" => bench::bench(rest),
+        "against" => against::against(),
         "screenshots" => screenshots::screenshots(),
         "dist" => dist::dist(rest),
         "package" => package::package(),

@@ -132,3 +132,45 @@ fn hostile_projects_are_contained_and_one_that_gets_through_is_found() {
         assert!(problem(&report, name).contains(expected), "{name}: {report:#}");
     }
 }
+
+/// The adapters of other hosts do what their pages say, as far as this machine has those hosts: a loop ends, and nothing
+/// is read outside of the directory that was opened.
+#[test]
+fn adapters_of_other_hosts_hold_a_loop_and_an_escape() {
+    let built = |path: &str| root().join(path).display().to_string();
+    let [wasmi, extism] =
+        ["benches/adapters/wasmi/target/release/wasmi-adapter", "benches/extism/target/release/extism-adapter"]
+            .map(built);
+    let python = "python3 benches/adapters/wasmtime_python.py";
+    let node = "node --no-warnings benches/adapters/node.mjs";
+    let there = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    let adapters = [
+        (node, there("node", &["--version"]), "Node"),
+        (python, there("python3", &["-c", "import wasmtime"]), "pip install wasmtime"),
+        (&wasmi, Path::new(&wasmi).is_file(), "cargo xtask against"),
+        (&extism, Path::new(&extism).is_file(), "cargo xtask against"),
+    ];
+    for (adapter, is_there, needs) in adapters {
+        if !is_there {
+            eprintln!("SKIPPED: `{adapter}` is not tried: it needs {needs}");
+            continue;
+        }
+        for (twin, by) in [("loop", "time, fuel or a signal"), ("path-escape", "a refusal")] {
+            let mut selftest = Command::new(env!("CARGO_BIN_EXE_opcell"));
+            let output = selftest
+                .args(["selftest", twin, "--json", "--quiet", "--against", adapter])
+                .current_dir(root())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(0), "`{adapter}` does not hold {twin} by {by}: {said}");
+            assert!(said.contains(&format!("\"{twin}\"")), "{said}");
+        }
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

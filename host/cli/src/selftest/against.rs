@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `SELFTEST_MODULE` | path of the `.wasm` file |
 //! | `SELFTEST_FUNCTION` | the function to call, without parameters and results |
-//! | `SELFTEST_TIME_MS` | the time that instantiating and calling may take together |
+//! | `SELFTEST_TIME_MS` | the time that compiling, instantiating and calling may take together |
 //! | `SELFTEST_MEMORY_BYTES` | what its memories may hold |
 //! | `SELFTEST_TABLE_ELEMENTS` | what its tables may hold |
 //! | `SELFTEST_OUTPUT_BYTES` | what of its output may be kept |
@@ -54,20 +54,90 @@ enum Expected {
 
 struct Twin {
     name: &'static str,
-    guest: &'static str,
+    guest: Guest,
     expected: Expected,
 }
 
+enum Guest {
+    Text(&'static str),
+    /// Too large to be written down.
+    Made(fn() -> Vec<u8>),
+}
+
+impl Guest {
+    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::Text(text) => Ok(wat::parse_str(text)?),
+            Self::Made(make) => Ok(make()),
+        }
+    }
+}
+
 const TWINS: &[Twin] = &[
-    Twin { name: "loop", guest: include_str!("twins/loop.wat"), expected: Expected::Stopped },
-    Twin { name: "loop-in-start", guest: include_str!("twins/loop-in-start.wat"), expected: Expected::Stopped },
-    Twin { name: "memory-bomb", guest: include_str!("twins/memory-bomb.wat"), expected: Expected::Ended },
-    Twin { name: "table-bomb", guest: include_str!("twins/table-bomb.wat"), expected: Expected::Ended },
-    Twin { name: "deep-recursion", guest: include_str!("twins/deep-recursion.wat"), expected: Expected::Stopped },
-    Twin { name: "output-flood", guest: include_str!("twins/output-flood.wat"), expected: Expected::Stopped },
-    Twin { name: "host-sleep", guest: include_str!("twins/host-sleep.wat"), expected: Expected::Ended },
-    Twin { name: "path-escape", guest: include_str!("twins/path-escape.wat"), expected: Expected::Returned },
+    Twin { name: "loop", guest: Guest::Text(include_str!("twins/loop.wat")), expected: Expected::Stopped },
+    Twin {
+        name: "loop-in-start",
+        guest: Guest::Text(include_str!("twins/loop-in-start.wat")),
+        expected: Expected::Stopped,
+    },
+    Twin { name: "memory-bomb", guest: Guest::Text(include_str!("twins/memory-bomb.wat")), expected: Expected::Ended },
+    Twin { name: "table-bomb", guest: Guest::Text(include_str!("twins/table-bomb.wat")), expected: Expected::Ended },
+    Twin {
+        name: "deep-recursion",
+        guest: Guest::Text(include_str!("twins/deep-recursion.wat")),
+        expected: Expected::Stopped,
+    },
+    Twin {
+        name: "output-flood",
+        guest: Guest::Text(include_str!("twins/output-flood.wat")),
+        expected: Expected::Stopped,
+    },
+    Twin { name: "host-sleep", guest: Guest::Text(include_str!("twins/host-sleep.wat")), expected: Expected::Ended },
+    Twin { name: "compile-bomb", guest: Guest::Made(compile_bomb), expected: Expected::Ended },
+    Twin {
+        name: "path-escape",
+        guest: Guest::Text(include_str!("twins/path-escape.wat")),
+        expected: Expected::Returned,
+    },
 ];
+
+/// Blocks of the compile bomb's one function: 3 MB of code, in which eight numbers live across all of them.
+const BLOCKS: usize = 100_000;
+
+/// A module whose one function is so long that compiling it takes longer than any call of it may.
+fn compile_bomb() -> Vec<u8> {
+    // `(block (br_if 0 (i32.eqz (local.get 0))) (local.set 1 (i64.add (local.get 2) (local.get 3)))
+    // (local.set 2 (i64.mul (local.get 1) (local.get 4))) (local.set 3 (i64.xor (local.get 2) (local.get 5))))`
+    let block = [
+        &[0x02, 0x40, 0x20, 0, 0x45, 0x0d, 0, 0x20, 2, 0x20, 3, 0x7c, 0x21, 1][..],
+        &[0x20, 1, 0x20, 4, 0x7e, 0x21, 2, 0x20, 2, 0x20, 5, 0x85, 0x21, 3, 0x0b],
+    ]
+    .concat();
+    // A local of i32 and eight of i64 before them, an end after them.
+    let body = [&[2, 1, 0x7f, 8, 0x7e][..], &block.repeat(BLOCKS), &[0x0b]].concat();
+    let code = [&[1][..], &leb128(body.len()), &body].concat();
+    [
+        &b"\0asm\x01\0\0\0"[..],
+        // One type, `() -> ()`; one function of it; its export as `run`.
+        b"\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x07\x01\x03run\0\0\x0a",
+        &leb128(code.len()),
+        &code,
+    ]
+    .concat()
+}
+
+/// A number as WebAssembly writes it.
+fn leb128(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        bytes.push(if number == 0 { low } else { low | 0x80 });
+        if number == 0 {
+            return bytes;
+        }
+    }
+}
 
 /// What became of one twin in another host.
 #[derive(Clone, Debug, Serialize)]
@@ -103,7 +173,7 @@ pub struct Comparison {
 /// others is worth reading.
 pub fn compare(command: &str, filter: Option<&str>, note: &dyn Fn(&str)) -> anyhow::Result<Comparison> {
     let folder = tempfile::tempdir()?;
-    let harmless = run(command, folder.path(), "(module (func (export \"run\")))")?;
+    let harmless = run(command, folder.path(), &Guest::Text("(module (func (export \"run\")))"))?;
     anyhow::ensure!(
         harmless.code == Some(0),
         "the adapter does not run a module whose function `run` does nothing: it ended with {} and said: {}",
@@ -113,7 +183,7 @@ pub fn compare(command: &str, filter: Option<&str>, note: &dyn Fn(&str)) -> anyh
     let mut cases = Vec::new();
     for twin in TWINS.iter().filter(|twin| filter.is_none_or(|filter| twin.name.contains(filter))) {
         note(twin.name);
-        cases.push(judge(twin, &run(command, folder.path(), twin.guest)?, harmless.peak_bytes));
+        cases.push(judge(twin, &run(command, folder.path(), &twin.guest)?, harmless.peak_bytes));
     }
     Ok(Comparison { command: command.to_owned(), idle_bytes: harmless.peak_bytes, cases })
 }
@@ -158,9 +228,9 @@ struct Ended {
     peak_bytes: u64,
 }
 
-fn run(command: &str, folder: &Path, guest: &str) -> anyhow::Result<Ended> {
+fn run(command: &str, folder: &Path, guest: &Guest) -> anyhow::Result<Ended> {
     let module = folder.join("guest.wasm");
-    fs::write(&module, wat::parse_str(guest)?)?;
+    fs::write(&module, guest.bytes()?)?;
     let directory = folder.join("preopened");
     fs::create_dir_all(&directory)?;
     fs::write(folder.join("secret.txt"), "secret")?;
@@ -222,6 +292,15 @@ mod tests {
         let contained = |name: &str| compared.cases.iter().find(|case| case.name == name).unwrap().contained;
         assert!(!contained("loop") && !contained("deep-recursion"), "{compared:?}");
         assert!(contained("path-escape") && contained("memory-bomb"), "{compared:?}");
+    }
+
+    /// What the adapters are given is read by whatever reads WebAssembly.
+    #[test]
+    fn the_compile_bomb_is_well_formed() {
+        let bomb = compile_bomb();
+        assert!(bomb.len() > 2 << 20, "{}", bomb.len());
+        wasmparser::validate(&bomb).unwrap();
+        assert_eq!(leb128(624_485), [0xe5, 0x8e, 0x26]);
     }
 
     #[test]

@@ -1,0 +1,162 @@
+//! `cargo xtask against`: the neutral twins of the hostile suite in other hosts, as the table and the picture of
+//! `docs/comparison.md`.
+
+use crate::process::{cargo, output, root, run, target_directory};
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
+
+/// Where the picture goes.
+const PICTURE: &str = "docs/images/against.svg";
+
+/// A host beside Opcell: its name in the table, and how its adapter is started, if it can be had here.
+struct Host {
+    name: &'static str,
+    adapter: fn() -> Result<String>,
+}
+
+const HOSTS: [Host; 4] = [
+    Host { name: "wasmtime, Python package", adapter: wasmtime_python },
+    Host { name: "wasmi, Rust library", adapter: || built("benches/adapters/wasmi", "wasmi-adapter") },
+    Host { name: "Extism, Rust library", adapter: || built("benches/extism", "extism-adapter") },
+    Host { name: "Node, one worker", adapter: || Ok("node --no-warnings benches/adapters/node.mjs".to_owned()) },
+];
+
+#[derive(Deserialize)]
+struct Comparison {
+    cases: Vec<Verdict>,
+}
+
+#[derive(Deserialize)]
+struct Verdict {
+    name: String,
+    contained: bool,
+    by: String,
+    elapsed_ms: u64,
+    peak_bytes: u64,
+}
+
+/// How a twin ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Contained,
+    /// By ending the host's process.
+    WithTheProcess,
+    GotThrough,
+}
+
+impl Verdict {
+    fn end(&self) -> End {
+        match (self.contained, self.by.contains("process")) {
+            (false, _) => End::GotThrough,
+            (true, true) => End::WithTheProcess,
+            (true, false) => End::Contained,
+        }
+    }
+}
+
+pub fn against() -> Result<()> {
+    run(cargo().args(["build", "--locked", "--package", "opcell-cli", "--bin", "opcell"]).current_dir(root()))?;
+    let opcell = target_directory()?.join("debug/opcell");
+    let mut columns: Vec<(&str, Vec<Verdict>)> = Vec::new();
+    for host in HOSTS {
+        let adapter = match (host.adapter)() {
+            Ok(adapter) => adapter,
+            Err(error) => {
+                eprintln!("against: SKIPPED {}: {error:#}", host.name);
+                continue;
+            }
+        };
+        eprintln!("$ opcell selftest --against {adapter:?}");
+        let mut selftest = Command::new(&opcell);
+        // It ends with 1 when something got through.
+        let ran = selftest.args(["selftest", "--json", "--against", &adapter]).current_dir(root()).output()?;
+        let read = serde_json::from_slice::<Comparison>(&ran.stdout);
+        let compared = read.with_context(|| String::from_utf8_lossy(&ran.stderr).into_owned())?;
+        columns.push((host.name, compared.cases));
+    }
+    ensure!(!columns.is_empty(), "no other host can be had here");
+    print!("{}", table(&columns));
+    let picture = root().join(PICTURE);
+    fs::write(&picture, drawing(&columns))?;
+    eprintln!("{}", picture.display());
+    Ok(())
+}
+
+fn wasmtime_python() -> Result<String> {
+    output(Command::new("python3").args(["-c", "import wasmtime"])).context("`pip install wasmtime` installs it")?;
+    Ok("python3 benches/adapters/wasmtime_python.py".to_owned())
+}
+
+/// A crate of its own, whose first build takes minutes.
+fn built(package: &str, program: &str) -> Result<String> {
+    let package: PathBuf = root().join(package);
+    let target = package.join("target");
+    run(cargo().args(["build", "--release", "--locked", "--target-dir"]).arg(&target).current_dir(&package))?;
+    Ok(target.join("release").join(program).display().to_string())
+}
+
+/// The twins, in the order of the suite, with each host's verdict.
+fn rows<'a>(columns: &'a [(&str, Vec<Verdict>)]) -> impl Iterator<Item = (&'a str, Vec<&'a Verdict>)> {
+    let names = columns.first().map_or(&[][..], |(_, cases)| cases).iter().map(|case| case.name.as_str());
+    names.map(|name| (name, columns.iter().filter_map(|(_, of)| of.iter().find(|case| case.name == name)).collect()))
+}
+
+fn table(columns: &[(&str, Vec<Verdict>)]) -> String {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let mut text = format!("| twin | {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len() + 1));
+    for (name, verdicts) in rows(columns) {
+        let cells = verdicts.iter().map(|case| {
+            let end = if case.contained { "contained" } else { "**got through**" };
+            format!("{end}: {}; {} ms, {} MiB", case.by, case.elapsed_ms, case.peak_bytes >> 20)
+        });
+        let _ = writeln!(text, "| `{name}` | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    text
+}
+
+/// A row for each twin, a column for each host.
+fn drawing(columns: &[(&str, Vec<Verdict>)]) -> String {
+    const LEFT: usize = 130;
+    const TOP: usize = 40;
+    const WIDTH: usize = 190;
+    const HEIGHT: usize = 30;
+    let mut shapes = String::new();
+    for (column, (name, _)) in columns.iter().enumerate() {
+        let x = LEFT + column * WIDTH + WIDTH / 2;
+        let _ = writeln!(shapes, r#"<text x="{x}" y="25" text-anchor="middle" font-weight="bold">{name}</text>"#);
+    }
+    let mut bottom = TOP;
+    for (row, (name, verdicts)) in rows(columns).enumerate() {
+        let y = TOP + row * HEIGHT;
+        bottom = y + HEIGHT;
+        let _ = writeln!(shapes, r#"<text x="{}" y="{}" text-anchor="end">{name}</text>"#, LEFT - 10, y + 20);
+        for (column, case) in verdicts.into_iter().enumerate() {
+            let (colour, end) = match case.end() {
+                End::Contained => ("#d4f0dc", "contained"),
+                End::WithTheProcess => ("#fff3c4", "with its process"),
+                End::GotThrough => ("#f8d0d0", "got through"),
+            };
+            let x = LEFT + column * WIDTH;
+            let _ = writeln!(
+                shapes,
+                r#"<rect x="{}" y="{}" width="{}" height="{}" rx="4" fill="{colour}"/><text x="{}" y="{}" text-anchor="middle">{end}, {} ms</text>"#,
+                x + 2,
+                y + 2,
+                WIDTH - 4,
+                HEIGHT - 4,
+                x + WIDTH / 2,
+                y + 20,
+                case.elapsed_ms
+            );
+        }
+    }
+    let width = LEFT + columns.len() * WIDTH + 10;
+    format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{0}" viewBox="0 0 {width} {0}" font-family="sans-serif" font-size="13">
+<rect width="100%" height="100%" fill="white"/>
+{shapes}</svg>
+"#,
+        bottom + 10
+    )
+}
