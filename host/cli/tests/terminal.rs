@@ -152,3 +152,34 @@ fn consent_is_asked_for_on_a_terminal_and_remembered() {
     let (shown, code) = run("changed", "n\n");
     assert!(code == 2 && shown.contains("something else than you allowed"), "{code}: {shown}");
 }
+
+#[test]
+fn lines_of_a_chat_are_edited_and_those_of_earlier_chats_come_back() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let (directory, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/parcel");
+    for file in ["opcell.toml", "parcel.pack.json", "script.yaml", "orders.txt", "rules.txt"] {
+        std::fs::copy(example.join(file), directory.path().join(file)).unwrap();
+    }
+    let chat = |arguments: &[&str], typed: &str| {
+        let arguments = [&["chat", "parcel.pack.json"], arguments].concat();
+        typed_on_terminal(directory.path(), 80, &arguments, &[("HOME", home.path().to_str().unwrap())], typed)
+    };
+    // A letter is taken back; a line that begins with a space is kept nowhere; the arrow brings the line before it.
+    let (shown, code) = chat(&[], "/statex\x7f\r /artifacts\r\x1b[A\r/quit\r");
+    assert_eq!((shown.matches("state `desk`, events:").count(), code), (2, 0), "{shown}");
+    let kept = home.path().join(".local/state/opcell/chat-history");
+    let lines = std::fs::read_to_string(&kept).unwrap();
+    assert!(lines.contains("/state\n/quit\n") && !lines.contains("/artifacts"), "{lines}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&kept.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // The line before the last one of the chat before.
+    let (shown, code) = chat(&[], "\x1b[A\x1b[A\r/quit\r");
+    assert_eq!((shown.matches("state `desk`, events:").count(), code), (1, 0), "{shown}");
+    let lines = std::fs::read_to_string(&kept).unwrap();
+    let (shown, _) = chat(&["--no-history"], "\x1b[A/state\r/quit\r");
+    assert_eq!(shown.matches("state `desk`, events:").count(), 1, "{shown}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), lines, "nothing is kept, and nothing comes back");
+}

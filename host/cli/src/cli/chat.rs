@@ -1,5 +1,9 @@
 //! `opcell chat`: a conversation with a workflow whose states speak. Lines come from a person, or from a pipe.
 
+mod lines;
+
+pub use lines::Lines;
+
 use super::{
     Exit, Failure, Global, Terminal,
     follow::{self, RunObserver},
@@ -29,11 +33,7 @@ use opcell_workflow::{
     names::Outcome,
     promptpack::Pack,
 };
-use std::{
-    collections::HashMap,
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
-    sync::Arc,
-};
+use std::{collections::HashMap, io, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -46,6 +46,9 @@ pub struct ChatArgs {
     /// Start in the state of this agent of the pack (RFC 0011).
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
+    /// Keep nothing of what is typed for the next chat.
+    #[arg(long)]
+    no_history: bool,
     #[command(flatten)]
     journal: JournalArgs,
     #[command(flatten)]
@@ -72,7 +75,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
         terminal.note(&format!("run {}", run.id()));
     }
     let mut shown = Transcript::new(&workflow, terminal);
-    let mut lines = Lines::stdin(terminal, &stop);
+    let mut lines = Lines::stdin(terminal, &stop, !args.no_history);
     let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop).await?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
@@ -252,57 +255,6 @@ fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
         counted(used.tool_calls, "tool call"),
         counted(used.rounds, "model round")
     )
-}
-
-/// Where lines come from.
-pub enum Lines {
-    /// PromptMessage beforehand, in order.
-    Scripted(std::vec::IntoIter<String>),
-    /// A person or a pipe. Read where it keeps the runtime's other threads going; nothing else happens meanwhile.
-    Stdin {
-        /// Whether a person is asked.
-        prompts: bool,
-        /// A signal while nothing but a line is waited for ends the process.
-        stop: Stop,
-    },
-}
-
-impl Lines {
-    fn stdin(terminal: &Terminal, stop: &Stop) -> Self {
-        Self::Stdin { prompts: !terminal.quiet && io::stdin().is_terminal(), stop: stop.clone() }
-    }
-
-    /// The next line that is not empty; `None` at the end.
-    fn next(&mut self) -> io::Result<Option<String>> {
-        match self {
-            Self::Scripted(lines) => Ok(lines.next()),
-            Self::Stdin { prompts, stop } => {
-                let prompts = *prompts;
-                tokio::task::block_in_place(|| {
-                    stop.while_idle(|| {
-                        loop {
-                            if prompts {
-                                write!(io::stderr(), "> ")?;
-                            }
-                            let mut line = String::new();
-                            if io::stdin().lock().read_line(&mut line)? == 0 {
-                                return Ok(None);
-                            }
-                            let line = line.trim();
-                            if !line.is_empty() {
-                                return Ok(Some(line.to_owned()));
-                            }
-                        }
-                    })
-                })
-            }
-        }
-    }
-
-    /// Says something that is not part of the conversation.
-    fn answer(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{}", printable(text));
-    }
 }
 
 /// What is said, on stdout; where the run goes, on stderr.

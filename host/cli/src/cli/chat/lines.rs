@@ -1,0 +1,136 @@
+//! Where the lines of a conversation come from: a script, a pipe, or a person, who can edit them and go back to earlier
+//! ones.
+
+use crate::cli::{Terminal, stop::Stop};
+use opcell::{places::Places, report::printable};
+use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
+};
+
+/// What a person is asked with.
+const PROMPT: &str = "> ";
+
+/// Lines that the history holds.
+const KEPT: usize = 1_000;
+
+/// Where lines come from.
+pub enum Lines {
+    /// What is said was given beforehand, in order.
+    Scripted(std::vec::IntoIter<String>),
+    /// A pipe, or a person whose terminal cannot be drawn on. Read where it keeps the runtime's other threads going;
+    /// nothing else happens meanwhile.
+    Stdin {
+        /// Whether a person is asked.
+        prompts: bool,
+        /// A signal while nothing but a line is waited for ends the process.
+        stop: Stop,
+    },
+    /// A person at a terminal.
+    Person(Box<Person>),
+}
+
+/// Edits lines, and knows those of earlier conversations.
+pub struct Person {
+    editor: Editor<(), FileHistory>,
+    /// Where the lines are kept; nowhere without a home directory, or where that was asked for.
+    history: Option<PathBuf>,
+    stop: Stop,
+}
+
+impl Lines {
+    pub(super) fn stdin(terminal: &Terminal, stop: &Stop, remembers: bool) -> Self {
+        let asks = !terminal.quiet && io::stdin().is_terminal();
+        if asks
+            && io::stdout().is_terminal()
+            && let Some(person) = Person::at_terminal(stop, remembers)
+        {
+            return Self::Person(Box::new(person));
+        }
+        Self::Stdin { prompts: asks, stop: stop.clone() }
+    }
+
+    /// The next line that is not empty; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<String>> {
+        match self {
+            Self::Scripted(lines) => Ok(lines.next()),
+            Self::Stdin { prompts, stop } => {
+                let prompts = *prompts;
+                tokio::task::block_in_place(|| stop.while_idle(|| next_of_stdin(prompts)))
+            }
+            Self::Person(person) => tokio::task::block_in_place(|| person.next()),
+        }
+    }
+
+    /// Says something that is not part of the conversation.
+    pub(super) fn answer(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{}", printable(text));
+    }
+}
+
+fn next_of_stdin(prompts: bool) -> io::Result<Option<String>> {
+    loop {
+        if prompts {
+            write!(io::stderr(), "{PROMPT}")?;
+        }
+        let mut line = String::new();
+        if io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let line = line.trim();
+        if !line.is_empty() {
+            return Ok(Some(line.to_owned()));
+        }
+    }
+}
+
+impl Person {
+    /// None where the terminal cannot be had.
+    fn at_terminal(stop: &Stop, remembers: bool) -> Option<Self> {
+        let config = Config::builder().max_history_size(KEPT).ok()?.history_ignore_space(true).build();
+        let mut editor = Editor::with_config(config).ok()?;
+        let history = remembers.then(history_file).flatten();
+        if let Some(history) = &history {
+            // There is none before the first chat.
+            let _ = editor.load_history(history);
+        }
+        Some(Self { editor, history, stop: stop.clone() })
+    }
+
+    fn next(&mut self) -> io::Result<Option<String>> {
+        loop {
+            let (editor, stop) = (&mut self.editor, &self.stop);
+            let line = match stop.while_idle(|| editor.readline(PROMPT)) {
+                Ok(line) => line,
+                // The end of the conversation, and the end of a person's patience: the run stays as it is.
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(None),
+                Err(ReadlineError::Io(error)) => return Err(error),
+                Err(other) => return Err(io::Error::other(other)),
+            };
+            let said = line.trim();
+            if !said.is_empty() {
+                // As it was typed: a line that begins with a space is not kept.
+                self.remember(&line);
+                return Ok(Some(said.to_owned()));
+            }
+        }
+    }
+
+    fn remember(&mut self, line: &str) {
+        let is_new = self.editor.add_history_entry(line).unwrap_or(false);
+        if let (true, Some(history)) = (is_new, &self.history)
+            && let Err(error) = self.editor.append_history(history)
+        {
+            tracing::debug!("{} cannot be written: {error}", history.display());
+        }
+    }
+}
+
+/// Where the user's lines are kept, below the state that no project and no grant reaches.
+fn history_file() -> Option<PathBuf> {
+    let state = Places::of_user().state?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).ok()?;
+    Some(state.join("chat-history"))
+}
