@@ -242,6 +242,8 @@ impl Bench {
         for (name, peer) in [
             ("process", peer::process(&arguments)),
             ("process-pool", peer::process_pool(&arguments)),
+            ("bubblewrap", peer::bubblewrap(&arguments)),
+            ("python", peer::python(&arguments)),
             ("pipe", peer::pipe(&arguments)),
             ("node-worker", peer::node_worker(&arguments)),
             ("node-warm", peer::node_warm(&arguments)),

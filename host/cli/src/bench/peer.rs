@@ -207,14 +207,48 @@ fn echo_command(arguments: &[&str]) -> Result<Command> {
 }
 
 pub(super) fn process(arguments: &Arc<str>) -> Result<Peer> {
+    let about = "a process spawned per call, arguments on its standard input";
+    Ok(spawned("process", about, echo_command(&[])?, arguments)?.isolating(&[Isolates::State, Isolates::Host]))
+}
+
+/// A process per call. It has worked once.
+fn spawned(name: &str, about: &str, mut command: Command, arguments: &Arc<str>) -> Result<Peer> {
     let arguments = Arc::clone(arguments);
-    let mut command = echo_command(&[])?;
-    let call = move || {
+    let mut call = move || {
         let mut child = command.spawn()?;
         answered(&mut child, &arguments)
     };
-    Ok(Peer::blocking("process", "a process spawned per call, arguments on its standard input", call)
-        .isolating(&[Isolates::State, Isolates::Host]))
+    call()?;
+    Ok(Peer::blocking(name, about, call))
+}
+
+/// Namespaces of its own for every process, with nothing in them but the program and what it is linked with.
+pub(super) fn bubblewrap(arguments: &Arc<str>) -> Result<Peer> {
+    let program = echo_program().context("there is no `opcell-echo` beside this program")?;
+    let mut command = Command::new("bwrap");
+    command.args(["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]);
+    for folder in ["/usr", "/lib", "/lib64"] {
+        command.args(["--ro-bind-try", folder, folder]);
+    }
+    command.arg("--ro-bind").arg(program).args(["/echo", "/echo"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let about = "an `opcell-echo` per call in namespaces of its own: no network, no files but its libraries";
+    spawned("bubblewrap", about, command, arguments)
+        .map(|peer| peer.isolating(&[Isolates::State, Isolates::Host, Isolates::System]))
+        .context("no working `bwrap` on the path, or no namespaces for users")
+}
+
+/// What a host does that runs each tool as a script.
+pub(super) fn python(arguments: &Arc<str>) -> Result<Peer> {
+    const ECHO: &str = "import json, sys
+sys.stdout.write(json.dumps(json.loads(sys.stdin.read()), separators=(',', ':'), ensure_ascii=False))";
+    // What is on the path may be a script that finds the interpreter first.
+    let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let found = found.ok().filter(|output| output.status.success()).context("no working `python3` on the path")?;
+    let mut command = Command::new(String::from_utf8_lossy(&found.stdout).trim());
+    command.args(["-I", "-c", ECHO]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let about = "a Python process spawned per call, arguments on its standard input";
+    spawned("python", about, command, arguments).map(|peer| peer.isolating(&[Isolates::State, Isolates::Host]))
 }
 
 /// What a process gives for its standard input, to its end.
