@@ -104,6 +104,9 @@ impl Skill {
     }
 }
 
+/// The JSON Schema of a `workflow` block, for editors.
+pub const SCHEMA: &str = include_str!("workflowskill/schema.json");
+
 /// Reads the YAML of a workflow without anything around it.
 ///
 /// # Errors

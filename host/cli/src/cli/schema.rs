@@ -2,7 +2,7 @@
 
 use super::{Exit, Failure, Terminal};
 use clap::{Args, ValueEnum};
-use opcell_workflow::ir;
+use opcell_workflow::{ir, workflowskill};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -21,6 +21,8 @@ enum Format {
     Project,
     /// The report of `opcell bench`, `bench.json`.
     Report,
+    /// The YAML of a WorkflowSkill document's `workflow` block.
+    Workflowskill,
 }
 
 pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -30,6 +32,7 @@ pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         Format::Case => read(crate::cases::SCHEMA)?,
         Format::Project => opcell::config::schema::schema(),
         Format::Report => report(),
+        Format::Workflowskill => read(workflowskill::SCHEMA)?,
     };
     terminal.json(&schema)?;
     Ok(Exit::Done)

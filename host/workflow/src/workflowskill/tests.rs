@@ -225,3 +225,69 @@ fn a_transform_of_what_is_known_to_be_no_array_is_told() {
     assert_eq!(messages("{ type: array, value: $inputs.list }"), [""; 0]);
     assert_eq!(messages("{ type: array, value: $steps.a.output }"), [""; 0]);
 }
+
+/// The documents of the conformance cases, and shapes that none of them has.
+fn documents() -> Vec<String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/workflowskill");
+    let mut documents = Vec::new();
+    for file in ["validation.json", "runs.json", "edges.json"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let cases: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for case in cases.as_array().or_else(|| cases["cases"].as_array()).unwrap() {
+            let yaml = case["yaml"].as_str().map(str::to_owned);
+            let block = || {
+                let content = case["content"].as_str()?;
+                Some(content[extract::block(content)?].to_owned())
+            };
+            documents.extend(yaml.or_else(block));
+        }
+    }
+    let step = |rest: &str| format!("steps:\n  - {{ id: a, {rest} }}\n");
+    let shapes = [
+        "type: tool",
+        "type: tool, tool: ''",
+        "type: tool, tool: t, retry: { max: 0, delay: 1s, backoff: 1 }",
+        "type: tool, tool: t, retry: { max: 1.5, delay: 1s, backoff: 1 }",
+        "type: tool, tool: t, retry: { max: 2, delay: 1s, backoff: 1.5 }",
+        "type: tool, tool: t, inputs: { x: { type: text } }",
+        "type: tool, tool: t, inputs: { x: { type: string, default: 1 } }",
+        "type: tool, tool: t, inputs: { x: { type: array, items: { type: string, items: [] } } }",
+        "type: tool, tool: t, inputs: { x: { type: object, properties: { y: string, z: { type: int } } } }",
+        "type: tool, tool: t, inputs: { x: { type: object, properties: { y: 1 } } }",
+        "type: tool, tool: t, on_error: retry",
+        "type: tool, tool: t, each: 5",
+        "type: transform, operation: filter",
+        "type: transform, operation: filter, where: $item.x",
+        "type: transform, operation: map, expression: text",
+        "type: transform, operation: sort, field: x, direction: up",
+        "type: transform, operation: sort, field: x, direction: desc",
+        "type: conditional, condition: '', then: [b]",
+        "type: conditional, condition: $inputs.x, then: []",
+        "type: conditional, condition: $inputs.x, then: [b], else: [1]",
+        "type: exit, status: done",
+        "type: exit, status: success, output: 5",
+        "type: exit, status: success, output: $steps.a, typo: 1",
+        "type: loop",
+    ];
+    documents.extend(shapes.map(step));
+    documents.extend(
+        ["steps: []", "steps: {}", "[]", "inputs: []\nsteps: [{ id: a, type: tool, tool: t }]"].map(str::to_owned),
+    );
+    documents
+}
+
+#[test]
+fn the_published_schema_takes_what_the_reader_takes_and_nothing_else() {
+    let schema = serde_json::from_str(SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let (mut taken, mut refused) = (0, 0);
+    for text in documents() {
+        let Ok(root) = tree(&text, 0..text.len()) else { continue };
+        let issues = schema::read(&root).1.issues;
+        let value = serde_json::Value::from(&root.to_value());
+        let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+        assert_eq!(issues.is_empty(), errors.is_empty(), "{text}\nthe reader: {issues:?}\nthe schema: {errors:?}");
+        if issues.is_empty() { taken += 1 } else { refused += 1 }
+    }
+    assert!(taken > 100 && refused > 20, "{taken} documents were taken, {refused} refused");
+}
