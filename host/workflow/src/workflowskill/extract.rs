@@ -2,30 +2,47 @@
 //! anywhere.
 
 use crate::js;
-use regex::Regex;
-use std::{ops::Range, sync::LazyLock};
+use std::ops::Range;
 
-/// The closing `---` ends the front matter even if more follows on its line; a blank line or a byte order mark before
-/// the opening one defeats it.
-static FRONT_MATTER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\A---\r?\n((?s:.)*?)\r?\n---").ok());
+const OPENING: &str = "```workflow";
+const CLOSING: &str = "\n```";
 
-/// Lower case, and nothing but white space between `workflow` and the end of the line; the closing fence starts a line.
-static FENCE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"```workflow[\s\x{FEFF}&&[^\x{85}]]*\n((?s:.)*?)\r?\n```").ok());
-
-fn first_group(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<Range<usize>> {
-    let group = pattern.as_ref()?.captures(text)?.get(1)?;
-    Some(group.range()).filter(|range| !range.is_empty())
-}
-
-/// Where the front matter's YAML stands.
+/// Where the front matter's YAML stands, the expression of WorkflowSkill's own runtime being
+/// `^---\r?\n([\s\S]*?)\r?\n---`. The closing `---` ends it even if more follows on its line; a blank line or a byte
+/// order mark before the opening one defeats it.
 pub(super) fn front_matter(text: &str) -> Option<Range<usize>> {
-    first_group(&FRONT_MATTER, text)
+    let rest = text.strip_prefix("---")?;
+    let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
+    let start = text.len() - rest.len();
+    before(text, start, "\n---")
 }
 
-/// Where the workflow's YAML stands.
+/// Where the workflow's YAML stands, the expression of WorkflowSkill's own runtime being
+/// ```` ```workflow\s*\n([\s\S]*?)\r?\n``` ````: lower case, and nothing but white space between `workflow` and the end
+/// of the line; the closing fence starts a line. White space is what JavaScript takes for it.
 pub(super) fn block(text: &str) -> Option<Range<usize>> {
-    first_group(&FENCE, text)
+    let last = text.rfind(CLOSING)?;
+    for (at, opening) in text.match_indices(OPENING) {
+        let after = at + opening.len();
+        let rest = text.get(after..)?;
+        let blank = rest.get(..rest.find(|c| !js::is_space(c)).unwrap_or(rest.len()))?;
+        // As much white space as leaves a closing fence.
+        let starts = blank.rmatch_indices('\n').map(|(newline, _)| after + newline + 1);
+        for start in starts {
+            if start <= last {
+                return before(text, start, CLOSING);
+            }
+        }
+    }
+    None
+}
+
+/// What stands between a place and the next `end`, whose line may end as on Windows; `None` where that is nothing.
+fn before(text: &str, start: usize, end: &str) -> Option<Range<usize>> {
+    let found = text.get(start..)?;
+    let found = found.get(..found.find(end)?)?;
+    let found = found.strip_suffix('\r').unwrap_or(found);
+    (!found.is_empty()).then(|| start..start + found.len())
 }
 
 /// Where another workflow's YAML stands, behind the first one's.
@@ -63,6 +80,29 @@ mod tests {
             "``` workflow\nx\n```",
         ] {
             assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    /// As WorkflowSkill's own runtime finds them.
+    fn by_expression(pattern: &str, text: &str) -> Option<Range<usize>> {
+        let group = regex::Regex::new(pattern).unwrap().captures(text)?.get(1).unwrap();
+        Some(group.range()).filter(|range| !range.is_empty())
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn both_are_found_where_the_expressions_find_them(
+            parts in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "---", "```", "```workflow", "`", "workflow", "\n", "\r\n", "\r", " ", "\t", "x", "\u{feff}", "\u{85}", "\u{2028}", "-",
+                ]),
+                0..24,
+            ),
+        ) {
+            let text = parts.concat();
+            proptest::prop_assert_eq!(front_matter(&text), by_expression(r"\A---\r?\n((?s:.)*?)\r?\n---", &text));
+            let fence = r"```workflow[\s\x{FEFF}&&[^\x{85}]]*\n((?s:.)*?)\r?\n```";
+            proptest::prop_assert_eq!(block(&text), by_expression(fence, &text));
         }
     }
 
