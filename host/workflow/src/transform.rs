@@ -1,4 +1,6 @@
-//! Filter, map and sort over arrays: pure, one pass, no expression parsed twice.
+//! Filter, map and sort over arrays: pure, one pass, no expression parsed twice, long arrays on several threads.
+
+mod parts;
 
 use crate::{
     expr::{Context, Evaluation, ExprError, Expression, own},
@@ -48,9 +50,11 @@ impl Node {
         match self {
             Self::Expression(expression) => Maker::Expression(Box::new(expression.evaluation())),
             Self::Literal(value) => Maker::Literal(value),
-            Self::Object(shape, fields) => {
-                Maker::Object(shape, fields.iter().map(Self::maker).collect(), Vec::with_capacity(fields.len()))
-            }
+            Self::Object(shape, fields) => Maker::Object(
+                shape.unshared(),
+                fields.iter().map(Self::maker).collect(),
+                Vec::with_capacity(fields.len()),
+            ),
         }
     }
 }
@@ -59,7 +63,7 @@ impl Node {
 enum Maker<'a> {
     Expression(Box<Evaluation<'a>>),
     /// With room for the values of one object.
-    Object(&'a value::Shape, Vec<Maker<'a>>, Vec<Value>),
+    Object(value::Shape, Vec<Maker<'a>>, Vec<Value>),
     Literal(&'a Value),
 }
 
@@ -141,26 +145,36 @@ fn elements(inputs: &Object) -> Cow<'_, [Value]> {
 /// The first expression's that has no value; none on an empty array.
 pub fn apply(operation: &TransformOperation, items: &[Value], context: &Context<'_>) -> Result<Array, ExprError> {
     match operation {
-        TransformOperation::Filter { condition } => {
+        TransformOperation::Filter { condition } => joined(parts::each(items, |from, items| {
             let mut condition = condition.evaluation();
             let mut kept = Vec::new();
-            for (index, item) in items.iter().enumerate() {
+            for (index, item) in (from..).zip(items) {
                 if condition.holds(&context.with_item(item, index))? {
                     kept.push(item.clone());
                 }
             }
-            Ok(kept.into())
-        }
-        TransformOperation::Map { expression } => {
+            Ok(kept)
+        })),
+        TransformOperation::Map { expression } => joined(parts::each(items, |from, items| {
             let mut maker = expression.compiled.maker();
             let mut made = Vec::with_capacity(items.len());
-            for (index, item) in items.iter().enumerate() {
+            for (index, item) in (from..).zip(items) {
                 made.push(maker.make(&context.with_item(item, index))?);
             }
-            Ok(made.into())
-        }
+            Ok(made)
+        })),
         TransformOperation::Sort { field, descending } => Ok(sort(items, field, *descending)),
     }
+}
+
+/// One array of what the parts came to, or the error of the first part that has one.
+fn joined(parts: Vec<Result<Vec<Value>, ExprError>>) -> Result<Array, ExprError> {
+    let mut parts = parts.into_iter();
+    let mut all = parts.next().unwrap_or_else(|| Ok(Vec::new()))?;
+    for part in parts {
+        all.append(&mut part?);
+    }
+    Ok(all.into())
 }
 
 /// What an element sorts by.
@@ -238,12 +252,17 @@ impl<'a> Field<'a> {
 }
 
 fn sort(items: &[Value], field: &str, descending: bool) -> Array {
-    let mut field = Field::new(field);
-    if let Some(mut ranks) = number_ranks(items, &mut field, descending) {
-        ranks.sort_unstable();
-        return in_order(items, ranks.into_iter().map(|(_, at)| at));
+    if let Some(mut ranks) = number_ranks(items, field, descending) {
+        parts::sort_by(&mut ranks, Ord::cmp);
+        return Array::in_order(items, ranks.into_iter().map(|(_, at)| at));
     }
-    let keys: Vec<Key<'_>> = items.iter().map(|item| Key::of(field.of(item))).collect();
+    let keys: Vec<Key<'_>> = parts::each(items, |_, items| {
+        let mut field = Field::new(field);
+        items.iter().map(|item| Key::of(field.of(item))).collect::<Vec<_>>()
+    })
+    .into_iter()
+    .flatten()
+    .collect();
     let order = match keys.iter().map(text_of).collect::<Option<Vec<_>>>() {
         Some(texts) => sort_texts(&texts, descending),
         None => {
@@ -255,23 +274,20 @@ fn sort(items: &[Value], field: &str, descending: bool) -> Array {
             order
         }
     };
-    in_order(items, order.into_iter())
-}
-
-/// The items at these positions.
-fn in_order(items: &[Value], order: impl ExactSizeIterator<Item = usize>) -> Array {
-    let mut ordered = Vec::with_capacity(order.len());
-    ordered.extend(order.filter_map(|at| items.get(at).cloned()));
-    ordered.into()
+    Array::in_order(items, order.into_iter())
 }
 
 /// The ranks of all items with their positions; `None` where one sorts by something else than a number.
-fn number_ranks(items: &[Value], field: &mut Field<'_>, descending: bool) -> Option<Vec<(u64, usize)>> {
-    let mut ranks = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        ranks.push((number_rank(&Key::of(field.of(item)), descending)?, at));
-    }
-    Some(ranks)
+fn number_ranks(items: &[Value], field: &str, descending: bool) -> Option<Vec<(u64, usize)>> {
+    let parts = parts::each(items, |from, items| {
+        let mut field = Field::new(field);
+        let mut ranks = Vec::with_capacity(items.len());
+        for (at, item) in (from..).zip(items) {
+            ranks.push((number_rank(&Key::of(field.of(item)), descending)?, at));
+        }
+        Some(ranks)
+    });
+    parts.into_iter().collect::<Option<Vec<_>>>().map(|ranks| ranks.concat())
 }
 
 /// Integers that order as the numbers do, missing ones last; `None` where the key is another.
@@ -296,9 +312,9 @@ fn text_of<'k>(key: &'k Key<'_>) -> Option<Option<&'k str>> {
 }
 
 /// The positions of elements in the order of their ranks; `ties` decides between equal ranks, and then the position.
-fn sorted_by(ranks: &[u64], ties: impl Fn(usize, usize) -> Ordering) -> Vec<usize> {
+fn sorted_by(ranks: &[u64], ties: impl Fn(usize, usize) -> Ordering + Sync) -> Vec<usize> {
     let mut order: Vec<(u64, usize)> = ranks.iter().copied().zip(0..).collect();
-    order.sort_unstable_by(|(a, i), (b, j)| a.cmp(b).then_with(|| ties(*i, *j)).then_with(|| i.cmp(j)));
+    parts::sort_by(&mut order, |(a, i), (b, j)| a.cmp(b).then_with(|| ties(*i, *j)).then_with(|| i.cmp(j)));
     order.into_iter().map(|(_, at)| at).collect()
 }
 
@@ -426,6 +442,41 @@ mod tests {
             let sorted = sort(&items, "k", false);
             let sorted = sorted.iter().map(|item| item.get("k").unwrap().clone());
             assert_eq!(Value::array(sorted).to_json().replace(".0", ""), expected);
+        }
+    }
+
+    #[test]
+    fn an_array_that_is_worked_on_in_parts_comes_to_the_same_as_its_elements_alone() {
+        let (inputs, steps) = (Value::object([("min", Value::from(500))]), Value::object::<&str>([]));
+        let context = Context::new(&inputs, &steps);
+        let item = |at: i64| Value::object([("n", Value::from(at * 7_919 % 1_000)), ("at", Value::from(at))]);
+        let items: Vec<Value> = (0..40_000).map(item).collect();
+        for operation in [
+            r#"{"operation":"filter","where":"$item.n >= $inputs.min"}"#,
+            r#"{"operation":"map","expression":{"n":"$item.n","more":{"at":"$item.at","text":"longer than fifteen bytes"}}}"#,
+        ] {
+            let operation: TransformOperation = serde_json::from_str(operation).unwrap();
+            let whole = apply(&operation, &items, &context).unwrap();
+            let alone = items.chunks(1).map(|item| apply(&operation, item, &context).unwrap());
+            assert_eq!(whole, alone.flat_map(|part| part.to_vec()).collect());
+        }
+        let by_index: TransformOperation =
+            serde_json::from_str(r#"{"operation":"map","expression":"$index"}"#).unwrap();
+        let indices = apply(&by_index, &items, &context).unwrap();
+        assert_eq!(indices, (0..40_000_i64).map(Value::from).collect());
+        let failing: TransformOperation = serde_json::from_str(r#"{"operation":"filter","where":"$item =="}"#).unwrap();
+        assert!(apply(&failing, &items, &context).is_err());
+        for descending in [false, true] {
+            let sorted = sort(&items, "n", descending);
+            let keys = |item: &Value| (item.get("n").map(Value::to_json), item.get("at").map(Value::to_json));
+            let mut expected = items.clone();
+            let number = |item: &Value| item.get("n").map_or(0.0, |n| js::string_to_number(&n.to_json()));
+            expected.sort_by(|a, b| {
+                let order = number(a).total_cmp(&number(b));
+                if descending { order.reverse() } else { order }
+            });
+            assert!(sorted.iter().map(keys).eq(expected.iter().map(keys)));
+            assert_eq!(sorted.measure(), Array::from(expected).measure());
         }
     }
 

@@ -99,6 +99,14 @@ impl Shape {
         if all { Distinct::All(Self::of(keys)) } else { Distinct::Merged(Self::of(keys), places) }
     }
 
+    /// The same keys, shared with no one yet: threads that make objects of one shape do not wait for each other.
+    #[must_use]
+    pub fn unshared(&self) -> Self {
+        match Self::new_of(self.keys().cloned().collect()) {
+            Distinct::All(shape) | Distinct::Merged(shape, _) => shape,
+        }
+    }
+
     /// The place of a key.
     #[must_use]
     #[inline]
