@@ -10,7 +10,7 @@ use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbo
 use std::path::Path;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../example-operations/dist/echo.wasm");
 const SMALL: &str = r#"{"text":"hello world","numbers":[1,2,3],"flag":true}"#;

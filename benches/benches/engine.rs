@@ -5,7 +5,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use opcell_benches::hot;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 fn hot_paths(c: &mut Criterion) {
     for mut path in hot::all().unwrap() {

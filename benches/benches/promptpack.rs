@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, missing_docs, reason = "a benchmark")]
 
 use async_trait::async_trait;
-use mimalloc::MiMalloc;
+use opcell_allocator::Allocator;
 use opcell_engine::conversation::{Message, ToolCallRequest, Usage};
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
@@ -34,13 +34,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
         // SAFETY: the caller's promise is that allocator's.
-        unsafe { MiMalloc.alloc(layout) }
+        unsafe { Allocator.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
         // SAFETY: the caller's promise is that allocator's.
-        unsafe { MiMalloc.dealloc(memory, layout) }
+        unsafe { Allocator.dealloc(memory, layout) }
     }
 }
 

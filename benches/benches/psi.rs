@@ -11,7 +11,7 @@ use opcell_workflow::{SourceFile, companions::NoCompanions, document, ir::Prompt
 use std::{hint::black_box, path::PathBuf};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 fn documents() -> Vec<SourceFile> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));

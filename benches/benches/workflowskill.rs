@@ -23,7 +23,7 @@ use std::{fmt::Write as _, hint::black_box, sync::Arc};
 use tokio::runtime::Runtime;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 /// A chain of tool steps, each of which reads the one before, as one authored by hand would look.
 fn chain(steps: usize, tool: &str) -> String {

@@ -12,7 +12,7 @@ use std::{
 
 /// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
 const FLOORS: &[&[&str]] = &[
-    &["opcell-types", "opcell-author"],
+    &["opcell-types", "opcell-author", "opcell-allocator"],
     &["opcell-schema", "opcell-journal"],
     &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
     &["opcell-core"],

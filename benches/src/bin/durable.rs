@@ -26,7 +26,7 @@ use std::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 const STEPS: usize = 2_000;
 const PARALLEL: usize = 100;

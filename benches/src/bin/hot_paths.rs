@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use opcell_benches::hot;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);

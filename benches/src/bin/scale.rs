@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 /// Runs at once, and steps of each.
 const STEPS: [(usize, usize); 4] = [(1, 400), (10, 100), (100, 40), (1_000, 10)];

@@ -24,7 +24,7 @@ use std::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 const LINES: u32 = 20;
 const KEPT_RUNS: u64 = 100;

@@ -18,7 +18,7 @@ use std::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 const ATTACKERS: usize = 16;
 /// Between two calls of the honest plugin, so that its latency and not its throughput is measured.

@@ -24,7 +24,7 @@ use std::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 const STEPS: usize = 100;
 const ELEMENTS: i64 = 100_000;

@@ -1,7 +1,7 @@
 //! The `opcell` command.
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 fn main() -> std::process::ExitCode {
     opcell_cli::cli::main()
