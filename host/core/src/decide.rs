@@ -85,7 +85,7 @@ pub fn decide(state: &State) -> Next {
 impl State {
     /// Effects that should be in flight, oldest first, from `from` on: requested, not ended, and not in doubt.
     pub fn wanted(&self, from: EffectId) -> impl Iterator<Item = EffectId> + '_ {
-        self.effects.range(from..).filter(|(_, effect)| !effect.in_doubt).map(|(id, _)| *id)
+        self.effects.from(from).filter(|(_, effect)| !effect.in_doubt).map(|(id, _)| *id)
     }
 }
 

@@ -162,6 +162,10 @@ impl Program {
     /// The main line's step after a step, in authored order; past the last one, a position that no step has.
     #[must_use]
     pub fn after(&self, step: u32) -> u32 {
+        // Where no step before this one is in a group, its position in the line is its own.
+        if self.main.get(step as usize) == Some(&step) {
+            return self.main.get(step as usize + 1).copied().unwrap_or(u32::MAX);
+        }
         let next = self.main.partition_point(|main| *main <= step);
         self.main.get(next).copied().unwrap_or(u32::MAX)
     }

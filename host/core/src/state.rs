@@ -7,6 +7,7 @@
 mod apply;
 mod memory;
 mod meter;
+mod numbered;
 mod questions;
 mod signals;
 mod work;
@@ -29,6 +30,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use memory::StepMemory;
+use numbered::Numbered;
 use opcell_types::{Value, value::Map};
 use opcell_workflow::ir::{Judge, RunLimits, Session, Step};
 use serde::{Deserialize, Serialize};
@@ -57,11 +59,11 @@ pub struct State {
     pub(crate) pins: IndexMap<Arc<str>, Arc<str>>,
     pub(crate) session: Option<Session>,
     pub(crate) definitions: BTreeMap<Arc<str>, Option<Arc<Program>>>,
-    pub(crate) instances: BTreeMap<InstanceId, Instance>,
-    pub(crate) frames: BTreeMap<FrameId, Frame>,
+    pub(crate) instances: Numbered<InstanceId, Instance>,
+    pub(crate) frames: Numbered<FrameId, Frame>,
     /// Frames that have something to decide.
     pub(crate) ready: Ready,
-    pub(crate) effects: BTreeMap<EffectId, Pending>,
+    pub(crate) effects: Numbered<EffectId, Pending>,
     /// What plugins were granted at a person's word since the run began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) granted: Vec<Granted>,
@@ -185,7 +187,7 @@ pub(crate) enum LineAt {
     /// A step reached `:done`.
     Done(u32),
     /// A step failed.
-    Failed(u32, crate::failure::Failure),
+    Failed(u32, Box<crate::failure::Failure>),
     /// A step was an exit.
     Exited(u32),
 }
@@ -603,7 +605,7 @@ impl State {
     /// The first effect from `from` on that has not ended.
     #[must_use]
     pub fn first_effect(&self, from: EffectId) -> Option<EffectId> {
-        self.effects.range(from..).next().map(|(id, _)| *id)
+        self.effects.from(from).next().map(|(id, _)| *id)
     }
 
     /// The number of the next signal.

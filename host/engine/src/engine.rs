@@ -425,7 +425,7 @@ impl Engine {
             listeners: listeners.clone(),
             inbox,
             outcome,
-            cancel: CancellationToken::new(),
+            cancel: Arc::new(CancellationToken::new()),
             sink: drive.sink,
             detach: drive.detach,
             park: drive.park,

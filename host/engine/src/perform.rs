@@ -20,7 +20,7 @@ const GRACE_MS: f64 = 2_000.0;
 pub async fn perform(
     ports: &Ports,
     effect: Effect,
-    cancel: CancellationToken,
+    cancel: Arc<CancellationToken>,
     sink: Option<&dyn TextSink>,
 ) -> EffectReply {
     let timer = &ports.timer;
@@ -49,7 +49,7 @@ pub async fn perform(
             let limit = effect.timeout_ms.map(|ms| (ms, request.name.as_str().into(), request.arguments.clone()));
             let receipt =
                 |tool: &str, arguments: &_| CallReceipt::of_tool(tool, ports.sessions.tool_provider(tool), arguments);
-            let stop = cancel.child_token();
+            let stop = Arc::new(cancel.child_token());
             let work = ports.sessions.call_tool(Cancellable::new(*call, stop.clone()));
             tokio::pin!(work);
             EffectReply::Tool(match within(timer, effect.timeout_ms, &mut work).await {

@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Cancellable<T> {
     /// What to perform.
     pub of: T,
-    /// Cancelled when the run is.
-    pub cancel: CancellationToken,
+    /// Cancelled when the run is. Shared, for every clone of a token itself takes a lock.
+    pub cancel: Arc<CancellationToken>,
     /// Where it notes what it touches; clones note in the same place.
     pub touched: TouchLog,
 }
@@ -36,8 +36,8 @@ pub struct Cancellable<T> {
 impl<T> Cancellable<T> {
     /// What to perform, and what cancels it.
     #[must_use]
-    pub fn new(of: T, cancel: CancellationToken) -> Self {
-        Self { of, cancel, touched: TouchLog::default() }
+    pub fn new(of: T, cancel: impl Into<Arc<CancellationToken>>) -> Self {
+        Self { of, cancel: cancel.into(), touched: TouchLog::default() }
     }
 }
 

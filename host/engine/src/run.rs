@@ -64,7 +64,7 @@ pub(crate) struct Driver {
     pub sink: Option<Arc<dyn RunText>>,
     /// Published whenever the run stops for a while, and at its end.
     pub outcome: watch::Sender<Option<Result<RunOutcome, RunError>>>,
-    pub cancel: CancellationToken,
+    pub cancel: Arc<CancellationToken>,
     /// Whether to release the run when it is suspended.
     pub detach: bool,
     /// Whether to release a run whose only wait is a timer longer than this.
@@ -195,8 +195,10 @@ impl Driver {
         let (mut now, mut stamp) = (Instant::now(), self.state.now());
         let (mut looked, mut decides, mut waited) = (now, false, false);
         for turn in 1u64.. {
+            // Looking costs a lock each time, and a short step takes less than a microsecond.
+            let looks = waited || turn % 16 == 1;
             // Everything that was asked for has ended, so whoever takes the run up has nothing to doubt.
-            if self.release.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
+            if looks && self.release.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
                 return self.flush(&mut batch).await;
             }
             // A run whose effects all end at once must not keep other runs waiting.
@@ -204,7 +206,7 @@ impl Driver {
                 tokio::task::yield_now().await;
                 self.moment = None;
             }
-            if self.shutdown.has_begun() && (decides || !resumed) {
+            if looks && self.shutdown.has_begun() && (decides || !resumed) {
                 return self.shut_down(&mut in_flight, &mut batch).await;
             }
             // Reading the clock takes a good part of what a short step takes.
@@ -340,13 +342,13 @@ impl Driver {
     }
 
     fn record_at(&mut self, batch: &mut Batch, event: Event, at: Timestamp) -> Result<(), RunError> {
-        let recorded = Recorded::new(self.state.seq() + 1, at, event);
-        self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
+        batch.events.push(Recorded::new(self.state.seq() + 1, at, event));
+        let Some(recorded) = batch.events.last() else { return Ok(()) };
+        self.state.apply(recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
         batch.since.get_or_insert_with(Instant::now);
         if self.journal.reads_payloads() {
-            batch.records.push(to_record(&recorded, self.values.as_mut()));
+            batch.records.push(to_record(recorded, self.values.as_mut()));
         }
-        batch.events.push(recorded);
         Ok(())
     }
 

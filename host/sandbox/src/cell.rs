@@ -41,7 +41,7 @@ pub(crate) struct Call {
     pub(crate) limits: Arc<Limits>,
     pub(crate) narrowing: Option<Narrowing>,
     pub(crate) context: CallContext,
-    pub(crate) cancel: CancellationToken,
+    pub(crate) cancel: Arc<CancellationToken>,
     pub(crate) host: Arc<dyn HostServices>,
     pub(crate) tape: Tape,
     /// Whether it is about what the plugin offers, which needs nothing from the host.
@@ -107,7 +107,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     let linked = &*linked;
     let limits = Arc::clone(&call.limits);
     let operation = Arc::clone(&call.operation);
-    let cancel = call.cancel.clone();
+    let cancel = Arc::clone(&call.cancel);
     let deadline = (started + Duration::from_millis(limits.wall_time)).into();
     let mut store = match new_store(linked, call) {
         Ok(store) => store,

@@ -84,7 +84,7 @@ pub struct CellRequest<'a> {
     /// Wall time that the step allows, if less than the plugin has.
     pub timeout: Option<Duration>,
     /// Ends the cell when the run is cancelled.
-    pub cancel: CancellationToken,
+    pub cancel: Arc<CancellationToken>,
     /// Who serves the imports.
     pub host: Arc<dyn HostServices>,
     /// Whether its host calls are recorded, or answered from a recording.
@@ -102,7 +102,7 @@ impl<'a> CellRequest<'a> {
             context: CallContext::default(),
             narrowing: None,
             timeout: None,
-            cancel: CancellationToken::new(),
+            cancel: Arc::default(),
             host: Arc::clone(&*NOBODY) as Arc<dyn HostServices>,
             tape: Tape::Off,
         }
@@ -150,7 +150,7 @@ impl Plugin {
             // Describing needs nothing from the host.
             narrowing: Some(Narrowing::to_nothing()),
             context: CallContext::default(),
-            cancel: CancellationToken::new(),
+            cancel: Arc::default(),
             host: Arc::new(NoServices),
             tape: Tape::Off,
             describes: true,
@@ -352,7 +352,7 @@ impl Plugin {
             limits,
             narrowing: request.narrowing.clone(),
             context: request.context.clone(),
-            cancel: request.cancel.clone(),
+            cancel: Arc::clone(&request.cancel),
             host: Arc::clone(&request.host),
             tape: request.tape.clone(),
             describes: false,

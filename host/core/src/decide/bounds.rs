@@ -57,6 +57,7 @@ impl ValueLimits {
         self.check_measures(value.measure().bytes(), value.measure().depth())
     }
 
+    #[inline]
     fn check_measures(&self, bytes: u64, depth: u32) -> Result<(), Failure> {
         if depth > MAX_DEPTH {
             let message = format!("a value nests {depth} levels deep; at most {MAX_DEPTH} are allowed");
@@ -111,20 +112,21 @@ pub(super) fn checked(at: &At<'_>, step: Option<&Step>, events: Vec<Event>) -> V
 /// Bytes of the values that an event makes.
 pub(crate) fn made(event: &Event) -> u64 {
     let mut bytes = 0_u64;
-    each_value(event, &mut |value| bytes = bytes.saturating_add(value.measure().bytes()));
+    each_value(event, |value| bytes = bytes.saturating_add(value.measure().bytes()));
     bytes
 }
 
 fn problem(state: &State, event: &Event) -> Option<Failure> {
-    let (mut largest, mut deepest) = (0, 0);
-    each_value(event, &mut |value| {
-        largest = largest.max(value.measure().bytes());
-        deepest = deepest.max(value.measure().depth());
+    let (mut largest, mut deepest, mut all) = (0, 0, state.made);
+    each_value(event, |value| {
+        let measure = value.measure();
+        largest = largest.max(measure.bytes());
+        deepest = deepest.max(measure.depth());
+        all = all.saturating_add(measure.bytes());
     });
     if let Err(failure) = state.value_limits.check_measures(largest, deepest) {
         return Some(failure);
     }
-    let all = state.made.saturating_add(made(event));
     let most = state.value_limits.run_bytes;
     if all > most {
         let message = format!("the run's steps have made {all} bytes of values as JSON; at most {most} are allowed");
@@ -133,7 +135,8 @@ fn problem(state: &State, event: &Event) -> Option<Failure> {
     None
 }
 
-fn each_value(event: &Event, look: &mut dyn FnMut(&Value)) {
+#[inline]
+fn each_value(event: &Event, mut look: impl FnMut(&Value)) {
     match event {
         Event::StepPrepared { inputs: value, .. }
         | Event::EachStarted { items: value, .. }

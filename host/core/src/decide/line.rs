@@ -34,7 +34,7 @@ pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
         }
         (LineAt::Failed(step, failure), None) => vec![at.lifecycle().failed(at, *step, failure)],
         (LineAt::Failed(_, failure), Some(_)) => {
-            vec![leave(at, Settled::Failed(failure.clone()), at.lifecycle().failure_in_group_halts())]
+            vec![leave(at, Settled::Failed(failure.as_ref().clone()), at.lifecycle().failure_in_group_halts())]
         }
         (LineAt::Exited(_), Some(group)) => {
             vec![leave(at, Settled::Ok(group_output(at, &group_steps(at, group))), true)]

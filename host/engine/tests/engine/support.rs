@@ -24,7 +24,6 @@ use std::{
         atomic::{AtomicI64, Ordering},
     },
 };
-use tokio_util::sync::CancellationToken;
 
 type Operation = Box<dyn Fn(&Call) -> Result<Value, Failure> + Send + Sync>;
 
@@ -403,7 +402,7 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
                     let Some(effect) = state.effect(id, false) else { continue };
                     let mut reply = EffectReply::Slept;
                     for _ in 0..times {
-                        reply = perform(&ports, effect.clone(), CancellationToken::new(), None).await;
+                        reply = perform(&ports, effect.clone(), Arc::default(), None).await;
                     }
                     if let opcell_engine::effect::Task::Find { name } = &effect.task {
                         let program = ports.workflows.find(name).map(|ir| Program::new(ir).unwrap());

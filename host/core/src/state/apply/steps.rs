@@ -164,10 +164,10 @@ impl State {
         let to = match (&result.failure, halted) {
             (Some(failure), _) if !result.ignored => {
                 self.instance_mut(instance)?.failed = Some(index);
-                LineAt::Failed(index, failure.clone())
+                LineAt::Failed(index, Box::new(failure.clone()))
             }
             (_, Some(Settled::Failed(failure))) => {
-                LineAt::Failed(self.instance_mut(instance)?.failed.unwrap_or(index), failure)
+                LineAt::Failed(self.instance_mut(instance)?.failed.unwrap_or(index), Box::new(failure))
             }
             (_, Some(Settled::Ok(_))) => LineAt::Exited(index),
             (None, None) if is_exit => LineAt::Exited(index),
