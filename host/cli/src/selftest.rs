@@ -16,9 +16,9 @@ use async_trait::async_trait;
 use opcell::stores::PluginStores;
 use opcell_sandbox::{
     CellError, CellRequest, CellResult, FilesGrant, Grants, HostServices, LoadError, LoadRequest, Plugin, PluginSource,
-    Receipt, Sandbox, StoreGrant, ToolDescription, receipt::LogLine, store::Stores,
+    Receipt, Sandbox, StoreGrant, receipt::LogLine, store::Stores,
 };
-use opcell_types::{CallContext, Failure, TouchLog};
+use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Value};
 use serde::Serialize;
 use std::{
     sync::Arc,
@@ -277,11 +277,7 @@ impl HostServices for Temptations {
 
     fn tools(&self) -> Vec<ToolDescription> {
         ["selftest.sleep", "selftest.secret"]
-            .map(|name| ToolDescription {
-                name: name.to_owned(),
-                summary: "A temptation".to_owned(),
-                arguments_schema: "{}".to_owned(),
-            })
+            .map(|name| ToolDescription::new(name, "A temptation", Value::object::<&str>([])))
             .into()
     }
 

@@ -1,12 +1,12 @@
 //! What an effect is given and what it gives back: plain data, so that any driver can perform it.
 
 use crate::{
-    conversation::{Message, Messages, ToolCallRequest, ToolSpec, Usage},
+    conversation::{Message, Messages, ToolCallRequest, Usage},
     failure::Failure,
     receipt::Receipt,
 };
 pub use opcell_types::{CallContext as EffectContext, Verdict};
-use opcell_types::{Value, denial::Remedy};
+use opcell_types::{ToolDescription, Value, denial::Remedy};
 use opcell_workflow::ir;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -61,6 +61,13 @@ pub struct Reply<T> {
     pub receipt: Option<Receipt>,
 }
 
+/// A reply without a receipt.
+impl<T> From<Result<T, Failure>> for Reply<T> {
+    fn from(result: Result<T, Failure>) -> Self {
+        Self { result, receipt: None }
+    }
+}
+
 /// A session to open.
 #[derive(Debug, Clone)]
 pub struct OpenSession {
@@ -71,7 +78,7 @@ pub struct OpenSession {
     /// Whether it is a judge's.
     pub judge: bool,
     /// Tools that the engine adds, such as a transition tool; the core answers their calls itself.
-    pub engine_tools: Vec<ToolSpec>,
+    pub engine_tools: Vec<ToolDescription>,
     /// What sessions of this run inherit from the delegating step.
     pub inherited: Option<ir::Session>,
 }
@@ -88,7 +95,7 @@ pub struct OpenedSession {
     /// Models to try, best first.
     pub models: Vec<String>,
     /// What the model may call; enforced when it does.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Vec<ToolDescription>,
     /// Temperature, thinking level and the like, as the session declares them.
     pub settings: ir::Session,
     /// Tools, of those above, that change nothing: calls of such tools that follow each other in one answer are made at

@@ -1,7 +1,7 @@
 //! The tools that a state's model is offered by the core itself, which answers their calls as part of deciding.
 
-use crate::{conversation::ToolSpec, dialogue, program::Program};
-use opcell_types::Value;
+use crate::{dialogue, program::Program};
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::{
     ir::{Form, Orchestration, Session, Step},
     routing::EventTable as _,
@@ -15,7 +15,7 @@ pub(crate) const SKILL_TOOL: &str = "skill__activate";
 
 /// The tools that the engine itself offers to a state's model.
 #[must_use]
-pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
+pub fn tools(program: &Program, step: &Step) -> Vec<ToolDescription> {
     let Some((orchestration, _)) = dialogue::of(step) else { return Vec::new() };
     let mut tools = Vec::new();
     if orchestration != Orchestration::External && !program.is_terminal(&step.name) {
@@ -27,7 +27,7 @@ pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
         names.sort_unstable();
         tools.push(state_tools::artifact(&names));
     }
-    let mut tools: Vec<ToolSpec> = tools.into_iter().map(spec).collect();
+    let mut tools: Vec<ToolDescription> = tools.into_iter().map(description).collect();
     if let Form::Session { session } = &step.form {
         tools.extend(skill_tool(session));
     }
@@ -36,7 +36,7 @@ pub fn tools(program: &Program, step: &Step) -> Vec<ToolSpec> {
 
 /// The tool by which a model reads one of the document's own skills, if there are any that it has not read at the
 /// start.
-fn skill_tool(session: &Session) -> Option<ToolSpec> {
+fn skill_tool(session: &Session) -> Option<ToolDescription> {
     let skills = || session.own_skills.iter().filter(|(_, skill)| !skill.preload);
     let index: Vec<String> = skills().map(|(name, skill)| format!("- {name}: {}", skill.description)).collect();
     let names: Vec<Value> = skills().map(|(name, _)| Value::from(name.as_str())).collect();
@@ -45,17 +45,17 @@ fn skill_tool(session: &Session) -> Option<ToolSpec> {
         ("enum", Value::array(names)),
         ("description", Value::from("Name of the skill to activate.")),
     ]);
-    (!index.is_empty()).then(|| ToolSpec {
-        name: SKILL_TOOL.to_owned(),
-        description: format!("Activate a skill to load its instructions.\n\n{}", index.join("\n")),
-        parameters: Value::object([
+    (!index.is_empty()).then(|| {
+        let description = format!("Activate a skill to load its instructions.\n\n{}", index.join("\n"));
+        let parameters = Value::object([
             ("type", Value::from("object")),
             ("properties", Value::object([("name", name)])),
             ("required", Value::array([Value::from("name")])),
-        ]),
+        ]);
+        ToolDescription::new(SKILL_TOOL, description, parameters)
     })
 }
 
-fn spec(tool: StateTool) -> ToolSpec {
-    ToolSpec { name: tool.name.to_owned(), description: tool.description.to_owned(), parameters: tool.parameters }
+fn description(tool: StateTool) -> ToolDescription {
+    ToolDescription::new(tool.name, tool.description, tool.parameters)
 }

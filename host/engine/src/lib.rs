@@ -10,6 +10,7 @@
 
 pub mod perform;
 pub mod ports;
+pub mod tool;
 
 mod error;
 mod in_flight;

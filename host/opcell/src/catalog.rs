@@ -7,16 +7,16 @@ use crate::{
     replay::Record,
     report::Rejected,
     services::{HTTP_FETCH, LogSink},
-    tools::{ServerEntry, ToolEntry, Tools},
+    tools::{DocumentTool, ServerEntry, ToolEntry, Tools},
 };
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::effect::AskedBecause;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
+use opcell_engine::tool::ToolInput;
 use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
-use opcell_session::tools::ToolDescription;
-use opcell_tools::mcp::Server;
+use opcell_session::tools::SessionTool;
 use opcell_types::{
     Value,
     denial::{Capability, HttpScope, Remedy},
@@ -279,14 +279,9 @@ impl Catalog {
         Some((entry, self.plugins.get(*plugin)?))
     }
 
-    /// The tools of documents that stand for no operation of a plugin, as sessions see them.
-    pub(crate) fn outside_tools(&self) -> impl Iterator<Item = ToolDescription> + '_ {
-        self.tools.descriptions()
-    }
-
-    /// The MCP server behind a tool of documents, with the server's own name of it.
-    pub(crate) fn remote_tool(&self, name: &str) -> Option<(&Arc<Server>, &str)> {
-        self.tools.outside(name)?.remote()
+    /// The tools of documents that stand for no operation of a plugin, as sessions have them.
+    pub(crate) fn outside_tools(&self) -> impl Iterator<Item = SessionTool> + '_ {
+        self.tools.for_sessions()
     }
 
     /// The tools that documents may call by a name of the project, and whether they are there. Starts MCP servers.
@@ -303,7 +298,7 @@ impl Catalog {
     /// Whether a document may name this: an operation, a judge, or a tool.
     #[must_use]
     pub fn knows_name(&self, name: &str) -> bool {
-        self.tools.outside(name).is_some() || self.resolve(name).is_some()
+        self.tools.document_tool(name).is_some() || self.resolve(name).is_some()
     }
 
     /// Runs one cell and turns what comes out into the engine's words.
@@ -364,8 +359,8 @@ impl Catalog {
 #[async_trait]
 impl Operations for Catalog {
     fn effects(&self, operation: &str) -> Option<Effects> {
-        if let Some(tool) = self.tools.outside(operation) {
-            return Some(tool.effects());
+        if let Some(document_tool) = self.tools.document_tool(operation) {
+            return Some(document_tool.tool.effects());
         }
         match self.resolve(operation)?.0.offer {
             Offer::Operation { effects, .. } => Some(effects),
@@ -382,22 +377,20 @@ impl Operations for Catalog {
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
-        if let Some(tool) = self.tools.outside(&call.id) {
-            let cancelled = || Failure::host("cancelled", "the call was cancelled");
+        if let Some(DocumentTool { tool, .. }) = self.tools.document_tool(&call.id) {
+            let input = ToolInput::of_step(&call);
             let began = Instant::now();
-            let result = tokio::select! {
-                result = tool.call(&call) => result,
-                () = call.cancel.cancelled() => Err(cancelled()),
-                () = out_of_time(call.timeout_ms) => Err(Failure {
-                    retriable: true,
-                    ..Failure::host(
-                        "timeout",
-                        format!("the call has not ended within {} ms", call.timeout_ms.unwrap_or_default()),
-                    )
-                }),
+            let Reply { result, receipt } = tokio::select! {
+                reply = tool.call(&input) => reply,
+                () = call.cancel.cancelled() => Err(Failure::host("cancelled", "the call was cancelled")).into(),
+                () = out_of_time(call.timeout_ms) => {
+                    let ms = call.timeout_ms.unwrap_or_default();
+                    let message = format!("the call has not ended within {ms} ms");
+                    Err(Failure::host("timeout", message).retriable()).into()
+                }
             };
             let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
-                .ended(began.elapsed(), result.as_ref().map(receipt::bytes), None)
+                .ended(began.elapsed(), result.as_ref().map(receipt::bytes), receipt)
                 .touching(call.touched.so_far())
                 .to_receipt();
             return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt };

@@ -92,28 +92,30 @@ pub use host::{Host, HostBuilder, HostError, Invocation, NewPermissions, PluginE
 pub use opcell_engine::{
     Engine, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},
-    ports::{EffectContext, Reply, Success},
-    receipt::{CallReceipt, Receipt},
+    ports::{Effects, Reply, Success},
+    receipt::{CallReceipt, Provider, Receipt},
+    tool::{Caller, ModelCaller, Tool, ToolInput},
 };
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
     Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
-    LoadError, LogEvent, Metering, Receipt as CellReceipt, SandboxError, Settings, StoreGrant, ToolDescription,
-    compile::prepare,
+    LoadError, LogEvent, Metering, Receipt as CellReceipt, SandboxError, Settings, StoreGrant, compile::prepare,
 };
-pub use opcell_types::{Access, CallContext, Capability, Denial, Failure, Remedy, Source, Touched, Value};
+pub use opcell_types::{
+    Access, CallContext, Capability, Denial, Failure, Remedy, Source, ToolDescription, Touched, Value,
+};
 pub use opcell_workflow::{Diagnostic, Severity, ir::CapabilityNarrowing};
 pub use report::Rejected;
 pub use run::{Run, TypedReceipt, Workflow};
-pub use services::{HostTool, LogSink};
+pub use services::LogSink;
 pub use tokio_util::sync::CancellationToken;
 pub use tools::{ServerEntry, ServerTool, ToolEntry};
 
 /// What most programs that embed Opcell name.
 pub mod prelude {
     pub use crate::{
-        CallContext, CancellationToken, CompileMode, Config, Denial, Event, Failure, Grant, Host, HostError, HostTool,
-        LimitRequest, LoadError, Metering, NewPermissions, PluginConfig, Recorded, Rejected, Remedy, Run, RunOptions,
-        RunOutcome, Status, StreamExt, ToolDescription, Value, Workflow, async_trait,
+        CallContext, CancellationToken, CompileMode, Config, Denial, Event, Failure, Grant, Host, HostError,
+        LimitRequest, LoadError, Metering, NewPermissions, PluginConfig, Recorded, Rejected, Remedy, Reply, Run,
+        RunOptions, RunOutcome, Status, StreamExt, Tool, ToolDescription, ToolInput, Value, Workflow, async_trait,
     };
 }

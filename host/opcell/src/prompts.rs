@@ -5,13 +5,11 @@
 
 use crate::{host::Host, report::Rejected, run::Workflow};
 use opcell_engine::{
-    Program,
-    conversation::ToolSpec,
-    offer,
+    Program, offer,
     ports::{EffectContext, Failure, OpenSession},
 };
 use opcell_session::prompt::{SystemPrompt, tokens};
-use opcell_types::Value;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::{
     Diagnostic, WorkflowIr,
     diagnostic::did_you_mean,
@@ -60,7 +58,7 @@ pub struct StepPrompt {
     pub system: SystemPrompt,
     /// The tools that the model is sent beside it, with their parameters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<ToolSpec>,
+    pub tools: Vec<ToolDescription>,
     /// What is said first, in order.
     pub conversation: Vec<PromptMessage>,
 }

@@ -1,58 +1,20 @@
 //! What the host does for the cells of one plugin: its tools, and where its messages go.
 
-use crate::{
-    http::{HttpClient, HttpRule, request::FetchRequest},
-    stores::PluginStores,
-};
+use crate::stores::PluginStores;
 use async_trait::async_trait;
+use opcell_engine::tool::{Caller, Tool, ToolInput};
 use opcell_sandbox::{
     Receipt as CellReceipt,
-    host::{HostServices, LogEvent, SkillDescription, ToolDescription},
+    host::{HostServices, LogEvent, SkillDescription},
     store::Stores,
 };
 use opcell_session::skills::{SkillError, SkillLibrary};
-use opcell_types::{CallContext, Failure, TouchLog, Value, denial::HttpScope};
+use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Value};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// The name of the tool that performs HTTP requests.
 pub const HTTP_FETCH: &str = "http.fetch";
-
-/// A tool of the embedder, offered to plugins beside the host's own.
-///
-/// ```
-/// use opcell::prelude::*;
-///
-/// /// The plugins of this host may ask which release they serve, if they are granted `release.current`.
-/// struct Release(&'static str);
-///
-/// #[async_trait]
-/// impl HostTool for Release {
-///     fn description(&self) -> ToolDescription {
-///         ToolDescription {
-///             name: "release.current".to_owned(),
-///             summary: "The release that is served".to_owned(),
-///             arguments_schema: r#"{"type": "object", "additionalProperties": false}"#.to_owned(),
-///         }
-///     }
-///
-///     async fn call(&self, _plugin: &str, _arguments: Value, _context: &CallContext) -> Result<Value, Failure> {
-///         Ok(Value::from(self.0))
-///     }
-/// }
-///
-/// let builder = Host::builder().tool(Release("2026.11"));
-/// ```
-#[async_trait]
-pub trait HostTool: Send + Sync {
-    /// Its name, summary and arguments.
-    fn description(&self) -> ToolDescription;
-
-    /// Calls it for a plugin. Must not block.
-    ///
-    /// # Errors
-    /// Description for the plugin.
-    async fn call(&self, plugin: &str, arguments: Value, context: &CallContext) -> Result<Value, Failure>;
-}
 
 /// Receives what cells say while they run. Must not block.
 pub trait LogSink: Send + Sync {
@@ -68,9 +30,8 @@ pub trait LogSink: Send + Sync {
 /// The services of one plugin.
 pub(crate) struct PluginServices {
     pub plugin: Arc<str>,
-    pub http: Arc<HttpClient>,
-    pub rules: Vec<HttpRule>,
-    pub tools: Arc<Vec<Arc<dyn HostTool>>>,
+    /// `http.fetch` under the plugin's rules, and the tools of the embedder.
+    pub tools: Vec<Arc<dyn Tool>>,
     pub skills: Arc<SkillLibrary>,
     pub stores: PluginStores,
     pub sink: Option<Arc<dyn LogSink>>,
@@ -79,12 +40,7 @@ pub(crate) struct PluginServices {
 #[async_trait]
 impl HostServices for PluginServices {
     fn tools(&self) -> Vec<ToolDescription> {
-        let fetch = ToolDescription {
-            name: HTTP_FETCH.to_owned(),
-            summary: "Performs an HTTP request to a granted host".to_owned(),
-            arguments_schema: FetchRequest::SCHEMA.to_owned(),
-        };
-        std::iter::once(fetch).chain(self.tools.iter().map(|tool| tool.description())).collect()
+        self.tools.iter().map(|tool| tool.description().clone()).collect()
     }
 
     async fn call_tool(
@@ -96,17 +52,19 @@ impl HostServices for PluginServices {
     ) -> Result<String, Failure> {
         let arguments = Value::from_json(arguments)
             .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
-        let result = if name == HTTP_FETCH {
-            self.http
-                .fetch(&self.rules, &arguments, touched)
-                .await
-                .map_err(|error| error.into_failure(&HttpScope::Plugin(self.plugin.clone())))?
-        } else {
-            let tool = self.tools.iter().find(|tool| tool.description().name == name);
-            let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
-            tool.call(&self.plugin, arguments, context).await?
+        let tool = self.tools.iter().find(|tool| tool.description().name == name);
+        let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
+        // The sandbox drops the call when the cell ends; what the tool has started elsewhere learns of it by this.
+        let cancel = CancellationToken::new();
+        let _ends_with_the_call = cancel.clone().drop_guard();
+        let input = ToolInput {
+            arguments,
+            context: context.clone(),
+            caller: Caller::Plugin(self.plugin.clone()),
+            cancel,
+            touched: touched.clone(),
         };
-        Ok(result.to_json())
+        Ok(tool.call(&input).await.result?.to_json())
     }
 
     fn skills(&self) -> Vec<SkillDescription> {

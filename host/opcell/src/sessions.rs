@@ -2,8 +2,6 @@
 
 mod cleaned;
 mod delegation;
-mod fetch;
-mod remote;
 
 use crate::{
     catalog::{Catalog, Offer},
@@ -11,11 +9,11 @@ use crate::{
     http::HttpClient,
     library::Library,
     report::Rejected,
+    tools::Fetch,
 };
 pub(crate) use delegation::ChildRuns;
-use fetch::Fetch;
 use indexmap::IndexMap;
-use opcell_engine::{conversation::ToolSpec, ports::Operations, receipt::Provider};
+use opcell_engine::{ports::Operations, receipt::Provider};
 use opcell_sandbox::Access;
 use opcell_session::{
     HostSessions,
@@ -23,11 +21,10 @@ use opcell_session::{
     models::{Models, ScriptedModel},
     sessions::Extension,
     skills::SkillLibrary,
-    tools::{BoundTool, DelegateTool, FileRoots, OperationTool, SessionTool, ShellTool, ToolDescription, file_tools},
+    tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
-use opcell_types::{Value, control::ControlFiles, quota::Ledger};
+use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::Ledger};
 use opcell_workflow::Diagnostic;
-use remote::RemoteTool;
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 /// What sessions of a project share with the rest of its host.
@@ -42,7 +39,7 @@ pub(crate) struct SessionDeps<'a> {
     pub skills: &'a Arc<SkillLibrary>,
     pub child_runs: Arc<ChildRuns>,
     /// What [`own_tools`] gave.
-    pub own: Vec<Arc<dyn SessionTool>>,
+    pub own: Vec<SessionTool>,
 }
 
 /// The host's own tools, as far as the project enables them: over its file roots, requests, commands.
@@ -52,14 +49,16 @@ pub(crate) fn own_tools(
     http: &Arc<HttpClient>,
     control: &Arc<ControlFiles>,
     written: &dyn Ledger,
-) -> Result<Vec<Arc<dyn SessionTool>>, Rejected> {
+) -> Result<Vec<SessionTool>, Rejected> {
     let roots = FileRoots::open(&settings.files, control, written).map_err(|error| wrong(error.to_string()))?;
     let mut tools = file_tools(roots, skills.clone());
     if !settings.http.is_empty() {
-        tools.push(Arc::new(Fetch::new(http.clone(), settings.http.clone())));
+        let fetch = Fetch::new(http.clone(), settings.http.clone(), HttpScope::Sessions);
+        let fetch = SessionTool::new(Arc::new(fetch)).by_declaration();
+        tools.push(fetch.with_lambda("request → response | hosts(allowed by operator)"));
     }
     if let Some(shell) = &settings.bash {
-        tools.push(Arc::new(ShellTool::new(shell.clone())));
+        tools.push(shell_tool(shell.clone()));
     }
     Ok(tools)
 }
@@ -82,9 +81,11 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
     };
     let mut tools = around.own;
     tools.extend(operation_tools(around.catalog));
-    tools.push(Arc::new(DelegateTool::new(around.child_runs)));
+    tools.push(delegate_tool(around.child_runs));
     tools.extend(bound(&tools, around.bindings));
-    tools.extend(outside_tools(&tools, around.catalog));
+    let of_documents: Vec<SessionTool> =
+        around.catalog.document_tools().filter(|tool| find(&tools, tool.name()).is_none()).collect();
+    tools.extend(of_documents);
     let mut builder = HostSessions::builder()
         .tools(tools)
         .models(models)
@@ -143,27 +144,14 @@ fn extensions(
     extensions
 }
 
-/// The tools that documents call by other names. A name without a binding is not a tool, and what declares it says so.
-fn bound(tools: &[Arc<dyn SessionTool>], bindings: &IndexMap<String, String>) -> Vec<Arc<dyn SessionTool>> {
-    let find = |name: &str| tools.iter().find(|tool| tool.description().spec.name == name);
-    let bind = |(name, target): (&String, &String)| {
-        let tool = find(target).filter(|_| find(name).is_none())?;
-        Some(Arc::new(BoundTool::new(name, tool.clone())) as Arc<dyn SessionTool>)
-    };
-    bindings.iter().filter_map(bind).collect()
+fn find<'a>(tools: &'a [SessionTool], name: &str) -> Option<&'a SessionTool> {
+    tools.iter().find(|tool| tool.name() == name)
 }
 
-/// The tools of documents that no plugin offers and no session has by itself: requests under rules of their own, the
-/// embedder's tools, those of MCP servers. A session that declares one by its name has it.
-fn outside_tools(tools: &[Arc<dyn SessionTool>], catalog: &Arc<Catalog>) -> Vec<Arc<dyn SessionTool>> {
-    let is_taken = |name: &str| tools.iter().any(|tool| tool.description().spec.name == name);
-    let tool = |description: ToolDescription| -> Arc<dyn SessionTool> {
-        match catalog.remote_tool(&description.spec.name) {
-            Some((server, tool)) => Arc::new(RemoteTool::new(server.clone(), tool.to_owned(), description)),
-            None => Arc::new(OperationTool::new(catalog.clone(), description)),
-        }
-    };
-    catalog.outside_tools().filter(|tool| !is_taken(&tool.spec.name)).map(tool).collect()
+/// The tools that documents call by other names. A name without a binding is not a tool, and what declares it says so.
+fn bound(tools: &[SessionTool], bindings: &IndexMap<String, String>) -> Vec<SessionTool> {
+    let unused = bindings.iter().filter(|(name, _)| find(tools, name).is_none());
+    unused.filter_map(|(name, target)| Some(find(tools, target)?.named(name))).collect()
 }
 
 /// Whether what a plugin was granted lets it write, or reach the network or tools of the host: then a model gets its
@@ -176,23 +164,19 @@ fn reaches(catalog: &Catalog, plugin: &str) -> bool {
     })
 }
 
-fn operation_tools(catalog: &Arc<Catalog>) -> Vec<Arc<dyn SessionTool>> {
+fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, .. } = entry.offer else { return None };
-        let description = ToolDescription {
-            spec: ToolSpec {
-                name: entry.id.as_ref().to_owned(),
-                description: cleaned::text(&entry.summary),
-                parameters: Value::from(cleaned::schema(&entry.arguments_schema)),
-            },
-            lambda: None,
-            effects,
-            provider: Provider::Plugin(entry.plugin.clone()),
+        let schema = cleaned::schema(&entry.arguments_schema);
+        let description = ToolDescription::new(entry.id.as_ref(), cleaned::text(&entry.summary), schema);
+        let operations: Arc<dyn Operations> = catalog.clone();
+        let provider = Provider::Plugin(entry.plugin.clone());
+        let tool = OperationTool::new(operations, description, effects, provider);
+        Some(SessionTool {
             extension: Some(entry.plugin.as_ref().to_owned()),
             by_declaration: reaches(catalog, &entry.plugin),
-        };
-        let operations: Arc<dyn Operations> = catalog.clone();
-        Some(Arc::new(OperationTool::new(operations, description)) as Arc<dyn SessionTool>)
+            ..SessionTool::new(Arc::new(tool))
+        })
     };
     catalog.entries().into_iter().filter_map(tool).collect()
 }

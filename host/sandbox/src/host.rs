@@ -5,18 +5,7 @@ use crate::{
     store::Stores,
 };
 use async_trait::async_trait;
-use opcell_types::{CallContext, Failure, TouchLog};
-
-/// A tool of the host.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolDescription {
-    /// Such as `http.fetch`.
-    pub name: String,
-    /// One sentence.
-    pub summary: String,
-    /// JSON Schema of the arguments, as text.
-    pub arguments_schema: String,
-}
+use opcell_types::{CallContext, Failure, ToolDescription, TouchLog};
 
 /// A skill of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,14 +39,17 @@ pub enum LogEvent<'a> {
     },
 }
 
-/// The host's side of the imports. Implementations must not block.
+/// The host's side of the imports: everything that the cells of one plugin can ask for. Implementations must not block.
 ///
-/// The sandbox asks only for what the cell may use: a tool that is not granted never reaches [`Self::call_tool`].
+/// This is not a tool: the sandbox links whatever a component imports to one `HostServices`, which knows the host's
+/// tools by their names beside skills, stores and the log. The sandbox asks only for what the cell may use: a tool that
+/// is not granted never reaches [`Self::call_tool`].
 ///
 /// ```
 /// use async_trait::async_trait;
-/// use opcell_sandbox::host::{HostServices, ToolDescription};
-/// use opcell_types::{CallContext, Failure, TouchLog};
+/// use opcell_sandbox::HostServices;
+/// use opcell_types::{CallContext, Failure, ToolDescription, TouchLog};
+/// use serde_json::json;
 ///
 /// /// Plugins that are granted `clock.zone` may ask which time zone the host is in.
 /// struct Zone(&'static str);
@@ -65,11 +57,8 @@ pub enum LogEvent<'a> {
 /// #[async_trait]
 /// impl HostServices for Zone {
 ///     fn tools(&self) -> Vec<ToolDescription> {
-///         vec![ToolDescription {
-///             name: "clock.zone".to_owned(),
-///             summary: "The time zone of the host".to_owned(),
-///             arguments_schema: r#"{"type": "object", "additionalProperties": false}"#.to_owned(),
-///         }]
+///         let nothing = json!({"type": "object", "additionalProperties": false});
+///         vec![ToolDescription::new("clock.zone", "Returns the time zone of the host.", nothing)]
 ///     }
 ///
 ///     async fn call_tool(&self, _: &str, _: &str, _: &CallContext, _: &TouchLog) -> Result<String, Failure> {

@@ -283,11 +283,7 @@ struct Host {
 #[async_trait::async_trait]
 impl HostServices for Host {
     fn tools(&self) -> Vec<ToolDescription> {
-        let tool = |name: &str| ToolDescription {
-            name: name.to_owned(),
-            summary: String::new(),
-            arguments_schema: "{}".to_owned(),
-        };
+        let tool = |name: &str| ToolDescription::new(name, "", json!({}));
         vec![tool("test/run"), tool("secret")]
     }
 

@@ -15,13 +15,12 @@ use crate::skills::SkillLibrary;
 use crate::tools::Toolbox;
 use async_trait::async_trait;
 use indexmap::IndexMap;
-use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     Workflows,
 };
 use opcell_engine::receipt::Provider;
-use opcell_types::Value;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::ir;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -58,7 +57,7 @@ impl HostSessions {
     ///
     /// # Errors
     /// When the session declares what is not there.
-    pub fn prompt(&self, request: &OpenSession) -> Result<(SystemPrompt, Vec<ToolSpec>), Failure> {
+    pub fn prompt(&self, request: &OpenSession) -> Result<(SystemPrompt, Vec<ToolDescription>), Failure> {
         self.assemble(request, &Current::default()).map(|assembled| (assembled.prompt, assembled.tools))
     }
 
@@ -104,11 +103,11 @@ impl Sessions for HostSessions {
     }
 
     fn tool_effects(&self, tool: &str) -> Effects {
-        self.tools.find(tool).map_or(Effects::Once, |description| description.effects)
+        self.tools.find(tool).map_or(Effects::Once, |offered| offered.tool.effects())
     }
 
     fn tool_provider(&self, tool: &str) -> Option<Provider> {
-        self.tools.find(tool).map(|description| description.provider.clone())
+        self.tools.find(tool).map(|offered| offered.tool.provider())
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {

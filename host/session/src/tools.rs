@@ -1,7 +1,10 @@
 //! What a model may call: tools over file roots, a shell where the operator enables it, and whatever is injected from
 //! outside (web access, plugin operations, delegation).
+//!
+//! What a tool does is the engine's [`Tool`], which plugins and steps can call too. How sessions have one is a
+//! [`SessionTool`].
 
-mod bound;
+mod checked;
 mod delegate;
 mod files;
 mod operation;
@@ -10,32 +13,28 @@ mod search;
 mod shell;
 mod toolbox;
 
-pub use bound::BoundTool;
-pub use delegate::{DELEGATE_TOOL, DelegateTool, Delegation};
+pub use checked::{CheckedTool, check_arguments};
+pub use delegate::{DELEGATE_TOOL, Delegation, delegate_tool};
 pub use operation::OperationTool;
 pub use roots::{FileRoot, FileRoots, RootError};
-pub use shell::{Shell, ShellTool};
+pub use shell::{Shell, shell_tool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};
 
 use crate::skills::SkillLibrary;
-use async_trait::async_trait;
-use opcell_engine::conversation::ToolSpec;
-use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
-use opcell_engine::receipt::Provider;
-use opcell_types::Value;
+use opcell_engine::ports::Failure;
+use opcell_engine::tool::Tool;
+use opcell_types::ToolDescription;
 use std::sync::Arc;
 
-/// What the host says about a tool.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolDescription {
-    /// Name, description and JSON Schema of the arguments, as a model sees them.
-    pub spec: ToolSpec,
+/// A tool as sessions have it: under a name, with what decides which sessions have it and how prompts show it.
+#[derive(Clone)]
+pub struct SessionTool {
+    /// What is called.
+    pub tool: Arc<dyn Tool>,
+    /// As a model sees it; its name may be another than the tool's own.
+    pub description: ToolDescription,
     /// The description in symbols, for prompts in lambda mode.
     pub lambda: Option<String>,
-    /// What repeating a call does.
-    pub effects: Effects,
-    /// Who performs it.
-    pub provider: Provider,
     /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
     pub extension: Option<String>,
     /// Whether only sessions that declare it have it: tools that write, run commands or reach the network, and other
@@ -43,34 +42,43 @@ pub struct ToolDescription {
     pub by_declaration: bool,
 }
 
-/// A tool.
-#[async_trait]
-pub trait SessionTool: Send + Sync {
-    /// What the host says about it; the same at every call.
-    fn description(&self) -> &ToolDescription;
-
-    /// Name, description and schema as they are now, where someone else says them; asked when a session that declares
-    /// the tool opens. Nothing: what [`Self::description`] says.
-    ///
-    /// # Errors
-    /// When the tool is not there, so that the session that declares it gets it.
-    async fn current(&self) -> Result<Option<ToolSpec>, Failure> {
-        Ok(None)
+impl SessionTool {
+    /// A tool that every session has, under its own name.
+    #[must_use]
+    pub fn new(tool: Arc<dyn Tool>) -> Self {
+        let description = tool.description().clone();
+        Self { tool, description, lambda: None, extension: None, by_declaration: false }
     }
 
-    /// Whether a call that is cancelled ends by itself at once, with a receipt of what it used. Any other is dropped.
-    fn ends_when_cancelled(&self) -> bool {
-        false
+    /// The same, with its description in symbols.
+    #[must_use]
+    pub fn with_lambda(self, lambda: impl Into<String>) -> Self {
+        Self { lambda: Some(lambda.into()), ..self }
     }
 
-    /// Does what is asked. The arguments have passed the schema. Never panics, never blocks the runtime.
-    async fn call(&self, call: &ToolCall) -> Reply<Value>;
+    /// The same, for sessions that declare it alone.
+    #[must_use]
+    pub fn by_declaration(self) -> Self {
+        Self { by_declaration: true, ..self }
+    }
+
+    /// The same tool under another name, for sessions that declare it by that name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        Self { description: self.description.named(name), by_declaration: true, ..self.clone() }
+    }
+
+    /// The name that models call it by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.description.name
+    }
 }
 
 /// The tools over files: `read`, `ls`, `glob` and `grep`, and `write` and `edit` where a root is writable. `read`
 /// serves skills too.
 #[must_use]
-pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn SessionTool>> {
+pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<SessionTool> {
     let writable = roots.any_writable();
     let files = Arc::new(files::Files { roots, skills });
     let mut tools = vec![files::read(&files), files::ls(&files), search::glob(&files), search::grep(&files)];
@@ -83,28 +91,6 @@ pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<Arc<dyn Se
 /// A tool's failure, as the model sees it.
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure::host(reason, message)
-}
-
-/// A description of a tool of ours.
-fn describe(
-    name: &str,
-    description: &str,
-    lambda: &str,
-    effects: Effects,
-    parameters: serde_json::Value,
-) -> ToolDescription {
-    ToolDescription {
-        spec: ToolSpec {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            parameters: Value::from(parameters),
-        },
-        lambda: Some(lambda.to_owned()),
-        effects,
-        provider: Provider::Host,
-        extension: None,
-        by_declaration: false,
-    }
 }
 
 #[cfg(test)]

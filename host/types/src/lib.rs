@@ -2,7 +2,7 @@
 //!
 //! Owns: [`value::Value`], the JSON value that flows through documents, runs, cells and journals; how calls fail
 //! ([`Failure`]) and are refused ([`Denial`], with a [`denial::Remedy`] as data), and what they touched ([`Touched`]);
-//! what judges decide, what repeating a call does, where a call is; names, sizes and durations that parse once; text
+//! what judges decide, what repeating a call does, where a call is, what a tool says about itself; names, sizes and durations that parse once; text
 //! made printable; suggestions for misspelt words.
 //!
 //! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, networks; of files,
@@ -23,6 +23,7 @@ pub mod denial;
 pub mod effects;
 pub mod failure;
 pub mod outcome;
+pub mod tool;
 pub mod touched;
 
 pub use context::CallContext;
@@ -32,5 +33,6 @@ pub use failure::{Failure, Source};
 pub use names::{Digest, OperationId, StepName};
 pub use outcome::{Outcome, Verdict};
 pub use quantity::{ByteSize, Milliseconds};
+pub use tool::ToolDescription;
 pub use touched::{TouchLog, Touched};
 pub use value::Value;

@@ -5,14 +5,14 @@ use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use opcell::{Host, config::PluginConfig, places::Places};
 use opcell_engine::{
-    conversation::{Message, ToolCallRequest, ToolSpec, Usage},
+    conversation::{Message, ToolCallRequest, Usage},
     ports::{
         Call, EffectContext, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations,
         Reply, Sessions, Success, TextSink, ToolCall, Verdict, Workflows,
     },
 };
 use opcell_sandbox::CompileMode;
-use opcell_types::Value;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::{WorkflowIr, names::Outcome};
 use std::{path::Path, sync::Arc};
 
@@ -104,7 +104,7 @@ impl Judges for World {
 #[async_trait]
 impl Sessions for World {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
-        let tool = |name: String| ToolSpec { name, description: String::new(), parameters: Value::object::<&str>([]) };
+        let tool = |name: String| ToolDescription::new(name, "", Value::object::<&str>([]));
         Ok(OpenedSession {
             system: "You are a test.".to_owned(),
             sections: Value::Null,

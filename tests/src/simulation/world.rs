@@ -3,14 +3,14 @@
 use super::store::Process;
 use async_trait::async_trait;
 use opcell_engine::{
-    conversation::{Message, ToolCallRequest, ToolSpec, Usage},
+    conversation::{Message, ToolCallRequest, Usage},
     effect::Task,
     ports::{
         Call, EffectContext, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations,
         Reply, Sessions, Success, TextSink, ToolCall, Verdict, Workflows,
     },
 };
-use opcell_types::Value;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::{WorkflowIr, names::Outcome};
 use std::{
     collections::BTreeMap,
@@ -120,7 +120,7 @@ impl Judges for World {
 #[async_trait]
 impl Sessions for World {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
-        let tool = |name: String| ToolSpec { name, description: String::new(), parameters: Value::object::<&str>([]) };
+        let tool = |name: String| ToolDescription::new(name, "", Value::object::<&str>([]));
         Ok(OpenedSession {
             system: "You are a test.".to_owned(),
             sections: Value::Null,

@@ -4,10 +4,10 @@ use super::case::{Case, ToolDouble};
 use async_trait::async_trait;
 use opcell::stores::PluginStores;
 use opcell_sandbox::{
-    host::{HostServices, SkillDescription, ToolDescription},
+    host::{HostServices, SkillDescription},
     store::Stores,
 };
-use opcell_types::{CallContext, Failure, TouchLog};
+use opcell_types::{CallContext, Failure, ToolDescription, TouchLog};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -64,14 +64,7 @@ impl HostServices for Doubles {
         let mut names: Vec<&str> = self.tools.iter().map(|(double, _)| double.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        names
-            .into_iter()
-            .map(|name| ToolDescription {
-                name: name.to_owned(),
-                summary: "A double.".to_owned(),
-                arguments_schema: r#"{"type":"object"}"#.to_owned(),
-            })
-            .collect()
+        names.into_iter().map(|name| ToolDescription::new(name, "A double.", json!({"type": "object"}))).collect()
     }
 
     async fn call_tool(

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use opcell_engine::{
     Engine, Event, Next, Ports, Program, Recorded, RunOptions, RunOutcome, State,
-    conversation::{Message, ToolCallRequest, ToolSpec, Usage},
+    conversation::{Message, ToolCallRequest, Usage},
     decide,
     event::{EffectReply, Timestamp},
     outcome::Used,
@@ -15,7 +15,7 @@ use opcell_engine::{
     },
     receipt::{Provider, of_started_run},
 };
-use opcell_types::Value;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::{WorkflowIr, ir::RunLimits, names::Outcome};
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -269,7 +269,7 @@ impl Judges for Script {
 #[async_trait]
 impl Sessions for Script {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
-        let tool = |name: String| ToolSpec { name, description: String::new(), parameters: json("{}") };
+        let tool = |name: String| ToolDescription::new(name, "", json("{}"));
         let opened = OpenedSession {
             system: request.session.system_prompt.clone().unwrap_or_default(),
             sections: Value::Null,

@@ -15,14 +15,14 @@ use crate::{
     library::Library,
     places::Places,
     report::Rejected,
-    services::{HostTool, LogSink},
+    services::LogSink,
     sessions::{self, ChildRuns, SessionDeps},
     store,
     stores::PluginStores,
     tools::{LockPins, Tools},
     written::KeptLedger,
 };
-use opcell_engine::Engine;
+use opcell_engine::{Engine, tool::Tool};
 use opcell_journal::Journal;
 use opcell_sandbox::{
     Allocation, CompileLimits, CompileMode, LimitRequest, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
@@ -30,15 +30,11 @@ use opcell_sandbox::{
 use opcell_session::{
     HostSessions,
     skills::{SkillFolder, SkillLibrary},
-    tools::Toolbox,
+    tools::{CheckedTool, ToolError},
 };
 use opcell_types::control::ControlFiles;
 use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, sync::Arc};
-
-/// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may,
-/// too.
-const STEP_RESULT: usize = 4 << 20;
 
 /// What becomes of a plugin that asks for more than its operator has agreed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,8 +55,8 @@ pub enum NewPermissions {
 #[derive(Default)]
 pub struct HostBuilder {
     config: Option<Config>,
-    tools: Vec<Arc<dyn HostTool>>,
-    document_tools: Vec<Arc<dyn HostTool>>,
+    tools: Vec<Arc<dyn Tool>>,
+    document_tools: Vec<Arc<dyn Tool>>,
     sink: Option<Arc<dyn LogSink>>,
     sandbox: SandboxSettings,
     new_permissions: NewPermissions,
@@ -112,8 +108,30 @@ impl HostBuilder {
     }
 
     /// Offers a tool of the embedder to plugins that are granted it.
+    ///
+    /// ```
+    /// use opcell::prelude::*;
+    ///
+    /// /// The plugins of this host may ask which release they serve, if they are granted `release.current`.
+    /// struct Release(ToolDescription);
+    ///
+    /// #[async_trait]
+    /// impl Tool for Release {
+    ///     fn description(&self) -> &ToolDescription {
+    ///         &self.0
+    ///     }
+    ///
+    ///     async fn call(&self, _input: &ToolInput) -> Reply<Value> {
+    ///         Ok(Value::from("2026.11")).into()
+    ///     }
+    /// }
+    ///
+    /// let arguments = Value::object([("type", Value::from("object"))]);
+    /// let description = ToolDescription::new("release.current", "Returns the release that is served.", arguments);
+    /// let builder = Host::builder().tool(Release(description));
+    /// ```
     #[must_use]
-    pub fn tool(mut self, tool: impl HostTool + 'static) -> Self {
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
@@ -121,7 +139,7 @@ impl HostBuilder {
     /// Offers a tool of the embedder to documents, which call it by its name as they would an operation. It takes the
     /// place of what the project says under that name.
     #[must_use]
-    pub fn document_tool(mut self, tool: impl HostTool + 'static) -> Self {
+    pub fn document_tool(mut self, tool: impl Tool + 'static) -> Self {
         self.document_tools.push(Arc::new(tool));
         self
     }
@@ -275,13 +293,11 @@ impl HostBuilder {
         let http = Arc::new(HttpClient::new(self.fetch));
         let written = KeptLedger::of_user(places.state.as_deref());
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;
-        let called_by_steps = Toolbox::new(own.iter().cloned(), STEP_RESULT)
-            .map_err(|error| Rejected::plain(Diagnostic::error("invalid-sessions", error.to_string())))?;
         let pins = config.lock.clone().map(|lock| LockPins::new(lock, places.clone(), config.locked));
         let mut tools =
-            Tools::new(config.tools.clone(), config.servers.clone(), &http, &Arc::new(called_by_steps), pins);
+            Tools::new(config.tools.clone(), config.servers.clone(), &http, &own, pins).map_err(unusable)?;
         for tool in std::mem::take(&mut self.document_tools) {
-            tools.add(tool);
+            tools.add(tool).map_err(unusable)?;
         }
         let stores = PluginStores::beside(config.journal.as_ref().map(|journal| &journal.place), &config.root);
         Ok((Ground { skills, http, own, places, stores, control, written }, tools))
@@ -305,7 +321,7 @@ impl HostBuilder {
         }
         let loader = Loader {
             sandbox: Arc::new(std::mem::take(&mut self.sandbox).open(config, ground)?),
-            offered: Arc::new(std::mem::take(&mut self.tools)),
+            offered: std::mem::take(&mut self.tools).into_iter().map(checked).collect::<Result<_, _>>()?,
             sink: self.sink.clone(),
             new_permissions: self.new_permissions,
         };
@@ -316,6 +332,15 @@ impl HostBuilder {
         remember(config, &catalog, &ground.places);
         Ok((Some(loader), catalog))
     }
+}
+
+/// A tool of the embedder, for plugins; the sandbox bounds what a cell takes of its result.
+fn checked(tool: Arc<dyn Tool>) -> Result<Arc<dyn Tool>, Rejected> {
+    Ok(Arc::new(CheckedTool::new(tool, usize::MAX).map_err(unusable)?))
+}
+
+fn unusable(error: ToolError) -> Rejected {
+    Rejected::plain(Diagnostic::error("invalid-tool", error.to_string()))
 }
 
 /// Stores are kept in a file beside the journal; a journal on a server has none, and a plugin that is granted one would

@@ -7,15 +7,20 @@ use crate::{
     http::HttpClient,
     places::Places,
     report::Rejected,
-    services::{HostTool, LogSink, PluginServices},
+    services::{LogSink, PluginServices},
     stores::PluginStores,
-    tools::Tools,
+    tools::{Fetch, Tools},
 };
 use async_trait::async_trait;
+use opcell_engine::tool::Tool;
 use opcell_journal::Journal;
 use opcell_sandbox::{LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
-use opcell_types::{control::ControlFiles, denial::Remedy, quota::Ledger};
+use opcell_types::{
+    control::ControlFiles,
+    denial::{HttpScope, Remedy},
+    quota::Ledger,
+};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::sync::Arc;
 
@@ -25,7 +30,7 @@ pub(super) struct Ground {
     pub skills: Arc<SkillLibrary>,
     pub http: Arc<HttpClient>,
     /// The host's own tools.
-    pub own: Vec<Arc<dyn SessionTool>>,
+    pub own: Vec<SessionTool>,
     pub places: Places,
     /// What plugins keep from one call to the next.
     pub stores: PluginStores,
@@ -50,7 +55,7 @@ pub(super) struct Parts {
 pub(super) struct Loader {
     pub sandbox: Arc<Sandbox>,
     /// Tools of the embedder for plugins.
-    pub offered: Arc<Vec<Arc<dyn HostTool>>>,
+    pub offered: Vec<Arc<dyn Tool>>,
     pub sink: Option<Arc<dyn LogSink>>,
     pub new_permissions: NewPermissions,
 }
@@ -98,11 +103,12 @@ impl Loader {
                 };
             }
         };
+        let name: Arc<str> = plugin.name.as_str().into();
+        let scope = HttpScope::Plugin(name.clone());
+        let fetch: Arc<dyn Tool> = Arc::new(Fetch::new(ground.http.clone(), plugin.grants.http.clone(), scope));
         let services = Arc::new(PluginServices {
-            plugin: plugin.name.as_str().into(),
-            http: ground.http.clone(),
-            rules: plugin.grants.http.clone(),
-            tools: self.offered.clone(),
+            plugin: name,
+            tools: std::iter::once(fetch).chain(self.offered.iter().cloned()).collect(),
             skills: ground.skills.clone(),
             stores: ground.stores.clone(),
             sink: self.sink.clone(),

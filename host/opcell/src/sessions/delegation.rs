@@ -7,8 +7,9 @@ use opcell_engine::{
     Engine, Event, MESSAGE_SIGNAL, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, RunOutcome,
     Status,
     outcome::Question,
-    ports::{Failure, Reply, ToolCall, Workflows},
+    ports::{Failure, Reply, Workflows},
     receipt::{Receipt, of_started_run},
+    tool::{ModelCaller, ToolInput},
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
@@ -51,9 +52,9 @@ impl ChildRuns {
 
     /// What sessions of the run that a call starts may have at most. An agent has what its own prompt says, within what
     /// the run that it is called in was given; a workflow has no more than the session that calls it.
-    async fn narrowing(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Result<Option<Session>, Failure> {
+    async fn narrowing(&self, wanted: &Wanted<'_>, call: &ToolInput) -> Result<Option<Session>, Failure> {
         if !wanted.is_agent() {
-            let narrowing = call.session.narrowing.as_deref().cloned();
+            let narrowing = wanted.by.session.narrowing.as_deref().cloned();
             return Ok(narrowing.filter(|_| !self.unnarrowed.iter().any(|name| name == wanted.workflow)));
         }
         let past =
@@ -77,7 +78,13 @@ impl ChildRuns {
 
     /// An agent that the document of the caller's run brings along. Its run has the whole document's workflows, as its
     /// caller's has.
-    async fn agent<'a>(&self, agent: &'a AgentTool, query: &str, call: &ToolCall) -> Result<Wanted<'a>, Failure> {
+    async fn agent<'a>(
+        &self,
+        agent: &'a AgentTool,
+        query: &str,
+        call: &ToolInput,
+        by: &'a ModelCaller,
+    ) -> Result<Wanted<'a>, Failure> {
         let past =
             self.engine()?.history_up_to(&call.context.run, Some(1)).await.map_err(|error| not_started(&error))?;
         let found = past.first().and_then(|first| match &first.event {
@@ -91,10 +98,10 @@ impl ChildRuns {
         });
         let (definition, input) =
             found.ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{}`", agent.workflow)))?;
-        Ok(Wanted { workflow: &agent.workflow, input, definition: Some(definition) })
+        Ok(Wanted { workflow: &agent.workflow, input, definition: Some(definition), by })
     }
 
-    async fn start(&self, wanted: &Wanted<'_>, call: &ToolCall) -> Reply<Value> {
+    async fn start(&self, wanted: &Wanted<'_>, call: &ToolInput) -> Reply<Value> {
         let mut receipt = None;
         let result = self.outcome(wanted, call, &mut receipt).await;
         Reply { result, receipt }
@@ -103,10 +110,10 @@ impl ChildRuns {
     async fn outcome(
         &self,
         wanted: &Wanted<'_>,
-        call: &ToolCall,
+        call: &ToolInput,
         receipt: &mut Option<Receipt>,
     ) -> Result<Value, Failure> {
-        let Wanted { workflow, input, definition } = wanted;
+        let Wanted { workflow, input, definition, by } = wanted;
         let engine = self.engine()?;
         let library = self.library.get().and_then(Weak::upgrade).ok_or_else(gone)?;
         let catalog = self.catalog.get().ok_or_else(gone)?;
@@ -130,7 +137,7 @@ impl ChildRuns {
                 let session = self.narrowing(wanted, call).await?;
                 let detach = wanted.is_agent() || !is_kept(&engine);
                 // What the caller has left is what it may use.
-                let limits = call.left;
+                let limits = by.left;
                 let options =
                     RunOptions { run: Some(run.clone()), pins, detach, session, limits, ..RunOptions::default() };
                 let started = engine.start(program, input.clone(), options).await;
@@ -180,7 +187,7 @@ impl ChildRuns {
 }
 
 /// The end of a run that a call started. A caller that is cancelled cancels it, and still learns what it used.
-async fn ended(run: &RunHandle, call: &ToolCall) -> Result<RunOutcome, RunError> {
+async fn ended(run: &RunHandle, call: &ToolInput) -> Result<RunOutcome, RunError> {
     tokio::select! {
         outcome = run.finished() => outcome,
         () = call.cancel.cancelled() => {
@@ -196,6 +203,7 @@ struct Wanted<'a> {
     input: Value,
     /// Absent: the library's.
     definition: Option<Arc<WorkflowIr>>,
+    by: &'a ModelCaller,
 }
 
 impl Wanted<'_> {
@@ -260,7 +268,7 @@ async fn take_up(
     run: &Arc<str>,
     past: &[Recorded],
     wanted: &Wanted<'_>,
-    call: &ToolCall,
+    call: &ToolInput,
 ) -> Result<RunHandle, Failure> {
     let is_ours = past.first().is_some_and(|first| match &first.event {
         Event::RunStarted(started) => {
@@ -284,7 +292,7 @@ async fn take_up(
 }
 
 /// Lets some time pass, unless the caller is gone.
-async fn pause(run: &str, call: &ToolCall) -> Result<(), Failure> {
+async fn pause(run: &str, call: &ToolInput) -> Result<(), Failure> {
     tokio::select! {
         () = tokio::time::sleep(POLL) => Ok(()),
         () = call.cancel.cancelled() => Err(failed("cancelled", format!("the caller of run `{run}` no longer waits for it"))),
@@ -301,15 +309,15 @@ fn not_started(error: &RunError) -> Failure {
 
 #[async_trait]
 impl Delegation for ChildRuns {
-    async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value> {
-        let wanted = Wanted { workflow, input: Value::from(prompt), definition: None };
-        self.start(&wanted, call).await
+    async fn run(&self, workflow: &str, prompt: &str, input: &ToolInput, by: &ModelCaller) -> Reply<Value> {
+        let wanted = Wanted { workflow, input: Value::from(prompt), definition: None, by };
+        self.start(&wanted, input).await
     }
 
-    async fn ask(&self, agent: &AgentTool, query: &str, call: &ToolCall) -> Reply<Value> {
-        let said = match self.agent(agent, query, call).await {
-            Ok(wanted) => self.start(&wanted, call).await,
-            Err(unknown) => Reply { result: Err(unknown), receipt: None },
+    async fn ask(&self, agent: &AgentTool, query: &str, input: &ToolInput, by: &ModelCaller) -> Reply<Value> {
+        let said = match self.agent(agent, query, input, by).await {
+            Ok(wanted) => self.start(&wanted, input).await,
+            Err(unknown) => Err(unknown).into(),
         };
         Reply { result: said.result.map(|said| Value::object([(agent::RESPONSE, said)])), ..said }
     }
@@ -335,10 +343,11 @@ mod tests {
     use super::*;
     use crate::run::Workflow;
     use opcell_engine::{
-        conversation::ToolCallRequest,
         ports::{EffectContext, OpenedSession},
+        tool::Caller,
     };
     use opcell_journal::SqliteJournal;
+    use opcell_types::TouchLog;
     use std::path::Path;
     use tokio_util::sync::CancellationToken;
 
@@ -361,7 +370,7 @@ mod tests {
         Process { engine, _library: library, children }
     }
 
-    fn call() -> ToolCall {
+    fn call() -> ToolInput {
         let context = EffectContext {
             run: "parent".into(),
             step: "talk".into(),
@@ -378,11 +387,19 @@ mod tests {
             parallel_tools: Vec::new(),
             narrowing: None,
         };
-        let request =
-            ToolCallRequest { id: "c".to_owned(), name: "delegate".to_owned(), arguments: Value::object::<&str>([]) };
         let left = opcell_workflow::ir::RunLimits::default();
-        let call = opcell_engine::call::ToolCall { context, session: Arc::new(session), request, left };
-        ToolCall::new(call, CancellationToken::new())
+        let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left };
+        ToolInput {
+            arguments: Value::object::<&str>([]),
+            context,
+            caller: Caller::Model(by),
+            cancel: CancellationToken::new(),
+            touched: TouchLog::default(),
+        }
+    }
+
+    async fn ask(children: &ChildRuns, prompt: &str, call: &ToolInput) -> Reply<Value> {
+        children.run("ask", prompt, call, call.model().unwrap()).await
     }
 
     /// Until the run waits.
@@ -399,7 +416,7 @@ mod tests {
         let process = process(&folder.path().join("runs.db"));
         let mut call = call();
         call.context.run = "parent~2.7~2.7~2.7~2.7".into();
-        let refused = process.children.run("ask", "please", &call).await.result.unwrap_err();
+        let refused = ask(&process.children, "please", &call).await.result.unwrap_err();
         assert_eq!(refused.reason.as_ref(), "delegation-too-deep");
         assert!(process.engine.runs().await.unwrap().is_empty());
     }
@@ -409,14 +426,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let process = process(&folder.path().join("runs.db"));
         let mut call = call();
-        call.left.total_visits = Some(7);
-        call.left.tokens = Some(100);
+        if let Caller::Model(by) = &mut call.caller {
+            by.left.total_visits = Some(7);
+            by.left.tokens = Some(100);
+        }
         let cancel = call.cancel.clone();
         let cancelled = async {
             waits(&process.engine).await;
             cancel.cancel();
         };
-        let (reply, ()) = tokio::join!(process.children.run("ask", "please", &call), cancelled);
+        let (reply, ()) = tokio::join!(ask(&process.children, "please", &call), cancelled);
         let failure = reply.result.unwrap_err();
         assert!(failure.message.contains("was cancelled"), "{}", failure.message);
         let receipt = reply.receipt.unwrap();
@@ -437,7 +456,7 @@ mod tests {
         let children = ChildRuns::default();
         children.connect(&engine, &library, &Arc::new(Catalog::default()));
         let call = call();
-        let answered = tokio::time::timeout(Duration::from_secs(30), children.run("ask", "please", &call));
+        let answered = tokio::time::timeout(Duration::from_secs(30), ask(&children, "please", &call));
         let failure = answered.await.unwrap().result.unwrap_err();
         assert_eq!(failure.reason.as_ref(), "delegated-run-waits");
         assert!(failure.message.contains("waits for signal `go` of step `w`"), "{}", failure.message);
@@ -453,7 +472,7 @@ mod tests {
         first.block_on(async {
             let first = process(&store);
             let children = first.children.clone();
-            tokio::spawn(async move { children.run("ask", "please", &call()).await });
+            tokio::spawn(async move { ask(&children, "please", &call()).await });
             waits(&first.engine).await;
         });
         // Everything that this process did stops where it is.
@@ -461,16 +480,16 @@ mod tests {
 
         runtime().block_on(async {
             let second = process(&store);
-            let again = async { second.children.run("ask", "please", &call()).await.result.unwrap() };
+            let again = async { ask(&second.children, "please", &call()).await.result.unwrap() };
             let signal = async {
                 waits(&second.engine).await;
                 second.engine.signal(&"parent~2.7".into(), &"go".into(), Value::from("now"), None).await.unwrap();
             };
             assert_eq!(tokio::join!(again, signal).0, Value::from("now"));
-            let third = second.children.run("ask", "please", &call()).await.result.unwrap();
+            let third = ask(&second.children, "please", &call()).await.result.unwrap();
             assert_eq!(third, Value::from("now"), "what it gave is known");
             assert_eq!(second.engine.runs().await.unwrap().len(), 1);
-            let other = second.children.run("ask", "something else", &call()).await.result.unwrap_err();
+            let other = ask(&second.children, "something else", &call()).await.result.unwrap_err();
             assert!(other.message.contains("was not started by this call"), "{}", other.message);
         });
     }

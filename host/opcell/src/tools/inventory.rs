@@ -113,17 +113,15 @@ pub(crate) async fn tools(tools: &Tools, describe: impl Fn(&str) -> Option<Strin
         }
     });
     let operations: Vec<ToolEntry> = operations.collect();
-    let outside = join_all(tools.outside.iter().map(|(name, tool)| async move {
-        let Some((server, remote)) = tool.remote() else {
-            let (description, _) = tool.describe();
-            return ToolEntry { name: name.clone(), target: tool.target(), description, problem: None };
+    let of_documents = join_all(tools.of_documents.iter().map(|(name, known)| async move {
+        let (description, problem) = match known.remote() {
+            None => (known.tool.description().description.clone(), None),
+            Some((server, remote)) => match server.tool(remote).await {
+                Ok(listed) => (listed.description, None),
+                Err(failure) => (String::new(), Some(super::with_remedy(server.name(), failure).message)),
+            },
         };
-        let target = format!("mcp {}/{remote}", server.name());
-        let (description, problem) = match server.tool(remote).await {
-            Ok(listed) => (listed.description, None),
-            Err(failure) => (String::new(), Some(super::with_remedy(server.name(), failure).message)),
-        };
-        ToolEntry { name: name.clone(), target, description, problem }
+        ToolEntry { name: name.clone(), target: known.target(), description, problem }
     }));
-    operations.into_iter().chain(outside.await).collect()
+    operations.into_iter().chain(of_documents.await).collect()
 }

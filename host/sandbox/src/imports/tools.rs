@@ -53,8 +53,8 @@ impl View<'_> {
             .filter(|tool| policy.allows(Capability::Tool, &tool.name, narrowing).is_ok())
             .map(|tool| wit::ToolDescription {
                 name: tool.name,
-                summary: tool.summary,
-                arguments_schema: tool.arguments_schema,
+                summary: tool.description,
+                arguments_schema: tool.parameters.to_json(),
             })
             .collect();
         let bytes = tools.iter().map(|tool| tool.name.len() + tool.summary.len() + tool.arguments_schema.len()).sum();

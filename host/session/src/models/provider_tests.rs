@@ -3,9 +3,9 @@
 use super::test_server::{Canned, Server};
 use super::*;
 use crate::testing::{Pieces, round, session};
-use opcell_engine::conversation::{Message, Role, ToolSpec};
+use opcell_engine::conversation::{Message, Role};
 use opcell_engine::ports::OpenedSession;
-use opcell_types::Value;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::ir::{ResponseMode, ThinkingLevel};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
@@ -207,7 +207,7 @@ fn ask(text: &str) -> ModelRound {
 fn with_tool(mut asked: ModelRound, name: &str) -> ModelRound {
     let parameters =
         Value::from(json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}));
-    let tool = ToolSpec { name: name.to_owned(), description: "Reads.".to_owned(), parameters };
+    let tool = ToolDescription::new(name, "Reads.", parameters);
     asked.session = std::sync::Arc::new(OpenedSession { tools: vec![tool], ..session("You are tested.") });
     asked
 }
@@ -306,11 +306,7 @@ async fn tools_whose_names_become_the_same_on_the_wire_stay_apart() {
     let server = Server::start(vec![Canned::json(openai_call("a_b_2", json!({"path": "x"})))]).await;
     let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
     let mut asked = ask("go");
-    let tool = |name: &str| ToolSpec {
-        name: name.to_owned(),
-        description: String::new(),
-        parameters: Value::from(json!({"type": "object"})),
-    };
+    let tool = |name: &str| ToolDescription::new(name, "", json!({"type": "object"}));
     asked.session = std::sync::Arc::new(OpenedSession { tools: vec![tool("a/b"), tool("a.b")], ..session("") });
     let reply = models.complete(&asked, None).await.unwrap();
     assert_eq!(reply.message.tool_calls[0].name, "a.b");

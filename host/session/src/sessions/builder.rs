@@ -63,7 +63,7 @@ pub enum BuildError {
 pub struct HostSessionsBuilder {
     models: Option<Models>,
     record: Option<PathBuf>,
-    tools: Vec<Arc<dyn SessionTool>>,
+    tools: Vec<SessionTool>,
     result_limit: Option<usize>,
     skills: Arc<SkillLibrary>,
     extensions: Vec<Extension>,
@@ -93,13 +93,13 @@ impl HostSessionsBuilder {
 
     /// Adds a tool.
     #[must_use]
-    pub fn tool(self, tool: Arc<dyn SessionTool>) -> Self {
+    pub fn tool(self, tool: SessionTool) -> Self {
         self.tools([tool])
     }
 
     /// Adds tools; prompts list them in this order.
     #[must_use]
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn SessionTool>>) -> Self {
+    pub fn tools(mut self, tools: impl IntoIterator<Item = SessionTool>) -> Self {
         self.tools.extend(tools);
         self
     }
@@ -125,7 +125,7 @@ impl HostSessionsBuilder {
         self
     }
 
-    /// The workflows that models can be shown; calling them takes a [`crate::tools::DelegateTool`].
+    /// The workflows that models can be shown; calling them takes a [`crate::tools::delegate_tool`].
     #[must_use]
     pub fn workflows(mut self, workflows: Arc<dyn Workflows>) -> Self {
         self.workflows = Some(workflows);

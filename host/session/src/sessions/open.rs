@@ -6,10 +6,9 @@ use super::{HostSessions, failure};
 use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
 use crate::tools::DELEGATE_TOOL;
 use futures_util::future::join_all;
-use opcell_engine::conversation::ToolSpec;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
-use opcell_types::Value;
 use opcell_types::suggest::hint;
+use opcell_types::{ToolDescription, Value};
 use opcell_workflow::agent;
 use opcell_workflow::ir::{Generation, ModelOverride, Session};
 use std::collections::{HashMap, HashSet};
@@ -26,14 +25,14 @@ pub(super) struct Assembled {
 #[derive(Default)]
 pub(super) struct Current {
     /// As they describe themselves.
-    specs: HashMap<String, ToolSpec>,
+    descriptions: HashMap<String, ToolDescription>,
     /// Those that are not there, with the reason.
     gone: HashMap<String, String>,
 }
 
 /// A tool that a session has.
 struct Allowed {
-    spec: ToolSpec,
+    description: ToolDescription,
     lambda: Option<String>,
 }
 
@@ -51,7 +50,7 @@ impl HostSessions {
         for (name, answer) in names.into_iter().zip(asked) {
             match answer {
                 Ok(None) => {}
-                Ok(Some(spec)) => drop(current.specs.insert(name.clone(), spec)),
+                Ok(Some(description)) => drop(current.descriptions.insert(name.clone(), description)),
                 Err(failure) if self.missing_tools == MissingTools::Withhold => {
                     current.gone.insert(name.clone(), failure.message);
                 }
@@ -72,7 +71,8 @@ impl HostSessions {
             prompt.notes.extend(models.iter().filter_map(|model| self.models.lacks_logprobs(model)));
         }
         let sections = serde_json::to_value(&prompt).map_err(|error| failure("prompt", error.to_string()))?;
-        let changes_nothing = |name: &str| self.tools.find(name).is_some_and(|tool| tool.effects == Effects::Pure);
+        let changes_nothing =
+            |name: &str| self.tools.find(name).is_some_and(|offered| offered.tool.effects() == Effects::Pure);
         let names = tools.iter().map(|tool| &tool.name);
         let parallel_tools = names.filter(|name| changes_nothing(name)).cloned().collect();
         let sections = Value::from(sections);
@@ -105,7 +105,9 @@ impl HostSessions {
             mode: settings.prompt_mode.unwrap_or_default(),
             tools: tools
                 .iter()
-                .map(|tool| Entry::new(&tool.spec.name, &tool.spec.description).with_lambda(tool.lambda.clone()))
+                .map(|tool| {
+                    Entry::new(&tool.description.name, &tool.description.description).with_lambda(tool.lambda.clone())
+                })
                 .collect(),
             unavailable_tools,
             contributions: extensions
@@ -139,7 +141,7 @@ impl HostSessions {
             .notes
             .extend(narrowed.iter().map(|(kind, name)| format!("{}; it goes on without it", without(kind, name))));
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name, current)));
-        Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.spec).collect(), settings, ceiling })
+        Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.description).collect(), settings, ceiling })
     }
 
     /// What the document says of the model that will answer first, by its whole id or without its provider.
@@ -173,8 +175,8 @@ impl HostSessions {
     fn extensions_of(&self, tools: &[String]) -> Vec<&Extension> {
         let owners: HashSet<&str> = self
             .tools
-            .descriptions()
-            .filter(|tool| tools.contains(&tool.spec.name))
+            .tools()
+            .filter(|tool| tools.contains(&tool.description.name))
             .filter_map(|tool| tool.extension.as_deref())
             .collect();
         self.extensions.iter().filter(|extension| owners.contains(extension.name.as_str())).collect()
@@ -197,7 +199,7 @@ impl HostSessions {
         &self,
         settings: &Session,
         extensions: &[&Extension],
-        engine_tools: &[ToolSpec],
+        engine_tools: &[ToolDescription],
         current: &Current,
     ) -> Result<(Vec<Allowed>, Vec<String>), Failure> {
         let belongs = |extension: &Option<String>| {
@@ -205,17 +207,17 @@ impl HostSessions {
         };
         let is_engine_tool = |name: &str| engine_tools.iter().any(|tool| tool.name == name);
         let is_agent = |name: &str| settings.agents.contains_key(name);
-        let offered: Vec<_> = self.tools.descriptions().filter(|tool| belongs(&tool.extension)).collect();
+        let offered: Vec<_> = self.tools.tools().filter(|tool| belongs(&tool.extension)).collect();
         let (mut allowed, mut unavailable) = (Vec::new(), Vec::new());
         match &settings.tools {
             None => {
-                let own = offered.iter().filter(|tool| !tool.by_declaration && !is_agent(&tool.spec.name));
+                let own = offered.iter().filter(|tool| !tool.by_declaration && !is_agent(tool.name()));
                 allowed.extend(own);
             }
             Some(declared) => {
-                let known: Vec<_> = offered.iter().map(|tool| tool.spec.name.as_str()).collect();
+                let known: Vec<_> = offered.iter().map(|tool| tool.name()).collect();
                 for name in unique(declared).filter(|name| !is_engine_tool(name) && !is_agent(name)) {
-                    match offered.iter().find(|tool| tool.spec.name == *name && !current.gone.contains_key(name)) {
+                    match offered.iter().find(|tool| tool.name() == name && !current.gone.contains_key(name)) {
                         Some(tool) => allowed.push(*tool),
                         None if self.missing_tools == MissingTools::Withhold => unavailable.push(name.clone()),
                         None if settings.tool_shapes.contains_key(name) => return Err(unbound_tool(name)),
@@ -234,27 +236,26 @@ impl HostSessions {
             let message = format!("the agent `{clash}` has the same name as a tool of the workflow");
             return Err(failure("tool-clash", message));
         }
-        if let Some(clash) = allowed.iter().find(|tool| is_engine_tool(&tool.spec.name)) {
-            let message = format!("the host tool `{}` has the same name as a tool of the workflow", clash.spec.name);
+        if let Some(clash) = allowed.iter().find(|tool| is_engine_tool(tool.name())) {
+            let message = format!("the host tool `{}` has the same name as a tool of the workflow", clash.name());
             return Err(failure("tool-clash", message));
         }
-        let host = allowed.into_iter().map(|tool| match settings.tool_shapes.get(&tool.spec.name) {
+        let host = allowed.into_iter().map(|tool| match settings.tool_shapes.get(tool.name()) {
             // The document's own words; the call has to pass both schemas.
             Some(shape) => {
-                let (name, description) = (tool.spec.name.clone(), shape.description.clone());
-                Allowed { spec: ToolSpec { name, description, parameters: shape.parameters.clone() }, lambda: None }
+                let (description, parameters) = (shape.description.as_str(), shape.parameters.clone());
+                Allowed { description: ToolDescription::new(tool.name(), description, parameters), lambda: None }
             }
             None => {
-                let spec = current.specs.get(&tool.spec.name).unwrap_or(&tool.spec);
-                Allowed { spec: spec.clone(), lambda: tool.lambda.clone() }
+                let description = current.descriptions.get(tool.name()).unwrap_or(&tool.description);
+                Allowed { description: description.clone(), lambda: tool.lambda.clone() }
             }
         });
         let agents = settings.agents.iter().map(|(name, agent)| {
-            let description = agent.description.clone();
-            let spec = ToolSpec { name: name.clone(), description, parameters: agent::parameters() };
-            Allowed { spec, lambda: None }
+            let description = ToolDescription::new(name, agent.description.as_str(), agent::parameters());
+            Allowed { description, lambda: None }
         });
-        let engine = engine_tools.iter().map(|spec| Allowed { spec: spec.clone(), lambda: None });
+        let engine = engine_tools.iter().map(|tool| Allowed { description: tool.clone(), lambda: None });
         Ok((host.chain(agents).chain(engine).collect(), unavailable))
     }
 
@@ -274,7 +275,7 @@ impl HostSessions {
         if let Some(left_out) = self.left_out(name) {
             return format!("{left_out}; it goes on without it");
         }
-        let hint = hint(name, self.tools.descriptions().map(|tool| tool.spec.name.as_str()));
+        let hint = hint(name, self.tools.tools().map(|tool| tool.name()));
         format!(
             "the session declares the tool `{name}`, which does not exist, and continues without it{hint}{}",
             remark(name)
@@ -286,7 +287,7 @@ impl HostSessions {
     fn allowed_workflows(&self, settings: &Session, tools: &mut Vec<Allowed>) -> Result<Vec<Entry>, Failure> {
         let names = self.workflows.as_ref().map(|workflows| workflows.names()).unwrap_or_default();
         let known: Vec<_> = names.iter().map(String::as_str).collect();
-        let has_tool = tools.iter().any(|tool| tool.spec.name == DELEGATE_TOOL);
+        let has_tool = tools.iter().any(|tool| tool.description.name == DELEGATE_TOOL);
         let find = |name: &str| self.workflows.as_ref().and_then(|workflows| workflows.find(name));
         let entry = |name: &str, description: Option<&String>| Entry::new(name, description.map_or("", String::as_str));
         let mut entries = Vec::new();
@@ -299,7 +300,7 @@ impl HostSessions {
                 if !entries.is_empty() && !has_tool {
                     let tool = self.tools.find(DELEGATE_TOOL);
                     let tool = tool.ok_or_else(|| missing_tool(DELEGATE_TOOL, &[]))?;
-                    tools.push(Allowed { spec: tool.spec.clone(), lambda: tool.lambda.clone() });
+                    tools.push(Allowed { description: tool.description.clone(), lambda: tool.lambda.clone() });
                 }
             }
             None if has_tool => {
@@ -312,7 +313,7 @@ impl HostSessions {
             None => {}
         }
         if entries.is_empty() {
-            tools.retain(|tool| tool.spec.name != DELEGATE_TOOL);
+            tools.retain(|tool| tool.description.name != DELEGATE_TOOL);
         }
         Ok(entries)
     }

@@ -3,11 +3,10 @@ use crate::models::{Models, ScriptedModel};
 use crate::prompt::Component;
 use crate::skills::{SkillFolder, SkillLibrary};
 use crate::testing::{context, round};
-use crate::tools::{
-    DelegateTool, Delegation, FileRoot, FileRoots, SessionTool, Shell, ShellTool, ToolDescription, file_tools,
-};
+use crate::tools::{Delegation, FileRoot, FileRoots, SessionTool, Shell, delegate_tool, file_tools, shell_tool};
 use opcell_engine::call;
-use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec};
+use opcell_engine::conversation::{Message, ToolCallRequest};
+use opcell_engine::tool::{ModelCaller, Tool, ToolInput};
 use opcell_types::quota::ThisProcess;
 use opcell_workflow::WorkflowIr;
 use opcell_workflow::ir::{AgentTool, Contribution, ModelSelection, PromptMode, Session, Template, ThinkingLevel};
@@ -38,13 +37,17 @@ impl Workflows for Catalog {
 struct Echo(ToolDescription);
 
 #[async_trait]
-impl SessionTool for Echo {
+impl Tool for Echo {
     fn description(&self) -> &ToolDescription {
         &self.0
     }
 
-    async fn call(&self, call: &ToolCall) -> Reply<Value> {
-        Reply { result: Ok(call.request.arguments.clone()), receipt: None }
+    fn effects(&self) -> Effects {
+        Effects::Pure
+    }
+
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+        Ok(input.arguments.clone()).into()
     }
 }
 
@@ -52,25 +55,19 @@ struct Runs;
 
 #[async_trait]
 impl Delegation for Runs {
-    async fn run(&self, workflow: &str, prompt: &str, _: &ToolCall) -> Reply<Value> {
-        Reply { result: Ok(Value::from(format!("{workflow} did {prompt}"))), receipt: None }
+    async fn run(&self, workflow: &str, prompt: &str, _: &ToolInput, _: &ModelCaller) -> Reply<Value> {
+        Ok(Value::from(format!("{workflow} did {prompt}"))).into()
     }
 
-    async fn ask(&self, agent: &AgentTool, query: &str, _: &ToolCall) -> Reply<Value> {
-        Reply { result: Ok(Value::from(format!("{} said {query}", agent.workflow))), receipt: None }
+    async fn ask(&self, agent: &AgentTool, query: &str, _: &ToolInput, _: &ModelCaller) -> Reply<Value> {
+        Ok(Value::from(format!("{} said {query}", agent.workflow))).into()
     }
 }
 
-fn echo(name: &str, extension: Option<&str>) -> Arc<dyn SessionTool> {
-    let parameters = Value::from(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
-    Arc::new(Echo(ToolDescription {
-        by_declaration: false,
-        provider: Provider::Host,
-        spec: ToolSpec { name: name.to_owned(), description: format!("Echoes as {name}."), parameters },
-        lambda: None,
-        effects: Effects::Pure,
-        extension: extension.map(str::to_owned),
-    }))
+fn echo(name: &str, extension: Option<&str>) -> SessionTool {
+    let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let tool = Echo(ToolDescription::new(name, format!("Echoes as {name}."), parameters));
+    SessionTool { extension: extension.map(str::to_owned), ..SessionTool::new(Arc::new(tool)) }
 }
 
 fn world() -> World {
@@ -94,9 +91,9 @@ fn world() -> World {
     let builder = HostSessions::builder()
         .models(Models::only(Arc::new(ScriptedModel::parse("s", "version: 1\nturns: [{text: hi}]").unwrap())))
         .tools(file_tools(roots, skills.clone()))
-        .tool(Arc::new(ShellTool::new(Shell::new(work))))
+        .tool(shell_tool(Shell::new(work)))
         .tool(echo("ledger/add", Some("ledger")))
-        .tool(Arc::new(DelegateTool::new(Arc::new(Runs))))
+        .tool(delegate_tool(Arc::new(Runs)))
         .missing_tools(MissingTools::Refuse)
         .skills(skills)
         .extension(Extension {
@@ -371,11 +368,7 @@ async fn replacement_is_explicit_and_instruction_text_is_a_layer() {
 async fn engine_tools_are_listed_and_never_shadowed() {
     let world = world();
     let sessions = world.builder.build().unwrap();
-    let spec = |name: &str| ToolSpec {
-        name: name.to_owned(),
-        description: "Moves on.".to_owned(),
-        parameters: Value::from(json!({"type": "object"})),
-    };
+    let spec = |name: &str| ToolDescription::new(name, "Moves on.", json!({"type": "object"}));
     let mut asked = request(Session { tools: names(&["read", "workflow__transition"]), ..Session::default() });
     asked.engine_tools = vec![spec("workflow__transition")];
     assert_eq!(tool_names(&sessions.open(asked.clone()).await.unwrap()), ["read", "workflow__transition"]);

@@ -1,10 +1,11 @@
 //! `delegate`: a model calls a workflow. Only the session's workflows can be called. The agents of a pack are called
 //! through it too, each under its own name.
 
-use super::{SessionTool, ToolDescription, describe};
+use super::{SessionTool, failure};
 use async_trait::async_trait;
-use opcell_engine::ports::{Effects, Reply, ToolCall};
-use opcell_types::{Denial, Remedy, Value, denial::SessionPart, suggest::hint, text::one_line};
+use opcell_engine::ports::{Effects, Reply};
+use opcell_engine::tool::{ModelCaller, Tool, ToolInput};
+use opcell_types::{Denial, Remedy, ToolDescription, Value, denial::SessionPart, suggest::hint, text::one_line};
 use opcell_workflow::{agent, ir::AgentTool};
 use serde_json::json;
 use std::sync::Arc;
@@ -17,65 +18,68 @@ pub const DELEGATE_TOOL: &str = "delegate";
 pub trait Delegation: Send + Sync {
     /// Runs the workflow to its end and gives what it yields. A call with the same idempotency key does not start
     /// another run.
-    async fn run(&self, workflow: &str, prompt: &str, call: &ToolCall) -> Reply<Value>;
+    async fn run(&self, workflow: &str, prompt: &str, input: &ToolInput, by: &ModelCaller) -> Reply<Value>;
 
     /// Runs an agent of the document that the call's run came from, and gives what it says. As to a repeated call, as
     /// [`Self::run`].
-    async fn ask(&self, agent: &AgentTool, query: &str, call: &ToolCall) -> Reply<Value>;
+    async fn ask(&self, agent: &AgentTool, query: &str, input: &ToolInput, by: &ModelCaller) -> Reply<Value>;
 }
 
 /// The tool over a [`Delegation`].
-pub struct DelegateTool {
+#[must_use]
+pub fn delegate_tool(delegation: Arc<dyn Delegation>) -> SessionTool {
+    let description = ToolDescription::new(
+        DELEGATE_TOOL,
+        "Runs one of the available workflows with a prompt and returns its result.",
+        json!({
+            "type": "object",
+            "properties": {"workflow": {"type": "string"}, "prompt": {"type": "string"}},
+            "required": ["workflow", "prompt"],
+            "additionalProperties": false
+        }),
+    );
+    SessionTool::new(Arc::new(Delegate { delegation, description })).with_lambda("workflow, prompt → result")
+}
+
+struct Delegate {
     delegation: Arc<dyn Delegation>,
     description: ToolDescription,
 }
 
-impl DelegateTool {
-    /// The tool.
-    #[must_use]
-    pub fn new(delegation: Arc<dyn Delegation>) -> Self {
-        let description = describe(
-            DELEGATE_TOOL,
-            "Runs one of the available workflows with a prompt and returns its result.",
-            "workflow, prompt → result",
-            Effects::Idempotent,
-            json!({
-                "type": "object",
-                "properties": {"workflow": {"type": "string"}, "prompt": {"type": "string"}},
-                "required": ["workflow", "prompt"],
-                "additionalProperties": false
-            }),
-        );
-        Self { delegation, description }
-    }
-}
-
 #[async_trait]
-impl SessionTool for DelegateTool {
+impl Tool for Delegate {
     fn description(&self) -> &ToolDescription {
         &self.description
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::Idempotent
     }
 
     fn ends_when_cancelled(&self) -> bool {
         true
     }
 
-    async fn call(&self, call: &ToolCall) -> Reply<Value> {
-        let text = |key| call.request.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
-        if let Some(agent) = call.session.settings.agents.get(&call.request.name) {
-            return self.delegation.ask(agent, text(agent::QUERY), call).await;
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+        // What may be delegated is a matter of the session.
+        let Some(by) = input.model() else {
+            return Err(failure("not-in-session", "only a model in a session can delegate")).into();
+        };
+        let text = |key| input.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+        let settings = &by.session.settings;
+        if let Some(agent) = settings.agents.get(&by.called) {
+            return self.delegation.ask(agent, text(agent::QUERY), input, by).await;
         }
         let (workflow, prompt) = (text("workflow"), text("prompt"));
-        let allowed = call.session.settings.workflows.as_deref().unwrap_or_default();
+        let allowed = settings.workflows.as_deref().unwrap_or_default();
         if !allowed.iter().any(|name| name == workflow) {
             let listed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
             let hint = hint(workflow, allowed.iter().map(String::as_str));
             let message = format!("this session has no workflow `{workflow}`; it has: {listed}{hint}");
             let remedy = Remedy::DeclareInSession { part: SessionPart::Workflow, name: one_line(workflow, 100) };
             let denial = Denial::of("workflow", workflow, "the session does not have the workflow", remedy);
-            let failure = super::failure("unknown-workflow", message).with_denial(denial);
-            return Reply { result: Err(failure), receipt: None };
+            return Err(failure("unknown-workflow", message).with_denial(denial)).into();
         }
-        self.delegation.run(workflow, prompt, call).await
+        self.delegation.run(workflow, prompt, input, by).await
     }
 }

@@ -1,12 +1,13 @@
 //! `read`, `write`, `edit` and `ls`.
 
 use super::roots::{FileRoots, Place};
-use super::{SessionTool, ToolDescription, describe, failure};
+use super::{SessionTool, failure};
 use crate::confined::{EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
-use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
-use opcell_types::{Denial, Remedy, Value, denial::SessionPart, text::one_line};
+use opcell_engine::ports::{Effects, Failure, Reply};
+use opcell_engine::tool::{Tool, ToolInput};
+use opcell_types::{Denial, Remedy, ToolDescription, Value, denial::SessionPart, text::one_line};
 use serde_json::json;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -57,33 +58,43 @@ type Run = fn(&Files, &Ask) -> Result<String, Failure>;
 
 struct FileTool {
     description: ToolDescription,
+    effects: Effects,
     files: Arc<Files>,
     run: Run,
 }
 
-pub(super) fn tool(files: &Arc<Files>, description: ToolDescription, run: Run) -> Arc<dyn SessionTool> {
-    Arc::new(FileTool { description, files: files.clone(), run })
+pub(super) fn tool(
+    files: &Arc<Files>,
+    description: ToolDescription,
+    lambda: &str,
+    effects: Effects,
+    run: Run,
+) -> SessionTool {
+    let tool = SessionTool::new(Arc::new(FileTool { description, effects, files: files.clone(), run }));
+    // Who wants a model to change files says so: in the step, or in the project's defaults.
+    SessionTool { by_declaration: effects != Effects::Pure, ..tool.with_lambda(lambda) }
 }
 
 #[async_trait]
-impl SessionTool for FileTool {
+impl Tool for FileTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }
 
-    async fn call(&self, call: &ToolCall) -> Reply<Value> {
+    fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
         // A step's timeout drops this future; the search on its thread ends with it.
-        let cancel = call.cancel.child_token();
+        let cancel = input.cancel.child_token();
         let _ends_with_the_call = cancel.clone().drop_guard();
-        let ask = Ask {
-            arguments: call.request.arguments.clone(),
-            skills: call.session.settings.skills.clone().unwrap_or_default(),
-            cancel: cancel.clone(),
-        };
+        let skills = input.model().and_then(|model| model.session.settings.skills.clone());
+        let ask = Ask { arguments: input.arguments.clone(), skills: skills.unwrap_or_default(), cancel };
         let (files, run) = (self.files.clone(), self.run);
         let result = tokio::task::spawn_blocking(move || run(&files, &ask)).await;
         let result = result.unwrap_or_else(|error| Err(failure("tool-failed", error.to_string())));
-        Reply { result: result.map(Value::from), receipt: None }
+        result.map(Value::from).into()
     }
 }
 
@@ -130,13 +141,11 @@ pub(super) fn file_failure(error: &FileError) -> Failure {
     failure(reason, error.to_string())
 }
 
-pub(super) fn read(files: &Arc<Files>) -> Arc<dyn SessionTool> {
-    let description = describe(
+pub(super) fn read(files: &Arc<Files>) -> SessionTool {
+    let description = ToolDescription::new(
         "read",
         "Reads a text file. `path` is relative to the working folder, `ROOT:path`, or a skill's location such as \
          `skill:NAME/SKILL.md`. Long files are read in parts with `offset` (first line, from 1) and `limit` (lines).",
-        "path | ROOT:path | skill:NAME/file → text | long(file) → offset, limit",
-        Effects::Pure,
         json!({
             "type": "object",
             "properties": {
@@ -148,7 +157,8 @@ pub(super) fn read(files: &Arc<Files>) -> Arc<dyn SessionTool> {
             "additionalProperties": false
         }),
     );
-    tool(files, description, |files, ask| {
+    let lambda = "path | ROOT:path | skill:NAME/file → text | long(file) → offset, limit";
+    tool(files, description, lambda, Effects::Pure, |files, ask| {
         let path = ask.text("path").unwrap_or_default();
         let text = match path.strip_prefix("skill:") {
             Some(skill) => read_skill(files, ask, skill)?,
@@ -197,12 +207,10 @@ fn lines(text: &str, offset: u64, limit: u64) -> String {
     shown
 }
 
-pub(super) fn write(files: &Arc<Files>) -> Arc<dyn SessionTool> {
-    let description = describe(
+pub(super) fn write(files: &Arc<Files>) -> SessionTool {
+    let description = ToolDescription::new(
         "write",
         "Creates or replaces a file, and creates missing parent folders.",
-        "path, content → file(new | replaced)",
-        Effects::Idempotent,
         json!({
             "type": "object",
             "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
@@ -210,9 +218,8 @@ pub(super) fn write(files: &Arc<Files>) -> Arc<dyn SessionTool> {
             "additionalProperties": false
         }),
     );
-    // Who wants a model to change files says so: in the step, or in the project's defaults.
-    let description = ToolDescription { by_declaration: true, ..description };
-    tool(files, description, |files, ask| {
+    let lambda = "path, content → file(new | replaced)";
+    tool(files, description, lambda, Effects::Idempotent, |files, ask| {
         let place = files.writable(ask.text("path").unwrap_or_default())?;
         let content = ask.text("content").unwrap_or_default();
         replace(&place, content.len() as u64, || content.as_bytes().into())?;
@@ -234,12 +241,10 @@ fn replace<'a>(place: &Place<'_>, size: u64, content: impl FnOnce() -> Cow<'a, [
     place.root.folder.write(&place.path, &content()).map_err(|error| file_failure(&error))
 }
 
-pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn SessionTool> {
-    let description = describe(
+pub(super) fn edit(files: &Arc<Files>) -> SessionTool {
+    let description = ToolDescription::new(
         "edit",
         "Replaces `old_text` with `new_text` in a file. `old_text` must occur exactly once, unless `replace_all` is true.",
-        "path, old_text → new_text | unique(old_text) ∨ replace_all",
-        Effects::Once,
         json!({
             "type": "object",
             "properties": {
@@ -252,9 +257,8 @@ pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn SessionTool> {
             "additionalProperties": false
         }),
     );
-    // Who wants a model to change files says so: in the step, or in the project's defaults.
-    let description = ToolDescription { by_declaration: true, ..description };
-    tool(files, description, |files, ask| {
+    let lambda = "path, old_text → new_text | unique(old_text) ∨ replace_all";
+    tool(files, description, lambda, Effects::Once, |files, ask| {
         let place = files.writable(ask.text("path").unwrap_or_default())?;
         let folder = &place.root.folder;
         let text = folder.read_text(&place.path, FILE_LIMIT).map_err(|error| file_failure(&error))?;
@@ -284,15 +288,14 @@ pub(super) fn edit(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     })
 }
 
-pub(super) fn ls(files: &Arc<Files>) -> Arc<dyn SessionTool> {
-    let description = describe(
+pub(super) fn ls(files: &Arc<Files>) -> SessionTool {
+    let description = ToolDescription::new(
         "ls",
         "Lists a folder: folders end in `/`, links in `@`, files are followed by their size in bytes.",
-        "path? → entries",
-        Effects::Pure,
         json!({"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": false}),
     );
-    tool(files, description, |files, ask| {
+    let lambda = "path? → entries";
+    tool(files, description, lambda, Effects::Pure, |files, ask| {
         let place = files.place(ask.text("path").unwrap_or("."))?;
         let entries = place.root.folder.entries(&place.path).map_err(|error| file_failure(&error))?;
         let mut text = String::new();

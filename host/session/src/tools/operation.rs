@@ -1,10 +1,11 @@
 //! An operation as a tool: what a plugin offers to workflows, a model may call too.
 
-use super::{SessionTool, ToolDescription};
 use async_trait::async_trait;
 use opcell_engine::call;
-use opcell_engine::ports::{Call, Operations, Reply, ToolCall};
-use opcell_types::Value;
+use opcell_engine::ports::{Call, Effects, Operations, Reply};
+use opcell_engine::receipt::Provider;
+use opcell_engine::tool::{Tool, ToolInput};
+use opcell_types::{ToolDescription, Value};
 use std::sync::Arc;
 
 /// The tool over one operation. Its name is the operation's id, its arguments' schema the one that the operation
@@ -12,33 +13,48 @@ use std::sync::Arc;
 pub struct OperationTool {
     operations: Arc<dyn Operations>,
     description: ToolDescription,
+    effects: Effects,
+    provider: Provider,
 }
 
 impl OperationTool {
-    /// The tool.
+    /// The operation of the description's name, which `provider` performs.
     #[must_use]
-    pub fn new(operations: Arc<dyn Operations>, description: ToolDescription) -> Self {
-        Self { operations, description }
+    pub fn new(
+        operations: Arc<dyn Operations>,
+        description: ToolDescription,
+        effects: Effects,
+        provider: Provider,
+    ) -> Self {
+        Self { operations, description, effects, provider }
     }
 }
 
 #[async_trait]
-impl SessionTool for OperationTool {
+impl Tool for OperationTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }
 
+    fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    fn provider(&self) -> Provider {
+        self.provider.clone()
+    }
+
     /// The operation's data; with its summary beside it where it gives one.
-    async fn call(&self, call: &ToolCall) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
         let asked = call::Call {
-            id: self.description.spec.name.as_str().into(),
-            arguments: call.request.arguments.clone(),
-            context: call.context.clone(),
+            id: self.description.name.as_str().into(),
+            arguments: input.arguments.clone(),
+            context: input.context.clone(),
             capabilities: None,
             granted: Vec::new(),
             timeout_ms: None,
         };
-        let reply = self.operations.invoke(Call::new(asked, call.cancel.clone())).await;
+        let reply = self.operations.invoke(Call::new(asked, input.cancel.clone())).await;
         let result = reply.result.map(|success| match success.summary {
             Some(summary) => Value::object([("summary", Value::from(summary)), ("data", success.data)]),
             None => success.data,

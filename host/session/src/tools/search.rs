@@ -2,10 +2,11 @@
 
 use super::files::{Ask, FILE_LIMIT, Files, file_failure, tool};
 use super::roots::Place;
-use super::{SessionTool, describe, failure};
+use super::{SessionTool, failure};
 use crate::confined::{EntryKind, Folder};
 use globset::{GlobBuilder, GlobMatcher};
 use opcell_engine::ports::{Effects, Failure};
+use opcell_types::ToolDescription;
 use regex::RegexBuilder;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -104,12 +105,10 @@ fn finish(mut text: String, end: &End) -> String {
     text
 }
 
-pub(super) fn glob(files: &Arc<Files>) -> Arc<dyn SessionTool> {
-    let description = describe(
+pub(super) fn glob(files: &Arc<Files>) -> SessionTool {
+    let description = ToolDescription::new(
         "glob",
         "Finds files by a pattern such as `src/**/*.rs`, relative to `path`. `.git` and `node_modules` are left out.",
-        "pattern, path? → paths",
-        Effects::Pure,
         json!({
             "type": "object",
             "properties": {"pattern": {"type": "string"}, "path": {"type": "string"}},
@@ -117,7 +116,8 @@ pub(super) fn glob(files: &Arc<Files>) -> Arc<dyn SessionTool> {
             "additionalProperties": false
         }),
     );
-    tool(files, description, |files, ask| {
+    let lambda = "pattern, path? → paths";
+    tool(files, description, lambda, Effects::Pure, |files, ask| {
         let place = files.place(ask.text("path").unwrap_or("."))?;
         let matcher = matcher(ask.text("pattern").unwrap_or_default())?;
         let (mut text, mut found) = (String::new(), 0);
@@ -136,13 +136,11 @@ pub(super) fn glob(files: &Arc<Files>) -> Arc<dyn SessionTool> {
     })
 }
 
-pub(super) fn grep(files: &Arc<Files>) -> Arc<dyn SessionTool> {
-    let description = describe(
+pub(super) fn grep(files: &Arc<Files>) -> SessionTool {
+    let description = ToolDescription::new(
         "grep",
         "Finds lines that match a regular expression, as `path:line: text`, in a file or in the files below a folder. `glob` \
          limits it to some files, `limit` to some lines. Files that are not text are left out.",
-        "pattern, path?, glob? → path:line: text",
-        Effects::Pure,
         json!({
             "type": "object",
             "properties": {
@@ -156,7 +154,8 @@ pub(super) fn grep(files: &Arc<Files>) -> Arc<dyn SessionTool> {
             "additionalProperties": false
         }),
     );
-    tool(files, description, |files, ask| {
+    let lambda = "pattern, path?, glob? → path:line: text";
+    tool(files, description, lambda, Effects::Pure, |files, ask| {
         let place = files.place(ask.text("path").unwrap_or("."))?;
         let folder = &place.root.folder;
         let pattern = RegexBuilder::new(ask.text("pattern").unwrap_or_default())

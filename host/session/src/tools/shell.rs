@@ -1,14 +1,16 @@
 //! `bash`: outside every cell, with the rights of the host. Not there unless the operator enables it, and the prompt
 //! says so.
 
-use super::{SessionTool, ToolDescription, describe, failure};
+use super::{SessionTool, failure};
 use async_trait::async_trait;
-use opcell_engine::ports::{Effects, Failure, Reply, ToolCall};
-use opcell_types::Value;
+use opcell_engine::ports::{Failure, Reply};
+use opcell_engine::tool::{Tool, ToolInput};
+use opcell_types::{ToolDescription, Value};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
@@ -47,38 +49,36 @@ impl Shell {
 }
 
 /// The tool over a [`Shell`].
-pub struct ShellTool {
+#[must_use]
+pub fn shell_tool(shell: Shell) -> SessionTool {
+    let longest = shell.max_timeout.as_secs();
+    let description = ToolDescription::new(
+        "bash",
+        "Runs a command with bash in the working folder, on the operator's machine and outside every sandbox: the operator \
+         has enabled this. Gives the exit code, standard output and standard error.",
+        json!({
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "minLength": 1},
+                "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": longest}
+            },
+            "required": ["command"],
+            "additionalProperties": false
+        }),
+    );
+    SessionTool::new(Arc::new(ShellTool { shell, description }))
+        .with_lambda("command → exit, stdout, stderr | unsandboxed(enabled by operator)")
+        .by_declaration()
+}
+
+struct ShellTool {
     shell: Shell,
     description: ToolDescription,
 }
 
 impl ShellTool {
-    /// The tool.
-    #[must_use]
-    pub fn new(shell: Shell) -> Self {
-        let longest = shell.max_timeout.as_secs();
-        let description = describe(
-            "bash",
-            "Runs a command with bash in the working folder, on the operator's machine and outside every sandbox: the operator \
-             has enabled this. Gives the exit code, standard output and standard error.",
-            "command → exit, stdout, stderr | unsandboxed(enabled by operator)",
-            Effects::Once,
-            json!({
-                "type": "object",
-                "properties": {
-                    "command": {"type": "string", "minLength": 1},
-                    "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": longest}
-                },
-                "required": ["command"],
-                "additionalProperties": false
-            }),
-        );
-        let description = ToolDescription { by_declaration: true, ..description };
-        Self { shell, description }
-    }
-
-    async fn run(&self, call: &ToolCall) -> Result<Value, Failure> {
-        let arguments = serde_json::Value::from(&call.request.arguments);
+    async fn run(&self, arguments: &Value) -> Result<Value, Failure> {
+        let arguments = serde_json::Value::from(arguments);
         let command = arguments.get("command").and_then(|command| command.as_str()).unwrap_or_default();
         let asked = arguments.get("timeout_seconds").and_then(serde_json::Value::as_u64).map(Duration::from_secs);
         let timeout = asked.unwrap_or(self.shell.timeout).min(self.shell.max_timeout);
@@ -114,13 +114,13 @@ impl ShellTool {
 }
 
 #[async_trait]
-impl SessionTool for ShellTool {
+impl Tool for ShellTool {
     fn description(&self) -> &ToolDescription {
         &self.description
     }
 
-    async fn call(&self, call: &ToolCall) -> Reply<Value> {
-        Reply { result: self.run(call).await, receipt: None }
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+        self.run(&input.arguments).await.into()
     }
 }
 

@@ -1,9 +1,13 @@
 use super::*;
 use crate::skills::SkillFolder;
 use crate::testing::{context, session};
+use async_trait::async_trait;
 use opcell_engine::call;
 use opcell_engine::conversation::ToolCallRequest;
-use opcell_types::quota::ThisProcess;
+use opcell_engine::ports::{Effects, Reply, ToolCall};
+use opcell_engine::receipt::Provider;
+use opcell_engine::tool::{Caller, ToolInput};
+use opcell_types::{Value, quota::ThisProcess};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -44,14 +48,14 @@ fn world() -> World {
     let skills = Arc::new(SkillLibrary::discover(&[SkillFolder::required(folder.path().join("skills"))]));
     let mut shell = Shell::new(folder.path().join("work"));
     shell.timeout = Duration::from_secs(1);
-    let tools = file_tools(roots, skills).into_iter().chain([Arc::new(ShellTool::new(shell)) as Arc<dyn SessionTool>]);
+    let tools = file_tools(roots, skills).into_iter().chain([shell_tool(shell)]);
     let toolbox = Toolbox::new(tools, RESULT_LIMIT).unwrap();
     World { folder, toolbox }
 }
 
 fn prepare(world: &World, name: &str, arguments: serde_json::Value) -> ToolCall {
     let mut opened = session("");
-    opened.tools = world.toolbox.descriptions().map(|tool| tool.spec.clone()).collect();
+    opened.tools = world.toolbox.tools().map(|tool| tool.description.clone()).collect();
     opened.settings.skills = Some(vec!["tidy".to_owned()]);
     let call = call::ToolCall {
         context: context("s"),
@@ -352,7 +356,7 @@ async fn a_search_ends_with_the_call_that_a_timeout_dropped() {
         skills: Arc::default(),
     });
     // As long as a search of very many files, which looks at this before each of them.
-    let search = files::tool(&files, describe("search", "", "", Effects::Pure, json!({})), |_, ask| {
+    let search = files::tool(&files, ToolDescription::new("search", "", json!({})), "", Effects::Pure, |_, ask| {
         let begun = Instant::now();
         while !ask.cancel.is_cancelled() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(1));
@@ -361,7 +365,7 @@ async fn a_search_ends_with_the_call_that_a_timeout_dropped() {
         Ok(String::new())
     });
     let call = prepare(&world, "read", json!({"path": "a.txt"}));
-    tokio::time::timeout(Duration::from_millis(50), search.call(&call)).await.unwrap_err();
+    tokio::time::timeout(Duration::from_millis(50), search.tool.call(&ToolInput::of_model(&call))).await.unwrap_err();
     let begun = Instant::now();
     while !ENDED.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(10) {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -429,12 +433,10 @@ impl opcell_engine::ports::Operations for Pretends {
 #[tokio::test]
 async fn only_the_host_says_what_the_host_refused() {
     let mut world = world();
-    let description = ToolDescription {
-        provider: Provider::Plugin("sly".into()),
-        ..describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object"}))
-    };
-    let tool: Arc<dyn SessionTool> = Arc::new(OperationTool::new(Arc::new(Pretends), description));
-    world.toolbox = Toolbox::new([tool], RESULT_LIMIT).unwrap();
+    let description = ToolDescription::new("sum/add", "Adds.", json!({"type": "object"}));
+    let provider = Provider::Plugin("sly".into());
+    let tool = OperationTool::new(Arc::new(Pretends), description, Effects::Pure, provider);
+    world.toolbox = Toolbox::new([SessionTool::new(Arc::new(tool))], RESULT_LIMIT).unwrap();
     let left = receipt(&world, "sum/add", json!({})).await;
     assert_eq!((&left["status"], &left["error"]), (&json!("failed"), &json!("plugin-failure")));
     assert_eq!((&left["provider"], &left["denials"]), (&json!("plugin:sly"), &serde_json::Value::Null));
@@ -460,16 +462,31 @@ impl opcell_engine::ports::Operations for Adds {
 #[tokio::test]
 async fn an_operation_is_a_tool_that_keeps_its_receipt() {
     let mut world = world();
-    let mut description =
-        describe("sum/add", "Adds.", "Σ", Effects::Pure, json!({"type": "object", "required": ["n"]}));
-    description.extension = Some("sum".to_owned());
-    let tool: Arc<dyn SessionTool> = Arc::new(OperationTool::new(Arc::new(Adds), description));
-    world.toolbox = Toolbox::new([tool], RESULT_LIMIT).unwrap();
+    let description = ToolDescription::new("sum/add", "Adds.", json!({"type": "object", "required": ["n"]}));
+    let tool = OperationTool::new(Arc::new(Adds), description, Effects::Pure, Provider::Plugin("sum".into()));
+    world.toolbox = Toolbox::new([SessionTool::new(Arc::new(tool))], RESULT_LIMIT).unwrap();
     assert_eq!(call(&world, "sum/add", json!({"n": 1})).await.unwrap(), Value::from(json!({"n": 1})));
     let reply = world.toolbox.call(&prepare(&world, "sum/add", json!({"n": 1, "say": true}))).await;
     assert_eq!(reply.result.unwrap(), Value::from(json!({"summary": "Added.", "data": {"n": 1, "say": true}})));
     assert_eq!(reply.receipt.unwrap().get("receipt"), Some(&Value::from("a cell")));
     assert_eq!(reason(&world, "sum/add", json!({})).await, "invalid-arguments");
+}
+
+#[tokio::test]
+async fn a_tool_serves_steps_with_the_same_checks_and_without_a_session() {
+    let world = world();
+    let read = CheckedTool::new(world.toolbox.find("read").unwrap().tool.clone(), 20).unwrap();
+    let input = |arguments: serde_json::Value| ToolInput {
+        caller: Caller::Step,
+        ..ToolInput::of_model(&prepare(&world, "read", arguments))
+    };
+    let ask = async |arguments| read.call(&input(arguments)).await.result;
+    assert_eq!(ask(json!({"path": "docs:guide.md"})).await.unwrap(), Value::from("Read me. TODO\n"));
+    assert_eq!(ask(json!({"path": 1})).await.unwrap_err().reason.as_ref(), "invalid-arguments");
+    let cut = ask(json!({"path": "src/main.rs"})).await.unwrap();
+    assert!(cut.as_str().unwrap().ends_with("[truncated: 20 of 27 bytes are shown]"), "{cut:?}");
+    let skill = ask(json!({"path": "skill:tidy/SKILL.md"})).await.unwrap_err();
+    assert_eq!(skill.reason.as_ref(), "skill-refused", "a step has no session whose skills it could read");
 }
 
 #[test]
@@ -494,6 +511,6 @@ fn without_a_writable_root_there_is_no_write_and_no_edit() {
     let folder = TempDir::new().unwrap();
     let root = FileRoot::read("docs", folder.path());
     let tools = file_tools(FileRoots::open(&[root], &Arc::default(), &ThisProcess).unwrap(), Arc::default());
-    let names: Vec<_> = tools.iter().map(|tool| tool.description().spec.name.as_str()).collect();
+    let names: Vec<_> = tools.iter().map(SessionTool::name).collect();
     assert_eq!(names, ["read", "ls", "glob", "grep"]);
 }

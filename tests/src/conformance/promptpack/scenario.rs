@@ -8,14 +8,14 @@ use super::{broken, compare, read_spec};
 use crate::conformance::Failure;
 use async_trait::async_trait;
 use opcell_engine::MESSAGE_SIGNAL;
-use opcell_engine::conversation::{Message, ToolCallRequest, ToolSpec, Usage};
+use opcell_engine::conversation::{Message, ToolCallRequest, Usage};
 use opcell_engine::event::{Destination, Event};
 use opcell_engine::ports::{
     Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink,
     ToolCall,
 };
 use opcell_engine::{Engine, Message as Signalled, Program, ResumeOptions, RunOptions, Status};
-use opcell_types::Value as Data;
+use opcell_types::{ToolDescription, Value as Data};
 use opcell_workflow::SourceFile;
 use opcell_workflow::ir::{Control, Judge, WorkflowIr};
 use opcell_workflow::promptpack::{Spec, compile};
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 struct Script {
     rounds: Mutex<VecDeque<Json>>,
     spoken: Mutex<Vec<Json>>,
-    tools: Vec<ToolSpec>,
+    tools: Vec<ToolDescription>,
 }
 
 #[async_trait]
@@ -126,14 +126,14 @@ fn program(spec: &Spec, case: &Json, entry: &str) -> Result<Arc<Program>, Failur
 }
 
 /// Every tool that the script calls, the workflow's own aside.
-fn tools(case: &Json) -> Vec<ToolSpec> {
+fn tools(case: &Json) -> Vec<ToolDescription> {
     let rounds = case["model_script"].as_array().into_iter().flatten();
     let calls = rounds.flat_map(|round| round["tool_calls"].as_array().cloned().unwrap_or_default());
     let names: BTreeSet<String> = calls.filter_map(|call| call["name"].as_str().map(str::to_owned)).collect();
     names
         .into_iter()
         .filter(|name| !name.starts_with("workflow__"))
-        .map(|name| ToolSpec { name, description: String::new(), parameters: Data::Null })
+        .map(|name| ToolDescription::new(name, "", Data::Null))
         .collect()
 }
 

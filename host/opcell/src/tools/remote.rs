@@ -1,0 +1,65 @@
+//! Tools of MCP servers: as the server describes them when a session opens, their arguments checked against its schema.
+
+use super::with_remedy;
+use async_trait::async_trait;
+use opcell_engine::{
+    ports::{Failure, Reply},
+    receipt::Provider,
+    tool::{Tool, ToolInput},
+};
+use opcell_session::tools::check_arguments;
+use opcell_tools::mcp::{Binary, ListedTool, Server};
+use opcell_types::{ToolDescription, Value};
+use std::sync::Arc;
+
+/// One tool of a server.
+pub(crate) struct Remote {
+    server: Arc<Server>,
+    /// The server's own name of it.
+    tool: String,
+    description: ToolDescription,
+}
+
+impl Remote {
+    /// The server's tool `tool`, which documents call `name`.
+    pub(crate) fn new(server: Arc<Server>, tool: String, name: &str) -> Self {
+        let about =
+            format!("The tool `{tool}` of MCP server `{}`, which describes it when a session opens.", server.name());
+        // What the arguments are, the server says when it is asked.
+        let parameters = Value::object([("type", Value::from("object"))]);
+        Self { description: ToolDescription::new(name, about, parameters), server, tool }
+    }
+
+    async fn listed(&self) -> Result<ListedTool, Failure> {
+        self.server.tool(&self.tool).await
+    }
+
+    async fn checked_call(&self, input: &ToolInput) -> Result<Value, Failure> {
+        check_arguments(&self.description.name, &self.listed().await?.schema, &input.arguments)?;
+        // A step can use what a model cannot read.
+        let binary = if input.model().is_some() { Binary::Omit } else { Binary::Keep };
+        self.server.call(&self.tool, &input.arguments, binary).await
+    }
+}
+
+#[async_trait]
+impl Tool for Remote {
+    fn description(&self) -> &ToolDescription {
+        &self.description
+    }
+
+    fn provider(&self) -> Provider {
+        Provider::Mcp(self.server.name().into())
+    }
+
+    async fn current(&self) -> Result<Option<ToolDescription>, Failure> {
+        let listed = self.listed().await.map_err(|failure| with_remedy(self.server.name(), failure))?;
+        let name = self.description.name.as_str();
+        Ok(Some(ToolDescription::new(name, listed.description, listed.parameters)))
+    }
+
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+        let called = self.checked_call(input).await;
+        called.map_err(|failure| with_remedy(self.server.name(), failure)).into()
+    }
+}

@@ -1,0 +1,124 @@
+//! What every tool is called through: its arguments are checked first, its result is cut after.
+
+use super::{ToolError, failure};
+use async_trait::async_trait;
+use opcell_engine::ports::{Effects, Failure, Reply};
+use opcell_engine::receipt::Provider;
+use opcell_engine::tool::{Tool, ToolInput};
+use opcell_schema::Schema;
+use opcell_types::{ToolDescription, Value};
+use std::sync::Arc;
+
+/// Problems of a call's arguments that are shown at once.
+const PROBLEMS: usize = 5;
+
+/// Steps that checking the arguments of one call may take: some hundredths of a second.
+const MAX_STEPS: u64 = 5_000_000;
+
+/// A tool that sees no arguments but those that match its schema, and whose results have at most so many bytes.
+pub struct CheckedTool {
+    tool: Arc<dyn Tool>,
+    arguments: Arc<Schema>,
+    result_limit: usize,
+}
+
+impl CheckedTool {
+    /// The tool, with the most bytes that a result may have; longer ones are cut, and say so.
+    ///
+    /// # Errors
+    /// When the schema of its arguments cannot be used.
+    pub fn new(tool: Arc<dyn Tool>, result_limit: usize) -> Result<Self, ToolError> {
+        let description = tool.description();
+        let arguments = compiled(&description.parameters)
+            .map_err(|message| ToolError::Schema { name: description.name.clone(), message })?;
+        Ok(Self { tool, arguments, result_limit })
+    }
+
+    /// The tool itself.
+    pub(super) fn tool(&self) -> &dyn Tool {
+        &*self.tool
+    }
+
+    /// Problems of a call's arguments; none if they match the tool's schema.
+    pub(super) fn problems(&self, arguments: &serde_json::Value) -> Vec<String> {
+        problems(&self.arguments, arguments)
+    }
+}
+
+#[async_trait]
+impl Tool for CheckedTool {
+    fn description(&self) -> &ToolDescription {
+        self.tool.description()
+    }
+
+    fn effects(&self) -> Effects {
+        self.tool.effects()
+    }
+
+    fn provider(&self) -> Provider {
+        self.tool.provider()
+    }
+
+    async fn current(&self) -> Result<Option<ToolDescription>, Failure> {
+        self.tool.current().await
+    }
+
+    fn ends_when_cancelled(&self) -> bool {
+        self.tool.ends_when_cancelled()
+    }
+
+    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+        if let Err(mismatch) = check_arguments(&self.description().name, &self.arguments, &input.arguments) {
+            return Err(mismatch).into();
+        }
+        let mut reply = self.tool.call(input).await;
+        if let Ok(value) = &mut reply.result {
+            cut(value, self.result_limit);
+        }
+        reply
+    }
+}
+
+/// A schema that someone else wrote, compiled once.
+pub(super) fn compiled(schema: &Value) -> Result<Arc<Schema>, String> {
+    Schema::shared(&serde_json::Value::from(schema))
+}
+
+/// The first of what is wrong with arguments.
+pub(super) fn problems(schema: &Schema, arguments: &serde_json::Value) -> Vec<String> {
+    match schema.check_cost(arguments, MAX_STEPS) {
+        Ok(()) => schema.violations(arguments, PROBLEMS),
+        Err(too_large) => vec![too_large],
+    }
+}
+
+/// Refuses arguments that do not match a tool's schema, and says where.
+///
+/// # Errors
+/// `invalid-arguments`.
+pub fn check_arguments(name: &str, schema: &Schema, arguments: &Value) -> Result<(), Failure> {
+    match problems(schema, &serde_json::Value::from(arguments)) {
+        none if none.is_empty() => Ok(()),
+        problems => Err(mismatch(name, &problems)),
+    }
+}
+
+/// The failure of a call whose arguments do not match.
+pub(super) fn mismatch(name: &str, problems: &[String]) -> Failure {
+    let message = format!("the arguments of `{name}` do not match its schema: {}", problems.join("; "));
+    failure("invalid-arguments", message)
+}
+
+/// Cuts a result that is too long, at a character, and says so. Returns the length that it had.
+pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
+    let text = match &*value {
+        Value::String(text) => text.to_string(),
+        other => other.to_json(),
+    };
+    let bytes = text.len();
+    if bytes > limit {
+        let kept = &text[..text.floor_char_boundary(limit)];
+        *value = Value::from(format!("{kept}\n[truncated: {} of {bytes} bytes are shown]", kept.len()));
+    }
+    bytes
+}
