@@ -18,7 +18,7 @@ use opcell_engine::tool::ToolInput;
 use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
 use opcell_session::tools::SessionTool;
 use opcell_types::{
-    Value,
+    OperationId, Value,
     denial::{Capability, HttpScope, Remedy},
 };
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
@@ -93,8 +93,8 @@ impl LazyReceipt for CellReceipt {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `namespace/name`.
-    pub id: Arc<str>,
+    /// What it is called by.
+    pub id: OperationId,
     /// The plugin's name in the project.
     pub plugin: Arc<str>,
     /// One sentence.
@@ -139,7 +139,7 @@ impl Entry {
 /// Every operation and judge of a host.
 #[derive(Default)]
 pub struct Catalog {
-    entries: IndexMap<Arc<str>, (Entry, usize)>,
+    entries: IndexMap<OperationId, (Entry, usize)>,
     plugins: Vec<Loaded>,
     /// Plugins that were not loaded because they ask for more than their operator has agreed to.
     left_out: Vec<PluginError>,

@@ -54,7 +54,7 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> 
 
 fn those(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Pins {
     let plugins = catalog.plugins().filter(|plugin| wanted(plugin.name()));
-    plugins.map(|plugin| (name_of(plugin.name()).into(), plugin.digest().into())).collect()
+    plugins.map(|plugin| (name_of(plugin.name()).into(), plugin.digest().shared().clone())).collect()
 }
 
 /// What a plugin is pinned as.

@@ -22,7 +22,7 @@ use opcell_sandbox::{
     CellRequest, CompileMode, Exports, HostCall, LoadRequest, Metering, PluginSource, Recording, Sandbox,
     SandboxConfig, Tape, recording::MAX_BYTES,
 };
-use opcell_types::{CallContext, Value, Verdict};
+use opcell_types::{CallContext, Digest, Value, Verdict};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
@@ -83,7 +83,7 @@ pub struct RecordedCall {
     pub seq: u64,
     /// The plugin's name in the project.
     pub plugin: String,
-    /// BLAKE3 of the component that was called, in hexadecimal.
+    /// BLAKE3 of the component that was called, as the journal has it.
     pub digest: String,
     /// The operation or the judge.
     pub id: Arc<str>,
@@ -236,8 +236,8 @@ pub struct Difference {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Replayed {
-    /// BLAKE3 of the component that was called now, in hexadecimal.
-    pub digest: String,
+    /// BLAKE3 of the component that was called now.
+    pub digest: Digest,
     /// As [`RecordedCall::result`].
     pub result: serde_json::Value,
     /// The receipt of the cell.
@@ -320,7 +320,7 @@ pub async fn replay(config: &Config, call: &RecordedCall, options: ReplayOptions
     // Numbers as the journal writes them.
     let (result, receipt) = (as_journaled(result), as_journaled(json!(receipt)));
     let differences = differences(call, &result, &receipt);
-    Ok(Replayed { digest: plugin.digest().to_owned(), result, receipt, differences, not_made })
+    Ok(Replayed { digest: plugin.digest().clone(), result, receipt, differences, not_made })
 }
 
 fn source(config: &Config, call: &RecordedCall, file: Option<&Path>) -> Result<PluginSource, HostError> {

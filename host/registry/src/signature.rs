@@ -8,7 +8,7 @@ use ed25519_dalek::{
     Signer as _, SigningKey, VerifyingKey,
     pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, spki::der::pem::LineEnding},
 };
-use opcell_types::text::printable;
+use opcell_types::{Digest, text::printable};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, io,
@@ -80,15 +80,15 @@ pub enum SignatureError {
 pub struct Digests {
     /// In hexadecimal.
     pub sha256: String,
-    /// In hexadecimal.
-    pub blake3: String,
+    /// By which Opcell knows the component.
+    pub blake3: Digest,
 }
 
 impl Digests {
     /// Of a component.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
-        Self { sha256: crate::artifact::sha256(component), blake3: blake3::hash(component).to_hex().to_string() }
+        Self { sha256: crate::artifact::sha256(component), blake3: Digest::of_hash(blake3::hash(component)) }
     }
 
     fn signed_text(&self) -> String {
@@ -103,7 +103,7 @@ pub struct SignatureFile {
     version: u32,
     key: String,
     sha256: String,
-    blake3: String,
+    blake3: Digest,
     signature: String,
 }
 
@@ -135,9 +135,9 @@ impl SignatureFile {
     ///
     /// # Errors
     /// When it is a signature of something else, or of no one.
-    pub fn signer(&self, blake3: &str) -> Result<PublicKey, SignatureError> {
+    pub fn signer(&self, blake3: &Digest) -> Result<PublicKey, SignatureError> {
         let key: PublicKey = self.key.parse()?;
-        if self.blake3 != blake3 {
+        if self.blake3 != *blake3 {
             return Err(SignatureError::OtherComponent);
         }
         let digests = Digests { sha256: self.sha256.clone(), blake3: self.blake3.clone() };
@@ -281,7 +281,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn digests() -> Digests {
-        Digests { sha256: "a".repeat(64), blake3: "b".repeat(64) }
+        Digests { sha256: "a".repeat(64), blake3: "b".repeat(64).parse().unwrap() }
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(file.signer_of(&digests()).unwrap(), key.public());
         let other = Digests { sha256: "c".repeat(64), ..digests() };
         assert_eq!(file.signer_of(&other), Err(SignatureError::OtherComponent));
-        assert_eq!(file.signer(&"c".repeat(64)), Err(SignatureError::OtherComponent));
+        assert_eq!(file.signer(&"c".repeat(64).parse().unwrap()), Err(SignatureError::OtherComponent));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::{
     MAX_COMPONENT, artifact,
     signature::{MAX_SIGNATURE, SignatureFile},
 };
+use opcell_types::Digest;
 use std::{
     fs, io,
     io::{Read as _, Write as _},
@@ -48,17 +49,17 @@ pub struct Stored {
 #[non_exhaustive]
 pub enum StoreError {
     /// No folder has it.
-    #[error("it is not on this machine: no store has a component with the digest {}…", short(.0))]
-    Missing(String),
+    #[error("it is not on this machine: no store has a component with the digest {}…", .0.short())]
+    Missing(Digest),
     /// Its bytes are not those of its digest.
-    #[error("{} is damaged: its digest is {}…, expected {}…", .file.display(), short(.found), short(.expected))]
+    #[error("{} is damaged: its digest is {}…, expected {}…", .file.display(), .found.short(), .expected.short())]
     Damaged {
         /// The file.
         file: PathBuf,
         /// The digest of what is there.
-        found: String,
+        found: Digest,
         /// The digest under which it is stored.
-        expected: String,
+        expected: Digest,
     },
     /// The signature beside it is not one.
     #[error("{}: {error}", .file.display())]
@@ -78,10 +79,6 @@ pub enum StoreError {
     },
 }
 
-fn short(digest: &str) -> &str {
-    digest.get(..16).unwrap_or(digest)
-}
-
 impl Store {
     /// A store of these folders; the first that has a component is read.
     #[must_use]
@@ -91,9 +88,8 @@ impl Store {
 
     /// Where a component with a BLAKE3 digest is, or would be in the last folder.
     #[must_use]
-    pub fn path(&self, digest: &str) -> Option<PathBuf> {
-        let there = |folder: &PathBuf| folder.join(digest).join(COMPONENT);
-        is_name(digest).then_some(())?;
+    pub fn path(&self, digest: &Digest) -> Option<PathBuf> {
+        let there = |folder: &PathBuf| folder.join(digest.as_str()).join(COMPONENT);
         self.folders.iter().map(there).find(|path| path.exists()).or_else(|| self.folders.last().map(there))
     }
 
@@ -101,17 +97,17 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`]. A damaged copy in the first folder is an error also when another folder has a good one.
-    pub fn read(&self, digest: &str) -> Result<Stored, StoreError> {
-        let missing = || StoreError::Missing(digest.to_owned());
+    pub fn read(&self, digest: &Digest) -> Result<Stored, StoreError> {
+        let missing = || StoreError::Missing(digest.clone());
         let file = self.path(digest).ok_or_else(missing)?;
         let component = match read(&file, MAX_COMPONENT) {
             Ok(component) => component,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
             Err(error) => return Err(StoreError::Io { file, error }),
         };
-        let found = blake3::hash(&component).to_hex().to_string();
-        if found != digest {
-            return Err(StoreError::Damaged { file, found, expected: digest.to_owned() });
+        let found = Digest::of_hash(blake3::hash(&component));
+        if found != *digest {
+            return Err(StoreError::Damaged { file, found, expected: digest.clone() });
         }
         let signature_file = file.with_file_name(SIGNATURE);
         let signature = match optional(&signature_file, MAX_SIGNATURE)? {
@@ -134,7 +130,7 @@ impl Store {
             file: PathBuf::new(),
             error: io::Error::other("there is no home directory to keep it in; set HOME or XDG_DATA_HOME"),
         })?;
-        let folder = folder.join(blake3::hash(&stored.component).to_hex().as_str());
+        let folder = folder.join(Digest::of_hash(blake3::hash(&stored.component)).as_str());
         fs::create_dir_all(&folder).map_err(|error| StoreError::Io { file: folder.clone(), error })?;
         let signature = stored.signature.as_ref().map(|file| file.to_json().into_bytes());
         let files = [
@@ -163,11 +159,6 @@ impl Stored {
     pub fn new(component: Vec<u8>, manifest: Vec<u8>, signature: Option<SignatureFile>, sbom: Option<Vec<u8>>) -> Self {
         Self { component, manifest, signature, sbom }
     }
-}
-
-/// What comes from a lock becomes part of a path only when it is a digest.
-fn is_name(digest: &str) -> bool {
-    digest.len() == 64 && digest.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
 }
 
 fn read(file: &Path, most: u64) -> io::Result<Vec<u8>> {
@@ -208,13 +199,13 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Store, StoreError, Stored};
+    use super::{Digest, Store, StoreError, Stored};
 
     #[test]
     fn what_is_kept_is_read_back_and_a_flipped_byte_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(vec![folder.path().join("vendor"), folder.path().join("user")]);
-        let digest = blake3::hash(b"component").to_hex().to_string();
+        let digest = Digest::of_hash(blake3::hash(b"component"));
         assert!(matches!(store.read(&digest), Err(StoreError::Missing(_))));
         let kept = Stored::new(b"component".to_vec(), b"{}".to_vec(), None, Some(b"{}".to_vec()));
         let file = store.keep(&kept).unwrap();
@@ -223,13 +214,5 @@ mod tests {
         assert!(matches!(store.read(&digest), Err(StoreError::Damaged { .. })));
         store.keep(&kept).unwrap();
         assert_eq!(store.read(&digest).unwrap(), kept);
-    }
-
-    #[test]
-    fn a_digest_of_a_lock_is_no_way_out_of_the_store() {
-        let store = Store::new(vec!["/".into()]);
-        for digest in ["../etc", "/etc/passwd", "", &"A".repeat(64)] {
-            assert!(matches!(store.read(digest), Err(StoreError::Missing(_))), "{digest}");
-        }
     }
 }

@@ -350,7 +350,7 @@ impl Receipt {
     pub(crate) fn unused(linked: &Linked, operation: Arc<str>, duration: Duration) -> Self {
         Self {
             plugin: Arc::clone(&linked.name),
-            digest: Arc::clone(&linked.digest),
+            digest: linked.digest.clone(),
             operation,
             duration_us: micros(duration),
             queued_us: 0,

@@ -20,8 +20,8 @@ const MAX_SCHEMAS: usize = 2 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct OperationDescription {
-    /// `namespace/name`, each `[a-z0-9][a-z0-9-]*`.
-    pub id: Arc<str>,
+    /// What it is called by.
+    pub id: OperationId,
     /// One sentence.
     pub summary: String,
     /// JSON Schema 2020-12.
@@ -45,8 +45,8 @@ impl From<judges::Outcome> for Outcome {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct JudgeDescription {
-    /// `namespace/name`, each `[a-z0-9][a-z0-9-]*`.
-    pub id: Arc<str>,
+    /// What it is called by.
+    pub id: OperationId,
     /// One sentence.
     pub summary: String,
     /// JSON Schema 2020-12.
@@ -66,19 +66,19 @@ pub(crate) struct OperationSchemas {
 pub(crate) fn operations(
     described: Vec<operations::OperationDescription>,
 ) -> Result<(Vec<OperationDescription>, Vec<OperationSchemas>), String> {
-    check_ids(described.iter().map(|operation| operation.id.as_str()))?;
+    let ids = ids(described.iter().map(|operation| operation.id.as_str()))?;
     check_size(described.iter().map(|operation| operation.arguments_schema.len() + operation.data_schema.len()))?;
     let mut descriptions = Vec::with_capacity(described.len());
     let mut schemas = Vec::with_capacity(described.len());
-    for operation in described {
-        let of = |which: &str, error: String| format!("{which} of `{}`: {error}", operation.id);
+    for (id, operation) in ids.into_iter().zip(described) {
+        let of = |which: &str, error: String| format!("{which} of `{id}`: {error}");
         let (arguments_schema, arguments) =
             Schema::parse(&operation.arguments_schema).map_err(|error| of("arguments schema", error))?;
         let (data_schema, data) = Schema::parse(&operation.data_schema).map_err(|error| of("data schema", error))?;
         schemas.push(OperationSchemas { arguments: Arc::new(arguments), data: Arc::new(data) });
         Schema::check_total(schemas.iter().flat_map(|both| [&*both.arguments, &*both.data]))?;
         descriptions.push(OperationDescription {
-            id: operation.id.into(),
+            id,
             summary: printable(&operation.summary, 1_000),
             arguments_schema,
             data_schema,
@@ -96,29 +96,25 @@ pub(crate) fn operations(
 pub(crate) fn judges(
     described: Vec<judges::JudgeDescription>,
 ) -> Result<(Vec<JudgeDescription>, Vec<Arc<Schema>>), String> {
-    check_ids(described.iter().map(|judge| judge.id.as_str()))?;
+    let ids = ids(described.iter().map(|judge| judge.id.as_str()))?;
     check_size(described.iter().map(|judge| judge.arguments_schema.len()))?;
     let mut descriptions = Vec::with_capacity(described.len());
     let mut schemas = Vec::with_capacity(described.len());
-    for judge in described {
-        let (arguments_schema, arguments) = Schema::parse(&judge.arguments_schema)
-            .map_err(|error| format!("arguments schema of `{}`: {error}", judge.id))?;
+    for (id, judge) in ids.into_iter().zip(described) {
+        let (arguments_schema, arguments) =
+            Schema::parse(&judge.arguments_schema).map_err(|error| format!("arguments schema of `{id}`: {error}"))?;
         let outcomes: Vec<Outcome> = judge.outcomes.into_iter().map(Outcome::from).collect();
         let mut seen = HashSet::new();
         if let Some(twice) = outcomes.iter().find(|outcome| !seen.insert(*outcome)) {
-            return Err(format!(
-                "judge `{}` declares the outcome {} twice",
-                judge.id,
-                printable(&twice.to_string(), 100)
-            ));
+            return Err(format!("judge `{id}` declares the outcome {} twice", printable(&twice.to_string(), 100)));
         }
         for outcome in &outcomes {
-            check_outcome(outcome).map_err(|error| format!("judge `{}`: {error}", judge.id))?;
+            check_outcome(outcome).map_err(|error| format!("judge `{id}`: {error}"))?;
         }
         schemas.push(Arc::new(arguments));
         Schema::check_total(schemas.iter().map(|schema| &**schema))?;
         descriptions.push(JudgeDescription {
-            id: judge.id.into(),
+            id,
             summary: printable(&judge.summary, 1_000),
             arguments_schema,
             outcomes: outcomes.into(),
@@ -142,16 +138,17 @@ pub(crate) fn check_outcome(outcome: &Outcome) -> Result<(), String> {
     Ok(())
 }
 
-fn check_ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), String> {
-    if ids.len() == 0 {
+fn ids<'a>(described: impl ExactSizeIterator<Item = &'a str>) -> Result<Vec<OperationId>, String> {
+    if described.len() == 0 {
         return Err("it describes nothing, although the component exports the interface".to_owned());
     }
-    if ids.len() > MAX_ENTRIES {
-        return Err(format!("it describes {} entries; at most {MAX_ENTRIES} are allowed", ids.len()));
+    if described.len() > MAX_ENTRIES {
+        return Err(format!("it describes {} entries; at most {MAX_ENTRIES} are allowed", described.len()));
     }
     let mut seen = HashSet::new();
-    for id in ids {
-        id.parse::<OperationId>().map_err(|error| error.to_string())?;
+    let mut ids = Vec::with_capacity(described.len());
+    for id in described {
+        ids.push(id.parse::<OperationId>().map_err(|error| error.to_string())?);
         if id.len() > MAX_ID {
             return Err(format!("the id `{}` is longer than {MAX_ID} bytes", printable(id, MAX_ID)));
         }
@@ -159,7 +156,7 @@ fn check_ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), Stri
             return Err(format!("`{id}` is listed twice"));
         }
     }
-    Ok(())
+    Ok(ids)
 }
 
 fn check_size(schemas: impl Iterator<Item = usize>) -> Result<(), String> {

@@ -6,7 +6,7 @@ use crate::{
     manifest::ManifestError,
     recording::NotRecorded,
 };
-use opcell_types::{Denial, Failure, Source};
+use opcell_types::{Denial, Digest, Failure, Source};
 use std::path::PathBuf;
 
 /// Why a cell has no result. The receipt is beside it in [`crate::CellResult`].
@@ -238,12 +238,12 @@ pub enum LoadError {
     #[error("this version requests more than was agreed to, and is not loaded until that is granted:{}", lines(.0, |denial| format!("{}: {}", denial.capability, denial.remedy)))]
     AsksForMore(Vec<Denial>),
     /// The component is not the one that its operator accepted.
-    #[error("its bytes have changed since it was accepted: digest {}…, was {}…{}", start(.found), start(.pinned), more(.asks_for))]
+    #[error("its bytes have changed since it was accepted: digest {}…, was {}…{}", .found.short(), .pinned.short(), more(.asks_for))]
     Changed {
         /// The digest that was accepted.
-        pinned: String,
+        pinned: Digest,
         /// The digest of what is there.
-        found: String,
+        found: Digest,
         /// What it newly asks for.
         asks_for: Vec<Denial>,
     },
@@ -329,11 +329,6 @@ fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
         lines.push_str(&format!("\n  and {more} more"));
     }
     lines
-}
-
-/// As much of a digest as a person compares.
-fn start(digest: &str) -> &str {
-    digest.get(..16).unwrap_or(digest)
 }
 
 fn more(denials: &[Denial]) -> String {

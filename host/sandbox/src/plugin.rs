@@ -25,7 +25,10 @@ use crate::{
     typed::{AskOperation, Typed},
 };
 use opcell_schema::Schema;
-use opcell_types::{CallContext, Denial, Effects, Failure, Outcome, Verdict, suggest::did_you_mean, text::printable};
+use opcell_types::{
+    CallContext, Denial, Digest, Effects, Failure, OperationId, Outcome, Verdict, suggest::did_you_mean,
+    text::printable,
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -40,7 +43,7 @@ use wasmtime::component::InstancePre;
 /// Everything of a plugin that a cell needs, prepared once.
 pub(crate) struct Linked {
     pub(crate) name: Arc<str>,
-    pub(crate) digest: Arc<str>,
+    pub(crate) digest: Digest,
     pub(crate) engine: CellEngine,
     pub(crate) metering: Metering,
     pub(crate) pre: InstancePre<CellState>,
@@ -118,10 +121,10 @@ pub struct Plugin {
     shared_limits: Arc<Limits>,
     operations: Vec<OperationDescription>,
     operation_schemas: Vec<OperationSchemas>,
-    operation_index: HashMap<Arc<str>, usize>,
+    operation_index: HashMap<OperationId, usize>,
     judges: Vec<JudgeDescription>,
     judge_schemas: Vec<Arc<Schema>>,
-    judge_index: HashMap<Arc<str>, usize>,
+    judge_index: HashMap<OperationId, usize>,
     described: Option<Receipt>,
 }
 
@@ -172,9 +175,8 @@ impl Plugin {
             let message = format!("`{}` is an operation as well; every id names one thing", both.id);
             return Err(LoadError::Describe { interface: "judges", message });
         }
-        let operation_index =
-            operations.iter().enumerate().map(|(at, operation)| (Arc::clone(&operation.id), at)).collect();
-        let judge_index = judges.iter().enumerate().map(|(at, judge)| (Arc::clone(&judge.id), at)).collect();
+        let operation_index = operations.iter().enumerate().map(|(at, operation)| (operation.id.clone(), at)).collect();
+        let judge_index = judges.iter().enumerate().map(|(at, judge)| (judge.id.clone(), at)).collect();
         Ok(Self {
             linked,
             manifest,
@@ -210,7 +212,7 @@ impl Plugin {
 
     /// BLAKE3 of the component's bytes, in hexadecimal.
     #[must_use]
-    pub fn digest(&self) -> &str {
+    pub fn digest(&self) -> &Digest {
         &self.linked.digest
     }
 
@@ -280,16 +282,16 @@ impl Plugin {
         let Some((schemas, description)) = found else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
-        let (call, arguments, before) = match self.call(&request, &description.id, &schemas.arguments) {
+        let (call, arguments, before) = match self.call(&request, description.id.shared(), &schemas.arguments) {
             Ok(ready) => ready,
             Err(error) => return self.refused(request.id, error),
         };
-        let id = Arc::clone(&description.id);
+        let id = Arc::clone(description.id.shared());
         let ask = match self.linked.typed {
             None => AskOperation::Contract(Ask::new(id, arguments, request.context)),
             Some(_) => AskOperation::Typed { id, arguments },
         };
-        let (id, schema, check) = (Arc::clone(&description.id), Arc::clone(&schemas.data), self.checks());
+        let (id, schema, check) = (Arc::clone(description.id.shared()), Arc::clone(&schemas.data), self.checks());
         let after = |answer, denial| async move {
             match answer {
                 Ok(success) => check.success(&id, success, &schema).await,
@@ -309,12 +311,13 @@ impl Plugin {
         let Some((schema, description)) = found else {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
-        let (call, arguments, before) = match self.call(&request, &description.id, schema) {
+        let (call, arguments, before) = match self.call(&request, description.id.shared(), schema) {
             Ok(ready) => ready,
             Err(error) => return self.refused(request.id, error),
         };
-        let ask = Ask::<Judges>::new(Arc::clone(&description.id), arguments, request.context);
-        let (id, outcomes, check) = (Arc::clone(&description.id), Arc::clone(&description.outcomes), self.checks());
+        let ask = Ask::<Judges>::new(Arc::clone(description.id.shared()), arguments, request.context);
+        let (id, outcomes, check) =
+            (Arc::clone(description.id.shared()), Arc::clone(&description.outcomes), self.checks());
         let after = |answer, denial| async move {
             match answer {
                 Ok(verdict) => check.verdict(&id, verdict, &outcomes),

@@ -1,7 +1,7 @@
 //! What one cell used and touched. Kept for every cell, however it ended.
 
 use crate::{budget::HostCalls, recording::Recording};
-use opcell_types::{Denial, Touched};
+use opcell_types::{Denial, Digest, Touched};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -81,8 +81,8 @@ impl FileBytes {
 pub struct Receipt {
     /// The plugin's name.
     pub plugin: Arc<str>,
-    /// BLAKE3 of the component's bytes, in hexadecimal.
-    pub digest: Arc<str>,
+    /// BLAKE3 of the component's bytes.
+    pub digest: Digest,
     /// The operation or judge that was called.
     pub operation: Arc<str>,
     /// Wall time from asking for the cell to dropping it.

@@ -20,6 +20,7 @@ use crate::{
     wasi::check_preopens,
 };
 use opcell_types::{
+    Digest,
     control::ControlFiles,
     quota::{Ledger, ThisProcess},
 };
@@ -108,8 +109,8 @@ pub struct LoadRequest {
     /// What the operator has agreed that it may ask for, granted or not; a component that asks for more is not loaded.
     /// `None`: it may ask for anything, and gets what is granted.
     pub agreed: Option<Requests>,
-    /// The BLAKE3 digest that the component must have, in hexadecimal; `None`: any.
-    pub digest: Option<String>,
+    /// The BLAKE3 digest that the component must have; `None`: any.
+    pub digest: Option<Digest>,
     /// How its exports become operations and judges.
     pub exports: Exports,
     /// What it reads through `wasi:config/store`.
@@ -217,7 +218,7 @@ impl Sandbox {
             Exports::Contract => inspect::inspect,
             Exports::Typed(_) => inspect::inspect_typed,
         };
-        let (surface, digest) =
+        let (surface, hash) =
             tokio::task::spawn_blocking(move || look(&inspected).map(|surface| (surface, blake3::hash(&inspected))))
                 .await
                 .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
@@ -225,8 +226,9 @@ impl Sandbox {
         let policy = Arc::new(Policy::new(Arc::clone(&name), surface.manifest.requests(), grants));
         // Before anything of a version that no one agreed to is compiled or run.
         let excess = agreed.map(|agreed| policy.excess_requests(&agreed)).unwrap_or_default();
-        if let Some(pinned) = pinned.filter(|pinned| *pinned != *digest.to_hex()) {
-            return Err(LoadError::Changed { pinned, found: digest.to_hex().to_string(), asks_for: excess });
+        let digest = Digest::of_hash(hash);
+        if let Some(pinned) = pinned.filter(|pinned| *pinned != digest) {
+            return Err(LoadError::Changed { pinned, found: digest, asks_for: excess });
         }
         if !excess.is_empty() {
             return Err(LoadError::AsksForMore(excess));
@@ -234,7 +236,7 @@ impl Sandbox {
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
         let roots = Roots::open(&name, policy.grants(), &self.control, &*self.written)?;
         check_preopens(&policy.grants().dangerous_preopens, &self.control)?;
-        let compiled = self.compiled(&bytes, &digest).await?;
+        let compiled = self.compiled(&bytes, &hash).await?;
         drop(bytes);
         for (kind, unused) in policy.unused_grants() {
             tracing::warn!(
@@ -246,7 +248,7 @@ impl Sandbox {
         let (pool, component) = self.place(&compiled)?;
         drop(compiled);
         let mut linked =
-            pool.link(&component, &surface, name, &digest, policy, Arc::new(roots), self.metering, &limits)?;
+            pool.link(&component, &surface, name, digest, policy, Arc::new(roots), self.metering, &limits)?;
         linked.settings = Arc::new(settings);
         let described = match exports {
             Exports::Contract => None,
@@ -372,7 +374,7 @@ impl Pool {
         component: &Component,
         surface: &Surface,
         name: Arc<str>,
-        digest: &blake3::Hash,
+        digest: Digest,
         policy: Arc<Policy>,
         roots: Arc<Roots>,
         metering: Metering,
@@ -389,7 +391,7 @@ impl Pool {
         let pre = linker.instantiate_pre(component).map_err(failed)?;
         Ok(Linked {
             name,
-            digest: digest.to_hex().as_str().into(),
+            digest,
             engine: self.engine.clone(),
             metering,
             pre,

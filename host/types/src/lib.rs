@@ -30,7 +30,7 @@ pub use context::CallContext;
 pub use denial::{Access, Capability, Denial, Remedy};
 pub use effects::Effects;
 pub use failure::{Failure, Source};
-pub use names::{Digest, OperationId, StepName};
+pub use names::{Digest, OperationId};
 pub use outcome::{Outcome, Verdict};
 pub use quantity::{ByteSize, Milliseconds};
 pub use tool::ToolDescription;

@@ -1,6 +1,6 @@
 //! Names that parse once and cannot be wrong later.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr, sync::Arc};
 
 /// Whether a text is `[a-z0-9][a-z0-9-]*`: a plugin's name, or either part of an operation's id.
@@ -13,8 +13,8 @@ pub fn is_plain_name(name: &str) -> bool {
 macro_rules! name {
     ($(#[$doc:meta])+ $name:ident, $error:ident: $expected:literal, $is_valid:expr) => {
         $(#[$doc])+
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
 
         #[doc = concat!("A text that is not a [`", stringify!($name), "`].")]
@@ -26,6 +26,12 @@ macro_rules! name {
             /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The same text as it is shared.
+            #[must_use]
+            pub fn shared(&self) -> &Arc<str> {
                 &self.0
             }
         }
@@ -44,6 +50,12 @@ macro_rules! name {
 
             fn try_from(text: String) -> Result<Self, Self::Error> {
                 text.parse()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -67,6 +79,12 @@ macro_rules! name {
             }
         }
 
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -75,7 +93,7 @@ macro_rules! name {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.pad(&self.0)
             }
         }
     };
@@ -88,20 +106,30 @@ name! {
 }
 
 name! {
-    /// A step's name as authored: any text that is not empty.
-    StepName, InvalidStepName: "a step name: it is empty",
-    |text| !text.is_empty()
-}
-
-name! {
     /// The BLAKE3 digest of some bytes: 64 hexadecimal digits, lower case.
     Digest, InvalidDigest: "a digest: expected 64 hexadecimal digits in lower case",
     |text| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
+impl Digest {
+    /// The digest that a hash function gave, such as a `blake3::Hash`.
+    #[must_use]
+    pub fn of_hash(hash: impl Into<[u8; 32]>) -> Self {
+        let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+        let digits = hash.into().into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+        Self(digits.collect::<String>().into())
+    }
+
+    /// The first 16 digits: as much as a person compares.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        self.0.get(..16).unwrap_or(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Digest, OperationId, StepName};
+    use super::{Digest, OperationId};
 
     #[test]
     fn an_id_has_two_plain_parts() {
@@ -119,11 +147,10 @@ mod tests {
         for text in ["", "0a", &"0A".repeat(32), &"0g".repeat(32), &"0a".repeat(33)] {
             assert!(text.parse::<Digest>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_step_has_a_name() {
-        assert!("draft the reply".parse::<StepName>().is_ok());
-        assert!("".parse::<StepName>().is_err());
+        let mut hash = [0xab; 32];
+        hash[0] = 0x0c;
+        let digest = Digest::of_hash(hash);
+        assert_eq!(digest.as_str().parse::<Digest>().unwrap(), digest);
+        assert_eq!(digest.short(), "0cababababababab");
     }
 }

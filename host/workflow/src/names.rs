@@ -1,6 +1,6 @@
 //! Names that documents use.
 
-pub use opcell_types::{OperationId, Outcome, StepName, names::InvalidOperationId};
+pub use opcell_types::Outcome;
 
 /// Whether a text names a session profile: `[A-Za-z0-9][A-Za-z0-9._-]*`, unqualified, and not the command word `clear`.
 #[must_use]

@@ -33,6 +33,7 @@ use opcell_sandbox::{
     CompileMode, Exports, Grants, LoadError, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, grants::Policy,
     inspect::Surface,
 };
+use opcell_types::Digest;
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::{
     path::{Path, PathBuf},
@@ -169,7 +170,7 @@ impl Component {
 
     /// As the lock holds it.
     fn locked(&self, plugin: &PluginConfig) -> Locked {
-        let digest = (!plugin.dev).then(|| blake3::hash(&self.bytes).to_hex().to_string());
+        let digest = (!plugin.dev).then(|| Digest::of_hash(blake3::hash(&self.bytes)));
         let bytes = (!plugin.dev).then_some(self.bytes.len() as u64);
         Locked::new(digest, bytes, self.surface.manifest.requests())
     }
@@ -223,7 +224,7 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejecte
 fn is_changed(config: &Config, plugin: &PluginConfig, component: &Component) -> bool {
     let locked =
         config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)).and_then(|locked| locked.digest.as_ref());
-    !plugin.dev && locked.is_some_and(|digest| *digest != blake3::hash(&component.bytes).to_hex().as_str())
+    !plugin.dev && locked.is_some_and(|digest| *digest != Digest::of_hash(blake3::hash(&component.bytes)))
 }
 
 /// What this version of a plugin asks for, and what the project grants it.

@@ -15,7 +15,7 @@ use crate::{
 use indexmap::IndexMap;
 use opcell_sandbox::{Access, grants::Requests};
 use opcell_tools::mcp::ToolDigests;
-use opcell_types::files::read_text_bounded;
+use opcell_types::{Digest, files::read_text_bounded};
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -45,12 +45,12 @@ pub struct Lock {
 }
 
 /// The tools of one MCP server as they were accepted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LockedServer {
-    /// Of the whole list, in hexadecimal.
-    pub digest: String,
+    /// Of the whole list.
+    pub digest: Digest,
     /// Digests of name, description and schema, by name.
     pub tools: ToolDigests,
 }
@@ -63,7 +63,7 @@ impl LockedServer {
         for (name, digest) in &tools {
             hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes()).update(digest.as_bytes());
         }
-        Self { digest: hasher.finalize().to_hex().to_string(), tools }
+        Self { digest: Digest::of_hash(hasher.finalize()), tools }
     }
 }
 
@@ -72,9 +72,9 @@ impl LockedServer {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Locked {
-    /// BLAKE3 of the component, in hexadecimal; absent for a plugin under work, and in locks of earlier versions.
+    /// BLAKE3 of the component; absent for a plugin under work, and in locks of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub digest: Option<String>,
+    pub digest: Option<Digest>,
     /// Size of the component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -97,7 +97,7 @@ pub struct Locked {
 impl Locked {
     /// A plugin with this digest and size that asks for this.
     #[must_use]
-    pub fn new(digest: Option<String>, bytes: Option<u64>, requests: Requests) -> Self {
+    pub fn new(digest: Option<Digest>, bytes: Option<u64>, requests: Requests) -> Self {
         let Requests { tools, skills, files, stores } = requests;
         Self { digest, bytes, tools, skills, files, stores, ..Self::default() }
     }
@@ -326,6 +326,21 @@ mod tests {
         [("repo".to_owned(), plugin)].into()
     }
 
+    fn digest(of: &str) -> Digest {
+        of.repeat(32).parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_not_a_digest_never_becomes_part_of_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("opcell.lock");
+        for text in ["../etc", "/etc/passwd", "", &"A".repeat(64)] {
+            std::fs::write(&file, format!("[plugins.repo]\ndigest = \"{text}\"\n")).unwrap();
+            let refused = Lock::open(file.clone(), &plugins(Grants::default())).unwrap_err();
+            assert!(format!("{refused:?}").contains("is not a digest: expected 64 hexadecimal digits"), "{refused:?}");
+        }
+    }
+
     #[test]
     fn what_was_remembered_and_what_is_granted_is_agreed_to() {
         let folder = tempfile::tempdir().unwrap();
@@ -334,12 +349,12 @@ mod tests {
         let new = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(new.agreed("repo"), None);
         let asks = Requests { files: [("work".to_owned(), Access::Read)].into(), ..Requests::default() };
-        let locked = Locked::new(Some("d1".to_owned()), Some(7), asks.clone());
+        let locked = Locked::new(Some(digest("d1")), Some(7), asks.clone());
         new.remember([("repo".to_owned(), locked)].into(), &places).unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(folder.path().join("opcell.lock")).unwrap());
         let again = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert_eq!(again.agreed("repo"), Some(&asks));
-        assert_eq!(again.plugin("repo").unwrap().digest.as_deref(), Some("d1"));
+        assert_eq!(again.plugin("repo").unwrap().digest, Some(digest("d1")));
         assert!(!again.was_deleted(&places));
         let granted = Grants {
             tools: ["http.fetch".to_owned()].into(),
@@ -349,7 +364,7 @@ mod tests {
         let agreed = Lock::beside(&project, &plugins(granted)).unwrap().agreed("repo").unwrap().clone();
         assert!(agreed.tools.contains("http.fetch") && agreed.files["work"] == Access::ReadWrite);
         // What is loaded later changes no digest, and takes out no one.
-        let other = Locked::new(Some("d2".to_owned()), None, asks.clone());
+        let other = Locked::new(Some(digest("d2")), None, asks.clone());
         again.remember([("other".to_owned(), other)].into(), &places).unwrap();
         let both = Lock::beside(&project, &plugins(Grants::default())).unwrap();
         assert!(both.plugin("repo").is_some() && both.plugin("other").is_some());

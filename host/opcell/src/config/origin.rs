@@ -34,7 +34,7 @@ impl Origin {
 pub(super) fn settle(config: &mut Config) {
     for plugin in config.plugins.values_mut() {
         let Some(origin) = &plugin.origin else { continue };
-        let digest = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)?.digest.as_deref());
+        let digest = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)?.digest.as_ref());
         let path = digest.and_then(|digest| config.store.path(digest));
         plugin.path = path.unwrap_or_else(|| PathBuf::from(origin.reference.to_string()));
     }
@@ -55,7 +55,7 @@ pub fn verified(plugin: &PluginConfig, locked: Option<&Locked>, store: &Store) -
     };
     let look = format!("look at it with `opcell plugin diff {name}`, accept it with `opcell plugin update {name}`");
     let again = format!("fetch it again with `opcell plugin fetch {name}`");
-    let (locked, digest) = match locked.and_then(|locked| Some((locked, locked.digest.as_deref()?))) {
+    let (locked, digest) = match locked.and_then(|locked| Some((locked, locked.digest.as_ref()?))) {
         Some(found) => found,
         None => {
             let message = format!("opcell.lock holds no version of {}", origin.reference);

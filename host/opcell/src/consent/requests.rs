@@ -12,6 +12,7 @@ use crate::{
 };
 use opcell_sandbox::Access;
 use opcell_session::models::{self, ProviderConfig};
+use opcell_types::Digest;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -88,7 +89,7 @@ impl fmt::Display for Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requests {
     list: Vec<Request>,
-    digest: String,
+    digest: Digest,
 }
 
 impl Requests {
@@ -115,7 +116,7 @@ impl Requests {
             }
             hasher.update(b"\n");
         }
-        Self { list, digest: hasher.finalize().to_hex().to_string() }
+        Self { list, digest: Digest::of_hash(hasher.finalize()) }
     }
 
     /// Whether the project asks for nothing that reaches outside, and so needs no consent.
@@ -129,16 +130,16 @@ impl Requests {
         self.list.iter()
     }
 
-    /// Of the whole list, in hexadecimal.
+    /// Of the whole list.
     #[must_use]
-    pub fn digest(&self) -> &str {
+    pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
     /// As much of the digest as a person has to copy.
     #[must_use]
     pub fn short_digest(&self) -> &str {
-        self.digest.get(..16).unwrap_or_default()
+        self.digest.short()
     }
 
     /// Whether a person means this list: its digest, or at least sixteen digits from its beginning.

@@ -6,7 +6,7 @@ use crate::{
     places::{Places, real},
     report::Rejected,
 };
-use opcell_types::files::read_text_bounded;
+use opcell_types::{Digest, files::read_text_bounded};
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -39,7 +39,7 @@ struct TrustedText {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    digest: String,
+    digest: Digest,
     requests: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Trusted {
     /// Whether the user consented to exactly this.
     #[must_use]
     pub fn has(&self, project: &Path, requests: &Requests) -> bool {
-        self.text.projects.get(&key(project)).is_some_and(|entry| entry.digest == requests.digest())
+        self.text.projects.get(&key(project)).is_some_and(|entry| entry.digest == *requests.digest())
     }
 
     /// Whether a request was consented to before, in whatever else the project then asked for.
@@ -93,7 +93,7 @@ impl Trusted {
     /// When it cannot be written.
     pub fn allow(&mut self, project: &Path, requests: &Requests) -> io::Result<()> {
         let lines = requests.iter().map(ToString::to_string).collect();
-        self.text.projects.insert(key(project), Entry { digest: requests.digest().to_owned(), requests: lines });
+        self.text.projects.insert(key(project), Entry { digest: requests.digest().clone(), requests: lines });
         self.write()
     }
 

@@ -467,7 +467,7 @@ pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
     }
     let loaded = catalog.plugins().map(|plugin| {
         let of = config.plugins.get(plugin.name()).filter(|of| !of.dev);
-        let digest = of.map(|_| plugin.digest().to_owned());
+        let digest = of.map(|_| plugin.digest().clone());
         let bytes = of.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
         (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
     });

@@ -3,6 +3,7 @@
 use super::Tools;
 use futures_util::future::join_all;
 use opcell_tools::mcp::Server;
+use opcell_types::Digest;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -55,9 +56,9 @@ pub struct ServerTool {
     /// Why it cannot be used; nothing where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Of name, description and schema, in hexadecimal; nothing for one that cannot be used.
+    /// Of name, description and schema; nothing for one that cannot be used.
     #[serde(skip)]
-    pub digest: Option<String>,
+    pub digest: Option<Digest>,
     /// JSON Schema of the arguments, as text.
     #[serde(skip)]
     pub parameters: String,

@@ -46,7 +46,7 @@ impl ToolList {
         for entry in host.catalog().entries() {
             if let Offer::Operation { effects, data_schema } = &entry.offer {
                 let tool = operation_tool(entry, *effects, data_schema);
-                list.add(&entry.id, tool, Target::Operation(entry.id.clone()));
+                list.add(&entry.id, tool, Target::Operation(entry.id.clone().into()));
             }
         }
         list

@@ -3,7 +3,7 @@
 use super::ToolDigests;
 use indexmap::IndexMap;
 use opcell_schema::Schema;
-use opcell_types::Value;
+use opcell_types::{Digest, Value};
 use std::sync::Arc;
 
 /// A tool as its server describes it.
@@ -17,8 +17,8 @@ pub struct ListedTool {
     pub parameters: Value,
     /// The same, weighed and compiled.
     pub schema: Arc<Schema>,
-    /// Of name, description and schema as the server sent them, in hexadecimal.
-    pub digest: String,
+    /// Of name, description and schema as the server sent them.
+    pub digest: Digest,
 }
 
 /// Everything that a server lists.

@@ -1,9 +1,10 @@
 //! Tools as they were accepted: a server that describes a tool otherwise tomorrow is not called before someone looked.
 
+use opcell_types::Digest;
 use std::collections::BTreeMap;
 
 /// Digests of a server's tools by name.
-pub type ToolDigests = BTreeMap<String, String>;
+pub type ToolDigests = BTreeMap<String, Digest>;
 
 /// What was accepted of servers, kept by whoever owns the lock.
 pub trait Pins: Send + Sync {
@@ -17,12 +18,12 @@ pub trait Pins: Send + Sync {
     fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String>;
 }
 
-/// Of a tool, in hexadecimal: of everything that models choose it by.
+/// Of everything that models choose a tool by.
 #[cfg(feature = "mcp")]
-pub(super) fn digest(name: &str, description: &str, schema: &str) -> String {
+pub(super) fn digest(name: &str, description: &str, schema: &str) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 tool of an MCP server");
     for part in [name, description, schema] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }
-    hasher.finalize().to_hex().to_string()
+    Digest::of_hash(hasher.finalize())
 }

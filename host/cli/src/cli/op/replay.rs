@@ -125,9 +125,9 @@ fn show(call: &RecordedCall, replayed: &Replayed, terminal: &Terminal) -> std::i
         context.attempt,
         counted(made, "recorded host call")
     )))?;
-    if call.digest != replayed.digest {
-        let start = |digest: &str| digest.get(..16).unwrap_or(digest).to_owned();
-        let (then, now) = (start(&call.digest), start(&replayed.digest));
+    if call.digest != replayed.digest.as_str() {
+        let then = call.digest.get(..16).unwrap_or(&call.digest);
+        let now = replayed.digest.short();
         terminal.line(&printable(&format!("plugin `{}` is another than it was: {then}…, now {now}…", call.plugin)))?;
     }
     if call.result.is_none() {

@@ -14,6 +14,7 @@ use opcell::{
 };
 use opcell_registry::{Reference, reference::ReferenceError};
 use opcell_sandbox::Exports;
+use opcell_types::Digest;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -119,7 +120,7 @@ fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failur
     let Some(value) = shown.to_str().map(str::to_owned) else {
         return Err(Diagnostic::error("invalid-source", "the file's name is not UTF-8").help("rename it").into());
     };
-    let digest = blake3::hash(&component.bytes).to_hex().to_string();
+    let digest = Digest::of_hash(blake3::hash(&component.bytes));
     let requests = component.surface.manifest.requests();
     let locked = Locked::new(Some(digest), Some(component.bytes.len() as u64), requests);
     Ok(Added { name, key: "path", value, locked, component })

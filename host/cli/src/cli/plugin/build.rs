@@ -8,6 +8,7 @@ use crate::cli::{
 use clap::Args;
 use opcell_author::{AuthorError, Built, Profile, Project};
 use opcell_sandbox::Grants;
+use opcell_types::Digest;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::{
@@ -91,7 +92,7 @@ pub(super) async fn build(args: &BuildArgs, terminal: &Terminal) -> Result<Exit,
     let component = Component::read(&built.path)?;
     // What it offers is known only to itself; asking it is the first call of every host as well.
     let plugin = component.load(&sandbox()?, Grants::default()).await?;
-    let digest = blake3::hash(&built.bytes).to_hex().to_string();
+    let digest = Digest::of_hash(blake3::hash(&built.bytes));
     if terminal.json {
         terminal.json(&json!({
             "ok": true, "path": built.path, "bytes": built.bytes.len(), "digest": digest, "reused": built.reused,

@@ -78,12 +78,12 @@ impl Change {
     }
 
     fn lines(&self) -> Vec<String> {
-        let show = |locked: Option<&Locked>| match locked.map(|locked| (locked.digest.as_deref(), locked.bytes)) {
+        let show = |locked: Option<&Locked>| match locked.map(|locked| (locked.digest.as_ref(), locked.bytes)) {
             None => "not in the lock".to_owned(),
             Some((None, _)) => "no digest".to_owned(),
             Some((Some(digest), bytes)) => {
                 let bytes = bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
-                format!("{}…{bytes}", digest.get(..16).unwrap_or(digest))
+                format!("{}…{bytes}", digest.short())
             }
         };
         let mut lines = vec![format!("{}: {} -> {}", self.name, show(self.before.as_ref()), show(Some(&self.now)))];

@@ -14,6 +14,7 @@ use opcell::{
     report::Rejected,
 };
 use opcell_registry::store::{Store, VENDOR_FOLDER};
+use opcell_types::Digest;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 
@@ -52,10 +53,10 @@ fn check(config: &Config, plugin: &PluginConfig) -> Result<String, Rejected> {
     if plugin.dev {
         return Ok("not held by the lock, because of `dev = true`".to_owned());
     }
-    let digest = blake3::hash(&component.bytes).to_hex().to_string();
+    let digest = Digest::of_hash(blake3::hash(&component.bytes));
     let name = &plugin.name;
-    let (code, message) = match held.and_then(|held| held.digest.as_deref()) {
-        Some(pinned) if pinned == digest => return Ok("as it was accepted".to_owned()),
+    let (code, message) = match held.and_then(|held| held.digest.as_ref()) {
+        Some(pinned) if *pinned == digest => return Ok("as it was accepted".to_owned()),
         Some(_) => ("plugin-changed", format!("plugin `{name}`: its bytes have changed since it was accepted")),
         None => ("plugin-not-locked", format!("plugin `{name}` is not in opcell.lock")),
     };
@@ -79,7 +80,7 @@ pub fn verify(global: &Global, args: &VerifyArgs, terminal: &Terminal) -> Result
         }
         match checked {
             Ok(about) => {
-                let digest = digest.as_deref().and_then(|digest| digest.get(..16)).map(|start| format!("  {start}…"));
+                let digest = digest.map(|digest| format!("  {}…", digest.short()));
                 terminal.line(&format!("{}  ok{}  {about}", plugin.name, digest.unwrap_or_default()))?;
             }
             Err(rejected) => {
@@ -119,7 +120,7 @@ pub async fn fetch(global: &Global, args: &FetchArgs, terminal: &Terminal) -> Re
 /// Fetches exactly the version of the lock.
 async fn again(config: &Config, plugin: &PluginConfig, origin: &Origin, held: Option<&Locked>) -> Result<(), Failure> {
     let name = &plugin.name;
-    let pinned = held.and_then(|held| Some((held, held.digest.as_deref()?, held.manifest.as_deref()?)));
+    let pinned = held.and_then(|held| Some((held, held.digest.as_ref()?, held.manifest.as_deref()?)));
     let Some((held, digest, manifest)) =
         pinned.filter(|(_, _, manifest)| opcell_registry::reference::is_digest(manifest))
     else {
@@ -131,7 +132,7 @@ async fn again(config: &Config, plugin: &PluginConfig, origin: &Origin, held: Op
     let expected =
         Expected { name, pinned: publisher, accepted: None, unsigned: origin.unsigned, exports: &plugin.exports };
     let found = registry::fetch(&origin.reference.at(manifest), &expected).await?;
-    if found.pulled.digests.blake3 != digest {
+    if found.pulled.digests.blake3 != *digest {
         let message =
             format!("plugin `{name}`: what {} has at {manifest} is not what opcell.lock holds", origin.reference);
         let help = "restore opcell.lock from version control".to_owned();

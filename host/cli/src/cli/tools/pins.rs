@@ -8,7 +8,7 @@ use opcell::{
     places::Places,
     report::printable,
 };
-use opcell_types::text::one_line;
+use opcell_types::{Digest, text::one_line};
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ async fn asked(
     Ok((config, servers))
 }
 
-fn digests(server: &ServerEntry) -> BTreeMap<String, String> {
+fn digests(server: &ServerEntry) -> BTreeMap<String, Digest> {
     server.tools.iter().filter_map(|tool| Some((tool.name.clone(), tool.digest.clone()?))).collect()
 }
 
