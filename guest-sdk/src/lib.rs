@@ -23,8 +23,8 @@
 //! by [`testing`].
 //!
 //! Arguments and data are serde types, and their JSON Schemas are derived with schemars. What the host offers is in
-//! [`tools`], [`skills`], [`files`], [`store`] and [`log`](mod@log); each is granted by the operator, and a refusal is a
-//! [`Denial`]: data, never a trap.
+//! [`tools`], [`skills`], [`files`], [`store`] and [`log`](mod@log); each is granted by the operator, and a refusal is
+//! a [`Denial`]: data, never a trap.
 //!
 //! # Memory
 //!

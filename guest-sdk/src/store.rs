@@ -2,8 +2,8 @@
 //!
 //! A store belongs to the plugin in one project, or to one run where the operator says so. A write is atomic, and
 //! durable when the function returns. A call that is made again with the same idempotency key, since its result was not
-//! recorded, is given the answers that it was given before, up to its last write, as long as it asks the same in the same
-//! order: it writes nothing twice. So ask for nothing that depends on the time or on chance.
+//! recorded, is given the answers that it was given before, up to its last write, as long as it asks the same in the
+//! same order: it writes nothing twice. So ask for nothing that depends on the time or on chance.
 //!
 //! ```
 //! use opcell_sdk::{store, testing::Host};

@@ -1,5 +1,5 @@
-//! The manifests for Kubernetes are what Kubernetes takes: `kubernetes-validate` of PyPI, which brings its schemas along,
-//! reads them. It has none of KEDA; the question that its scaler asks is asked of a real journal in
+//! The manifests for Kubernetes are what Kubernetes takes: `kubernetes-validate` of PyPI, which brings its schemas
+//! along, reads them. It has none of KEDA; the question that its scaler asks is asked of a real journal in
 //! `host/journal-postgres/tests/manifest.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]

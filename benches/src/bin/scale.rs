@@ -3,9 +3,9 @@
 //! the figures.
 //!
 //! Durable steps per second at 1, 10, 100 and 1,000 runs at once beside pgbench's commits of single rows on the same
-//! server, and beside the same steps in DBOS where its program is given (`benches/dbos`); the time from the death of an owner to its run's next event; queries per second of ten workers with 100,000
-//! waiting runs; and what a claim takes with up to 1,000,000 due runs. The server is made on a scratch folder, with the
-//! settings of its distribution.
+//! server, and beside the same steps in DBOS where its program is given (`benches/dbos`); the time from the death of an
+//! owner to its run's next event; queries per second of ten workers with 100,000 waiting runs; and what a claim takes
+//! with up to 1,000,000 due runs. The server is made on a scratch folder, with the settings of its distribution.
 
 use anyhow::{Context as _, Result, bail};
 use async_trait::async_trait;

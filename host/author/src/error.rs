@@ -11,9 +11,9 @@ pub enum AuthorError {
     Project {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line in the file, from 1.
         line: usize,
-        /// From 1.
+        /// Column in the line, from 1.
         column: usize,
         /// What was found, what was expected, and how to fix it.
         message: String,
@@ -44,7 +44,7 @@ pub enum AuthorError {
     Component {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system or the parser says.
         message: String,
     },
     /// The manifest in the source and `plugin.toml` differ.
@@ -52,7 +52,7 @@ pub enum AuthorError {
         "plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; make both the same (name and version are Cargo.toml's)"
     )]
     Disagreement {
-        /// Which part.
+        /// The field that differs.
         what: &'static str,
         /// As JSON.
         file: String,
@@ -70,7 +70,7 @@ pub enum AuthorError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
 }

@@ -1,4 +1,5 @@
-//! `opcell serve` and `opcell mcp` under clients that others wrote: Schemathesis and the MCP SDK from PyPI, and a browser.
+//! `opcell serve` and `opcell mcp` under clients that others wrote: Schemathesis and the MCP SDK from PyPI, and a
+//! browser.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]

@@ -47,7 +47,8 @@ fn every_example_is_on_a_page() {
     let pages: String = pages().iter().map(|page| fs::read_to_string(page).unwrap()).collect();
     for entry in fs::read_dir(root().join("examples")).unwrap().map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();
-        // What needs tool chains of other languages is run by the tests of authors, which skip it where they are not there.
+        // What needs tool chains of other languages is run by the tests of authors, which skip it where they are not
+        // there.
         let elsewhere = name == "languages" && pages.contains("\ncd examples/languages\n");
         let is_run = elsewhere || pages.contains(&format!("$ cd examples/{name}\n"));
         assert!(is_run, "no page runs the example `{name}`");

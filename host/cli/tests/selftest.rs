@@ -133,8 +133,8 @@ fn hostile_projects_are_contained_and_one_that_gets_through_is_found() {
     }
 }
 
-/// The adapters of other hosts do what their pages say, as far as this machine has those hosts: a loop ends, and nothing
-/// is read outside of the directory that was opened.
+/// The adapters of other hosts do what their pages say, as far as this machine has those hosts: a loop ends, and
+/// nothing is read outside of the directory that was opened.
 #[test]
 fn adapters_of_other_hosts_hold_a_loop_and_an_escape() {
     let built = |path: &str| root().join(path).display().to_string();

@@ -63,12 +63,12 @@ pub enum Task {
     Tool(Box<ToolCall>),
     /// Wait.
     Sleep {
-        /// Milliseconds.
+        /// How long, in milliseconds; fractions count.
         ms: f64,
     },
     /// Wait unless the signal comes first.
     Timeout {
-        /// Milliseconds.
+        /// How long, in milliseconds; fractions count.
         ms: f64,
     },
     /// Find a workflow.

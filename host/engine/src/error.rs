@@ -37,7 +37,7 @@ pub enum RunError {
         run: RunId,
         /// Number of the record, from 1.
         seq: u64,
-        /// Its kind.
+        /// The event's kind, as the journal names it.
         kind: String,
         /// Its schema.
         version: u32,

@@ -63,7 +63,7 @@ pub enum WorkerEvent {
     Refused {
         /// ID of the run.
         run: RunId,
-        /// Why.
+        /// Why it cannot be driven, as a sentence.
         why: String,
     },
     /// The lease on a run was lost: its cells were stopped, and whoever has it now goes on.

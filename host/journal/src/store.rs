@@ -319,8 +319,8 @@ pub trait Journal: Send + Sync {
     /// [`JournalError::Fenced`], [`JournalError::OutOfOrder`], [`JournalError::UnknownRun`], or the storage's.
     async fn append(&self, append: Append) -> Result<(), JournalError>;
 
-    /// The same for a journal that does not read payloads, with records that are made when they are first read: `append` has none
-    /// of its own. There are no gaps between them.
+    /// The same for a journal that does not read payloads, with records that are made when they are first read:
+    /// `append` has none of its own. There are no gaps between them.
     ///
     /// # Errors
     /// As [`Journal::append`].

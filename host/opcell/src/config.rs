@@ -169,7 +169,7 @@ pub struct TenantShare {
 pub struct PluginConfig {
     /// Its name in this project.
     pub name: String,
-    /// The component.
+    /// Path of the component's file.
     pub path: PathBuf,
     /// Where the file names it.
     pub span: Option<Span>,

@@ -197,8 +197,8 @@ impl Run {
 pub enum TypedReceipt {
     /// Of a cell.
     Cell(Box<CellReceipt>),
-    /// Of a tool of the host, of an MCP server or of a call that was stopped; a cell that performed the tool has its own
-    /// in [`CallReceipt::receipt`].
+    /// Of a tool of the host, of an MCP server or of a call that was stopped; a cell that performed the tool has its
+    /// own in [`CallReceipt::receipt`].
     Call(Box<CallReceipt>),
 }
 

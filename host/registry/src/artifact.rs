@@ -54,7 +54,7 @@ pub struct Descriptor {
     pub media_type: String,
     /// `sha256:…`.
     pub digest: String,
-    /// In bytes.
+    /// Size of what the digest is of, in bytes.
     pub size: u64,
     /// What it is, for a manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ impl Descriptor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// 2.
+    /// Always 2.
     pub schema_version: u32,
     /// [`MANIFEST`].
     #[serde(default)]
@@ -95,7 +95,7 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Index {
-    /// 2.
+    /// Always 2.
     pub schema_version: u32,
     /// [`INDEX`].
     #[serde(default)]

@@ -25,7 +25,7 @@ pub enum Credentials {
     /// Credentials for the registry's host, as `docker login` wrote them.
     #[default]
     OfDocker,
-    /// None.
+    /// No credentials.
     Anonymous,
 }
 

@@ -127,8 +127,8 @@ impl Drop for RestateServer {
     }
 }
 
-/// A port that nothing listens on: below those that the system gives to outgoing connections, which would take it before
-/// a server that starts a moment later.
+/// A port that nothing listens on: below those that the system gives to outgoing connections, which would take it
+/// before a server that starts a moment later.
 #[must_use]
 pub fn free_port() -> u16 {
     loop {

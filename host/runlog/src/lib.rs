@@ -34,19 +34,19 @@ pub struct RunLog {
     pub workflow: Arc<str>,
     /// How it ended.
     pub status: LogStatus,
-    /// Counts.
+    /// How many steps ended how.
     pub summary: Summary,
     /// ISO 8601, UTC, milliseconds.
     pub started_at: String,
     /// ISO 8601, UTC, milliseconds.
     pub completed_at: String,
-    /// Milliseconds.
+    /// From start to end, in milliseconds.
     pub duration_ms: i64,
     /// Given values and defaults.
     pub inputs: Value,
     /// In the order in which steps ran; those that did not, last.
     pub steps: Vec<StepRecord>,
-    /// By name.
+    /// The workflow's outputs, by name.
     pub outputs: Value,
     /// Why the run did not begin or was given up; never a failed step's error.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub struct Summary {
     pub steps_executed: usize,
     /// Guards that were false, branches not selected, and whatever came after the end.
     pub steps_skipped: usize,
-    /// Milliseconds.
+    /// Time of the whole run, in milliseconds.
     pub total_duration_ms: i64,
 }
 
@@ -86,7 +86,7 @@ pub struct StepRecord {
     /// Why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// Milliseconds.
+    /// From its first attempt to its end, in milliseconds.
     pub duration_ms: i64,
     /// Resolved, and without an element under `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ fn is_absent(value: &Option<Value>) -> bool {
 /// Failed attempts that were followed by another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Retries {
-    /// How many.
+    /// Failed attempts that another one followed.
     pub attempts: usize,
     /// Why each failed.
     pub errors: Vec<String>,
@@ -169,7 +169,7 @@ pub enum LogEvent {
         step_id: Arc<str>,
         /// `tool`, `transform`, `conditional` or `exit`.
         step_type: &'static str,
-        /// Which tool.
+        /// The tool that the step called.
         #[serde(skip_serializing_if = "Option::is_none")]
         tool: Option<Arc<str>>,
         /// The step's own.
@@ -183,7 +183,7 @@ pub enum LogEvent {
         step_id: Arc<str>,
         /// `success`, `failed` or `skipped`.
         status: LogStatus,
-        /// Milliseconds.
+        /// From start to end, in milliseconds.
         duration_ms: i64,
         /// Elements of `each`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,9 +234,9 @@ pub enum LogEvent {
     WorkflowComplete {
         /// `success` or `failed`.
         status: LogStatus,
-        /// Milliseconds.
+        /// From start to end, in milliseconds.
         duration_ms: i64,
-        /// Counts.
+        /// How many steps ended how.
         summary: Summary,
     },
 }

@@ -280,7 +280,7 @@ pub enum LoadError {
     ControlFiles {
         /// The path that the guest sees.
         guest: String,
-        /// The directory.
+        /// The directory on the host.
         path: PathBuf,
     },
     /// `describe` did not run to its end.
@@ -304,7 +304,7 @@ pub enum LoadError {
     Grant {
         /// Name under which the plugin opens it.
         name: String,
-        /// The directory.
+        /// The directory on the host.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -314,7 +314,7 @@ pub enum LoadError {
     Pattern {
         /// Name under which the plugin opens it.
         name: String,
-        /// As written.
+        /// The pattern as the project writes it.
         pattern: String,
         /// Message of the pattern compiler.
         message: String,

@@ -24,8 +24,8 @@ pub struct FilesGrant {
     /// Patterns of paths below the root that may be opened (`*` within a segment, `**` across segments); empty for all.
     pub patterns: Vec<String>,
     /// Bytes that may be written through this grant, all cells together, for as long as the sandbox's ledger counts;
-    /// removing a file gives nothing back. As many files and directories may be created as this has KiB, and 64 in any case: an empty
-    /// one takes room that no byte counts.
+    /// removing a file gives nothing back. As many files and directories may be created as this has KiB, and 64 in any
+    /// case: an empty one takes room that no byte counts.
     pub write_quota: u64,
     /// Whether the grant extends to the files that decide what runs and what it may reach, and to secrets; see
     /// [`opcell_types::control`].
@@ -65,7 +65,7 @@ impl FilesGrant {
 pub struct StoreGrant {
     /// Bytes of keys and values together; each entry counts [`Self::ENTRY_OVERHEAD`] bytes more.
     pub quota: u64,
-    /// Entries.
+    /// Most entries at one time.
     pub entries: u64,
     /// Whether every run has a store of its own; else the plugin has one in the project.
     pub per_run: bool,

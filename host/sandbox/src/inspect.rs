@@ -225,7 +225,8 @@ fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Before 1.0, a plugin fits when its version differs from the one that is served of each interface in the patch number only.
+/// Before 1.0, a plugin fits when its version differs from the one that is served of each interface in the patch number
+/// only.
 fn check_version(name: &str) -> Result<(), LoadError> {
     let (interface, version) = split(name);
     let Some(member) = interface.strip_prefix("opcell:plugin/") else { return Ok(()) };

@@ -74,7 +74,7 @@ pub enum LimitError {
     /// No limit has this name.
     #[error("`{key}` is not a limit{}", suggest(.suggestion.as_deref()))]
     Unknown {
-        /// As written.
+        /// The key as it is written.
         key: String,
         /// The nearest name.
         suggestion: Option<String>,
@@ -84,7 +84,7 @@ pub enum LimitError {
     NotAQuantity {
         /// Key of the limit, as in `[limits]`.
         key: &'static str,
-        /// As written.
+        /// The value as it is written.
         text: String,
         /// What would be one.
         expected: &'static str,

@@ -19,7 +19,7 @@ pub enum FileError {
     Refused {
         /// Path as requested.
         path: String,
-        /// The rule.
+        /// The rule that refuses it, as a clause.
         why: &'static str,
     },
     /// The folder does not extend to it: it decides what runs and what it may reach, or holds secrets.
@@ -29,7 +29,7 @@ pub enum FileError {
         path: String,
         /// The name of the folder among the file roots.
         root: String,
-        /// The rule.
+        /// The rule that refuses it, as a clause.
         rule: String,
     },
     /// Nothing is there.
@@ -46,9 +46,9 @@ pub enum FileError {
     TooLarge {
         /// Path as requested.
         path: String,
-        /// In bytes.
+        /// Size of the file, in bytes.
         size: u64,
-        /// In bytes.
+        /// The most that is read, in bytes.
         limit: u64,
     },
     /// Not UTF-8.

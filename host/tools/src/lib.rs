@@ -3,8 +3,8 @@
 //! **Owns** allow-listed HTTP requests ([`http`]) and tools of MCP servers ([`mcp`]): what may be reached, how it is
 //! bounded, what is never shown (credentials).
 //!
-//! **Must not know** who calls: the facade adapts a tool to plugins, to steps and to model conversations. It names no
-//! command and no configuration file.
+//! **Must not know** who calls: the facade makes the engine's `Tool` of a client and the rules of whoever calls it. It
+//! names no command and no configuration file.
 //!
 //! **In**: a request or a call as data, and the rules of the caller. **Out**: data, or a closed error.
 

@@ -120,7 +120,7 @@ pub enum Remedy {
     Grant {
         /// The plugin.
         plugin: Arc<str>,
-        /// Which kind.
+        /// The kind of what is granted.
         capability: Capability,
         /// The tool, skill or file root.
         name: String,
@@ -152,7 +152,7 @@ pub enum Remedy {
     AskInManifest {
         /// The plugin.
         plugin: Arc<str>,
-        /// Which kind.
+        /// The kind of what is asked for.
         capability: Capability,
         /// The tool, skill or file root.
         name: String,
@@ -162,7 +162,7 @@ pub enum Remedy {
     },
     /// The document's author leaves the capability in the step's `capabilities`.
     LeaveInStep {
-        /// Which kind.
+        /// The kind of what the step narrows.
         capability: Capability,
         /// The tool, skill or file root.
         name: String,

@@ -2,8 +2,8 @@
 //!
 //! Owns: [`value::Value`], the JSON value that flows through documents, runs, cells and journals; how calls fail
 //! ([`Failure`]) and are refused ([`Denial`], with a [`denial::Remedy`] as data), and what they touched ([`Touched`]);
-//! what judges decide, what repeating a call does, where a call is, what a tool says about itself; names, sizes and durations that parse once; text
-//! made printable; suggestions for misspelt words.
+//! what judges decide, what repeating a call does, where a call is, what a tool says about itself; names, sizes and
+//! durations that parse once; text made printable; suggestions for misspelt words.
 //!
 //! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, networks; of files,
 //! only how one is read within bounds ([`files`]).

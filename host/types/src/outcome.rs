@@ -27,7 +27,7 @@ impl fmt::Display for Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Verdict {
-    /// Exactly one.
+    /// Exactly one, of those that the judge declares.
     pub outcome: Outcome,
     /// The judge's explanation, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -93,7 +93,7 @@ pub enum ResolveError {
         step: Arc<str>,
         /// Its output.
         output: Arc<str>,
-        /// The path.
+        /// The path from there, as a document writes it.
         path: String,
     },
     /// A field that the value of a delegate does not have.
@@ -115,7 +115,7 @@ pub enum ResolveError {
         name: Arc<str>,
         /// What the path starts from.
         what: String,
-        /// The path.
+        /// The path from there, as a document writes it.
         path: String,
     },
     /// A dynamic target that is not `{:type :workflow-ref :name "…"}`.
@@ -133,7 +133,7 @@ pub enum ResolveError {
     /// A text that would take more than [`MAX_BYTES`].
     #[error("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed")]
     TooLarge {
-        /// How many.
+        /// Bytes that the value would have.
         bytes: u64,
     },
     /// A projection of something that is not a list of messages.

@@ -24,7 +24,7 @@ pub struct Deed {
     pub attempt: u32,
     /// An operation, a judge, a tool, or `model`.
     pub what: String,
-    /// With what.
+    /// Its arguments, as JSON.
     pub with: String,
 }
 
@@ -35,7 +35,7 @@ pub enum Line {
     Deed(Deed),
     /// The journal said that this record is durable.
     Durable {
-        /// Which.
+        /// The record's number, from 1.
         seq: u64,
         /// Of everything that it says.
         digest: u64,

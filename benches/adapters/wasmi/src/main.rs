@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The guest gets fuel by the slice, with a look at the clock between two of them; the start function gets one slice. A
-//! store limiter bounds memories and tables, wasmi's own limit the stack, and a writer of ours the output. A wait inside
-//! of a host function takes no fuel, so a second thread ends the process when the deadline is long over.
+//! store limiter bounds memories and tables, wasmi's own limit the stack, and a writer of ours the output. A wait
+//! inside of a host function takes no fuel, so a second thread ends the process when the deadline is long over.
 
 use anyhow::{Context as _, Result};
 use std::{

@@ -160,7 +160,7 @@ pub enum CaseError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// It does not say what a case says.

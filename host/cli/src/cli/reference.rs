@@ -1,5 +1,5 @@
-//! The references of the documentation: `docs/commands.md` and `docs/configuration.md`, made of the descriptions that the
-//! command line and the reader of project files have themselves, so that they say what the program does.
+//! The references of the documentation: `docs/commands.md` and `docs/configuration.md`, made of the descriptions that
+//! the command line and the reader of project files have themselves, so that they say what the program does.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell-cli --lib reference` writes them.
 

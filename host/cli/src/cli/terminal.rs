@@ -109,7 +109,8 @@ impl Terminal {
         let filter = log_filter(global.log_level, std::env::var("RUST_LOG").ok(), self.quiet)?;
         let is_asked_for = global.log_level.is_some() || std::env::var_os("RUST_LOG").is_some();
         let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);
-        // A reader of the log that went away ends no run: what tells of it would be written to the same place, and panic.
+        // A reader of the log that went away ends no run: what tells of it would be written to the same place, and
+        // panic.
         let lines = lines.log_internal_errors(false);
         let _ = match global.log_format {
             LogFormat::Json => lines.json().flatten_event(true).try_init(),

@@ -4,8 +4,8 @@ use super::{Config, PluginGrants};
 use opcell_workflow::diagnostic::did_you_mean;
 
 impl Config {
-    /// Takes `PLUGIN:KIND[:NAME]` away, where kind is `tool`, `skill`, `files`, `store`, `http`, `preopen` or `prompt`; without a name,
-    /// all of the kind.
+    /// Takes `PLUGIN:KIND[:NAME]` away, where kind is `tool`, `skill`, `files`, `store`, `http`, `preopen` or `prompt`;
+    /// without a name, all of the kind.
     ///
     /// # Errors
     /// When there is no such plugin, kind or grant: a command that means to take something away must not miss it.

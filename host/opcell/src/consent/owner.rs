@@ -6,7 +6,8 @@ use opcell_workflow::Diagnostic;
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there
-/// must be this user's, or the system's, and no link may lead out of the folder. `--config` is how a user names such a file on purpose.
+/// must be this user's, or the system's, and no link may lead out of the folder. `--config` is how a user names such a
+/// file on purpose.
 ///
 /// # Errors
 /// Naming what belongs to whom.

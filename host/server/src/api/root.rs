@@ -21,7 +21,8 @@ use utoipa::{
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
 };
 
-/// Runnable runs that `/metrics` counts: enough to see a crowd, few enough to list on every visit of a monitoring system.
+/// Runnable runs that `/metrics` counts: enough to see a crowd, few enough to list on every visit of a monitoring
+/// system.
 const MOST_RUNNABLE: u64 = 10_000;
 
 /// Whether the server works.

@@ -39,7 +39,7 @@ pub enum QueryError {
     /// No such criterion.
     #[error("there is no model criterion `{name}`; there are: {}{hint}", CRITERIA.join(", "))]
     Criterion {
-        /// As written.
+        /// The name as it is written.
         name: String,
         /// "; did you mean …", or empty.
         hint: String,
@@ -47,7 +47,7 @@ pub enum QueryError {
     /// No such operator.
     #[error("a model query's clause has no key `{key}`; it has: criterion, prefer, {}{hint}", OPERATORS.join(", "))]
     Operator {
-        /// As written.
+        /// The key as it is written.
         key: String,
         /// "; did you mean …", or empty.
         hint: String,

@@ -83,9 +83,9 @@ pub struct Turn {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScriptedCall {
-    /// Which tool.
+    /// The tool that is called.
     pub name: String,
-    /// With what.
+    /// The arguments; an empty object where the script has none.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
     /// The call's id; made up when absent.
@@ -194,7 +194,7 @@ pub enum ScriptError {
     Turn {
         /// The file's name.
         name: String,
-        /// From 1.
+        /// Position of the turn in the script, from 1.
         number: usize,
         /// What is wrong and what was expected.
         message: String,

@@ -52,7 +52,7 @@ pub enum RootError {
     /// The folder cannot be opened.
     #[error("cannot open the file root `{name}` at {}: {error}", path.display())]
     Open {
-        /// The root.
+        /// The root's name in the project.
         name: String,
         /// Where it should be.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum RootError {
         path.display(), place.display()
     )]
     Sealed {
-        /// The root.
+        /// The root's name in the project.
         name: String,
         /// Where it is.
         path: PathBuf,

@@ -7,7 +7,7 @@ use url::Url;
 /// One line of a grant: requests of these methods to these hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRule {
-    /// Where to.
+    /// Schemes, hosts and ports that may be reached.
     pub origins: Vec<OriginPattern>,
     /// How; `GET` and `HEAD` unless the grant says more.
     pub methods: Vec<Method>,

@@ -76,7 +76,7 @@ impl Object {
         self.0.header.header.measure
     }
 
-    /// The keys.
+    /// The keys, in the order of the object.
     #[must_use]
     #[inline]
     pub fn shape(&self) -> &Shape {

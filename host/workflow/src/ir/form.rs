@@ -203,7 +203,7 @@ pub enum Predicate {
         /// `equals`, `not_equals`, `in`, `not_in`, `less_than`, `less_than_or_equals`, `greater_than`,
         /// `greater_than_or_equals`.
         op: String,
-        /// With what.
+        /// The value that is compared with.
         #[serde(deserialize_with = "Value::deserialize")]
         value: Value,
     },
@@ -249,7 +249,7 @@ pub enum Reduce {
 pub struct Exit {
     /// How the run ends.
     pub status: ExitStatus,
-    /// With what.
+    /// The value that the run returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<ValueSpec>,
     /// Recorded with the step.

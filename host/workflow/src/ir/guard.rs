@@ -39,7 +39,7 @@ pub enum GuardRule {
     },
     /// At most so many sentences; a longer answer is cut.
     MaxSentences {
-        /// How many.
+        /// Sentences that are kept, from the first.
         sentences: usize,
     },
     /// Text that a pattern matches somewhere; any other answer is replaced.

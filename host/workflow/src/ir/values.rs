@@ -118,7 +118,7 @@ pub enum Projection {
     /// Its last turns; a turn starts at a user message.
     #[serde(rename_all = "kebab-case")]
     Tail {
-        /// How many.
+        /// Turns that are kept, counted from the last.
         turns: u64,
         /// `false` keeps only text.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ pub(super) struct Skills {
 pub(super) struct Unread {
     /// Position in the pack's list.
     pub index: usize,
-    /// Why.
+    /// Why it cannot be used, as a sentence.
     pub problem: String,
 }
 

@@ -10,8 +10,8 @@ use std::fmt;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Version in use: name of a plugin of the project, as the lock holds it, or a file. Alone, what lies at its path is
-    /// compared with the lock.
+    /// Version in use: name of a plugin of the project, as the lock holds it, or a file. Alone, what lies at its path
+    /// is compared with the lock.
     old: String,
     /// Other version: a file.
     new: Option<String>,
