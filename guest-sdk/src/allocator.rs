@@ -105,7 +105,7 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 #[cfg(test)]
-#[allow(clippy::undocumented_unsafe_blocks)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "tests allocate and free what they allocated")]
 mod tests {
     use super::*;
 

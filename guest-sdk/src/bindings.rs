@@ -3,7 +3,7 @@
 //! The three files are generated, so that a plugin's build need not generate them: it would take several times as long.
 //! `tests/bindings.rs` keeps them equal to what `wit/` says, and rewrites them when asked to.
 
-#![allow(missing_docs, clippy::all, clippy::restriction, unsafe_op_in_unsafe_fn)]
+#![allow(missing_docs, clippy::all, clippy::restriction, unsafe_op_in_unsafe_fn, reason = "generated code")]
 
 /// What the host offers.
 pub mod imports {

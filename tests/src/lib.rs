@@ -8,4 +8,5 @@ pub mod conformance;
 pub mod crash;
 #[cfg(feature = "cells")]
 pub mod fleet;
+pub mod journey;
 pub mod simulation;

@@ -13,10 +13,11 @@ mod chance;
 mod store;
 mod world;
 
+use crate::journey;
 use anyhow::{Context as _, Result};
 use chance::Chance;
 use opcell_engine::{
-    Engine, Message, Program, RunOptions,
+    Engine, Message, RunOptions,
     event::Answer,
     outcome::Question,
     worker::{Worker, WorkerOptions},
@@ -31,7 +32,7 @@ use std::{
 use store::{Process, Store};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use world::World;
+use world::{Deeds, World};
 
 /// Workers.
 const WORKERS: usize = 3;
@@ -101,7 +102,7 @@ impl Undisturbed {
 
 fn simulate(seed: u64, faults: bool, planted: Option<Planted>) -> Result<(Vec<Ended>, Vec<String>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    runtime.block_on(async { Simulation::new(seed, faults, planted).run().await })
+    runtime.block_on(async { Simulation::new(seed, faults, planted)?.run().await })
 }
 
 struct Simulation {
@@ -116,18 +117,18 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64, faults: bool, planted: Option<Planted>) -> Self {
+    fn new(seed: u64, faults: bool, planted: Option<Planted>) -> Result<Self> {
         let chance = Chance::new(seed);
         let store = Store::new(planted == Some(Planted::LostAppend));
-        let world = Arc::new(World::default());
+        let world = Arc::new(World::new(Deeds::default(), None)?);
         let operator = engine(&world, store.process("operator", Chance::new(seed), false));
-        Self { chance, faults, planted, store, world, operator, workers: Vec::new() }
+        Ok(Self { chance, faults, planted, store, world, operator, workers: Vec::new() })
     }
 
     fn launch(&mut self) {
         let name = format!("worker-{}", self.workers.len());
         let process = self.store.process(&name, self.chance.split(), self.faults);
-        let world = Arc::new(self.world.seen_by(&process));
+        let world = Arc::new(self.world.seen_by(self.world.witness.of(&process)));
         let engine = engine(&world, process.clone());
         let stop = CancellationToken::new();
         let mut options = WorkerOptions::default();
@@ -147,9 +148,7 @@ impl Simulation {
         for run in &runs {
             let options = RunOptions { run: Some(run.clone()), detach: true, ..RunOptions::default() };
             options.release.cancel();
-            let ir = serde_json::from_str(include_str!("crash/workflow.json")).context("workflow.json")?;
-            let input = Value::from_json(r#"{"xs": [1, 2, 3]}"#).context("the input")?;
-            self.operator.start(Program::new(Arc::new(ir))?, input, options).await?.finished().await?;
+            self.operator.start(journey::program()?, journey::input()?, options).await?.finished().await?;
         }
         for _ in 0..WORKERS {
             self.launch();
@@ -185,8 +184,8 @@ impl Simulation {
                 wrong.push(format!("{run} decides otherwise: {divergence:?}"));
             }
             let outcome = format!("{} {} {}", outcome.status, outcome.result.to_json(), outcome.artifacts.to_json());
-            ended.push(Ended { outcome, keys: self.world.keys(run) });
-            wrong.extend(self.world.repeated(run));
+            ended.push(Ended { outcome, keys: self.world.witness.keys(run) });
+            wrong.extend(self.world.witness.repeated(run));
         }
         Ok((ended, wrong))
     }
@@ -224,7 +223,7 @@ impl Simulation {
                     let task = state.effect(effect, false).map(|effect| effect.task);
                     let key = task.and_then(|task| world::key(&task)).context("an effect in doubt without a key")?;
                     let looks = self.planted != Some(Planted::BlindRetry);
-                    let answer = if looks && self.world.has_done(&key) { Answer::Skip } else { Answer::Retry };
+                    let answer = if looks && self.world.witness.has_done(&key) { Answer::Skip } else { Answer::Retry };
                     let unread = self.operator.journal().inbox(run).await?;
                     if unread.is_empty() {
                         self.operator.send(run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;

@@ -112,7 +112,6 @@ fn chain(steps: usize) -> Result<Arc<Program>> {
     Ok(Program::new(Arc::new(serde_json::from_str::<WorkflowIr>(&text)?))?)
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn per_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }
@@ -254,7 +253,6 @@ async fn idle(server: &Server) -> Result<()> {
         ended??;
     }
     let count = usize::try_from(after - before).unwrap_or(0);
-    #[allow(clippy::cast_precision_loss)]
     let each = per_second(count, IDLE) / IDLE_WORKERS as f64;
     println!(
         "idle: {IDLE_WORKERS} workers, {IDLE_RUNS} waiting runs: {each:.2} queries/s of each worker (target: at most 5)"

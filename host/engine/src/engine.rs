@@ -278,7 +278,7 @@ impl Engine {
         let started = RunStarted {
             run: run.clone(),
             inputs: program.bind_inputs(&input),
-            limits: tighter(&program.ir().limits, host),
+            limits: program.ir().limits.tighter(*host),
             value_limits: options.values,
             program: program.clone(),
             input,
@@ -584,22 +584,4 @@ struct Drive {
     damage: Option<Damage>,
     /// Bytes of events that no snapshot covers.
     unsaved: usize,
-}
-
-/// The tighter of two sets of limits, one by one.
-fn tighter(a: &RunLimits, b: &RunLimits) -> RunLimits {
-    fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
-        match (a, b) {
-            (Some(a), Some(b)) => Some(if b < a { b } else { a }),
-            (a, b) => a.or(b),
-        }
-    }
-    RunLimits {
-        total_visits: least(a.total_visits, b.total_visits),
-        tool_calls: least(a.tool_calls, b.tool_calls),
-        wall_time_seconds: least(a.wall_time_seconds, b.wall_time_seconds),
-        tokens: least(a.tokens, b.tokens),
-        cost: least(a.cost, b.cost),
-        host_calls: least(a.host_calls, b.host_calls),
-    }
 }

@@ -273,6 +273,25 @@ impl RunLimits {
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
+
+    /// The tighter of two sets of limits, one by one.
+    #[must_use]
+    pub fn tighter(self, other: Self) -> Self {
+        fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+                (a, b) => a.or(b),
+            }
+        }
+        Self {
+            total_visits: least(self.total_visits, other.total_visits),
+            tool_calls: least(self.tool_calls, other.tool_calls),
+            wall_time_seconds: least(self.wall_time_seconds, other.wall_time_seconds),
+            tokens: least(self.tokens, other.tokens),
+            cost: least(self.cost, other.cost),
+            host_calls: least(self.host_calls, other.host_calls),
+        }
+    }
 }
 
 /// Ceilings of all that one step does in one run of its workflow: every entry into it, every attempt and element, its

@@ -3,12 +3,12 @@
 use super::{
     deadly::{Deadly, Death},
     recorder::Recorder,
-    world::World,
+    world,
 };
-use anyhow::{Context as _, Result};
-use opcell_engine::{Engine, Program, ResumeOptions, RunOptions};
+use crate::journey;
+use anyhow::Result;
+use opcell_engine::{Engine, ResumeOptions, RunOptions};
 use opcell_journal::{JournalError, SqliteJournal};
-use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::{
     path::Path,
@@ -36,7 +36,7 @@ pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result
     let death = death.map(str::parse::<Death>).transpose().map_err(anyhow::Error::msg)?;
     let recorder = Arc::new(Recorder::open(directory)?);
     let (journal, writes) = Deadly::new(SqliteJournal::open(directory.join("runs.db"))?, recorder.clone(), death);
-    let world = Arc::new(World::open(directory, cache, recorder).await?);
+    let world = Arc::new(world::open(directory, cache, recorder).await?);
     let engine = Engine::builder()
         .operations(world.clone())
         .judges(world.clone())
@@ -49,10 +49,8 @@ pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result
     let options = ResumeOptions { detach: true, park, ..ResumeOptions::default() };
     let handle = match engine.resume(&RUN.into(), options).await {
         Err(opcell_engine::RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
-            let ir = serde_json::from_str(include_str!("workflow.json")).context("workflow.json")?;
             let options = RunOptions { run: Some(RUN.into()), detach: true, park, ..RunOptions::default() };
-            let input = Value::from_json(r#"{"xs": [1, 2, 3]}"#).context("the input")?;
-            engine.start(Program::new(Arc::new(ir))?, input, options).await?
+            engine.start(journey::program()?, journey::input()?, options).await?
         }
         taken => taken?,
     };

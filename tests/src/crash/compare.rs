@@ -3,8 +3,8 @@
 use super::{
     child::RUN,
     recorder::{Deed, Line, Recorder, durable},
-    world::effects,
 };
+use crate::journey::effects;
 use anyhow::{Context as _, Result, bail};
 use opcell_engine::{
     Engine, Event, Trace,

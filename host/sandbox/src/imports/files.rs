@@ -306,19 +306,28 @@ impl View<'_> {
         }
     }
 
-    async fn open_to_write(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
-        let parent = match self.locate_writable(directory, &path)? {
+    /// Where something new may be created, with its path from the root: a writable place, not the name of a control
+    /// file, and an entry of the quota booked for it.
+    async fn locate_new(&mut self, directory: &Resource<OpenDirectory>, path: &str) -> Answer<(Located, String)> {
+        let parent = match self.locate_writable(directory, path)? {
             Ok(parent) => parent,
             Err(error) => return Ok(Err(error)),
         };
-        if let Err(error) = self.may_change(&parent, &path).await {
+        if let Err(error) = self.may_change(&parent, path).await {
             return Ok(Err(error));
         }
         if !parent.root.book(Written::ENTRY).await {
             return Ok(Err(used_up(&parent.root)));
         }
-        let Located { root, descriptor, .. } = parent;
-        let whole = join(&parent.path, &path);
+        let whole = join(&parent.path, path);
+        Ok(Ok((parent, whole)))
+    }
+
+    async fn open_to_write(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<Resource<OpenFile>> {
+        let (Located { root, descriptor, .. }, whole) = match self.locate_new(directory, &path).await? {
+            Ok(located) => located,
+            Err(error) => return Ok(Err(error)),
+        };
         // Noted before it happens: a cell that is dropped meanwhile has created it all the same.
         let touch = self.touch(&root, &whole, FileAction::Create);
         match blocking(move || beneath::create_file(&descriptor, &path)).await {
@@ -330,18 +339,10 @@ impl View<'_> {
     }
 
     async fn make_directory(&mut self, directory: &Resource<OpenDirectory>, path: String) -> Answer<()> {
-        let parent = match self.locate_writable(directory, &path)? {
-            Ok(parent) => parent,
+        let (Located { root, descriptor, .. }, whole) = match self.locate_new(directory, &path).await? {
+            Ok(located) => located,
             Err(error) => return Ok(Err(error)),
         };
-        if let Err(error) = self.may_change(&parent, &path).await {
-            return Ok(Err(error));
-        }
-        if !parent.root.book(Written::ENTRY).await {
-            return Ok(Err(used_up(&parent.root)));
-        }
-        let Located { root, descriptor, .. } = parent;
-        let whole = join(&parent.path, &path);
         self.touch(&root, &whole, FileAction::Create);
         let made = blocking(move || beneath::create_directory(&descriptor, &path)).await;
         Ok(made.map_err(|error| self.file_error(error, &root, &whole)))

@@ -45,7 +45,6 @@ impl Number {
     /// The nearest double.
     #[must_use]
     #[inline]
-    #[allow(clippy::cast_precision_loss)]
     pub fn as_f64(self) -> f64 {
         match self.kind() {
             NumberKind::Integer(n) => n as f64,

@@ -4,7 +4,7 @@
 use super::pack::{Parameters, Prompt};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::ir::guard::compile;
-use crate::ir::{Generation, Guard, GuardRule, ModelOverride};
+use crate::ir::{Guard, GuardRule, ModelOverride};
 use crate::json::pointer_part;
 use indexmap::IndexMap;
 use opcell_types::Value;
@@ -155,14 +155,7 @@ fn model_override(authored: &Value) -> Result<ModelOverride, String> {
         suffix: text("system_template_suffix")?,
         system_prompt: text("system_template")?,
         temperature: parameters.temperature,
-        generation: Generation {
-            max_tokens: parameters.max_tokens,
-            top_p: parameters.top_p,
-            top_k: parameters.top_k,
-            frequency_penalty: parameters.frequency_penalty,
-            presence_penalty: parameters.presence_penalty,
-            tool_required: false,
-        },
+        generation: parameters.generation(false),
     })
 }
 

@@ -153,6 +153,20 @@ pub struct Parameters {
     pub rest: Map,
 }
 
+impl Parameters {
+    /// How a session with these generates.
+    pub(super) fn generation(&self, tool_required: bool) -> Generation {
+        Generation {
+            max_tokens: self.max_tokens,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            tool_required,
+        }
+    }
+}
+
 /// The shape of a tool.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct Tool {

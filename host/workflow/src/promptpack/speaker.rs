@@ -6,9 +6,7 @@ use super::pack::{Pack, Prompt, Tool, Variable};
 use super::spec::State;
 use super::template::{Piece, pieces};
 use crate::expr::Expression;
-use crate::ir::{
-    Generation, Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec,
-};
+use crate::ir::{Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
 use indexmap::IndexMap;
 use opcell_types::Value;
 use std::collections::BTreeSet;
@@ -43,14 +41,7 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
         max_rounds: policy.max_rounds,
         max_tool_calls: policy.max_tool_calls_per_turn,
         temperature: parameters.temperature,
-        generation: Generation {
-            max_tokens: parameters.max_tokens,
-            top_p: parameters.top_p,
-            top_k: parameters.top_k,
-            frequency_penalty: parameters.frequency_penalty,
-            presence_penalty: parameters.presence_penalty,
-            tool_required: choice == Some("required"),
-        },
+        generation: parameters.generation(choice == Some("required")),
         guards: governed.guards,
         model_overrides: governed.overrides,
         ..Session::default()
