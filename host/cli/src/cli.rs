@@ -56,7 +56,6 @@ use opcell_workflow::Diagnostic;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
 };
 use terminal::{Color, LogFormat, LogLevel, Terminal};
 
@@ -223,52 +222,29 @@ impl From<StartError> for Failure {
 }
 
 impl From<RunError> for Failure {
+    /// What the operator can correct is wrong input; a failure of the storage is not.
     fn from(error: RunError) -> Self {
-        let code = match error {
+        let found = Diagnostic::error(error.kind(), error.to_string());
+        match error {
             RunError::AlreadyAnswered { ref run, .. } => {
-                let help = format!("to stop the run: opcell runs cancel {run}");
-                return Diagnostic::error("already-answered", error.to_string()).help(help).into();
+                found.help(format!("to stop the run: opcell runs cancel {run}")).into()
             }
-            RunError::Journal(error) => return Self::of_journal(&error),
-            RunError::Pin { .. } => "pinned-plugin-missing",
-            RunError::UnknownSignal { .. } => "unknown-signal",
-            RunError::Ended { .. } => "run-ended",
-            RunError::NoSuchEvent { .. } => "unknown-event",
-            RunError::Unreadable { .. } => "event-unreadable",
-            RunError::Replay { .. } => "journal-inconsistent",
-            _ => return Self::Other(error.into()),
-        };
-        Diagnostic::error(code, error.to_string()).into()
+            RunError::Journal(ref refused) => match refused.as_ref() {
+                JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
+                    Self::Other(error.into())
+                }
+                // Without the words that the run stopped: mostly none was under way.
+                refused => Diagnostic::error(refused.kind(), refused.to_string()).into(),
+            },
+            RunError::ShuttingDown | RunError::TooMuch { .. } | RunError::Gone(_) => Self::Other(error.into()),
+            _ => found.into(),
+        }
     }
 }
 
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
-        Self::of_journal(&Arc::new(error))
-    }
-}
-
-impl Failure {
-    /// What the operator can correct is wrong input; a failure of the storage is not.
-    fn of_journal(error: &Arc<JournalError>) -> Self {
-        let code = match error.as_ref() {
-            JournalError::UnknownRun(_) => "unknown-run",
-            JournalError::RunExists(_) => "run-exists",
-            JournalError::Held { .. } => "run-locked",
-            JournalError::Ended { .. } => "run-ended",
-            JournalError::Schema { .. } => "journal-schema",
-            JournalError::Corrupt { .. } => "journal-corrupt",
-            JournalError::Broken { .. } => "journal-tampered",
-            JournalError::Torn { .. } => "journal-torn",
-            JournalError::Locked => "journal-locked",
-            JournalError::Unreachable { .. } => "journal-unreachable",
-            JournalError::Full { .. } => "run-full",
-            JournalError::LeaseLost { .. } => "lease-lost",
-            JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
-                return Self::Other(anyhow::Error::new(RunError::Journal(error.clone())));
-            }
-        };
-        Diagnostic::error(code, error.to_string()).into()
+        RunError::from(error).into()
     }
 }
 

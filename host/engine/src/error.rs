@@ -112,6 +112,25 @@ pub enum RunError {
     Gone(RunId),
 }
 
+impl RunError {
+    /// Stable and machine-readable, kebab-case; the journal's own where the journal refused.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Journal(error) => error.kind(),
+            Self::ShuttingDown => "shutting-down",
+            Self::Replay { .. } => "journal-inconsistent",
+            Self::Unreadable { .. } => "event-unreadable",
+            Self::Pin { .. } => "pinned-plugin-missing",
+            Self::UnknownSignal { .. } => "unknown-signal",
+            Self::AlreadyAnswered { .. } => "already-answered",
+            Self::Ended { .. } => "run-ended",
+            Self::NoSuchEvent { .. } => "unknown-event",
+            Self::TooMuch { .. } | Self::Gone(_) => "run-not-driven",
+        }
+    }
+}
+
 impl From<JournalError> for RunError {
     fn from(error: JournalError) -> Self {
         Self::Journal(Arc::new(error))

@@ -128,6 +128,7 @@ fn shown(owner: &str) -> String {
 
 /// Why a journal refused.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JournalError {
     /// There is no such run.
     #[error("the journal has no run `{0}`")]
@@ -246,6 +247,30 @@ pub enum JournalError {
     /// The storage failed.
     #[error("the journal's storage failed: {0}")]
     Storage(#[source] Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl JournalError {
+    /// Stable and machine-readable, kebab-case.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownRun(_) => "unknown-run",
+            Self::RunExists(_) => "run-exists",
+            Self::Held { .. } => "run-locked",
+            Self::Fenced { .. } => "run-fenced",
+            Self::LeaseLost { .. } => "lease-lost",
+            Self::Broken { .. } => "journal-tampered",
+            Self::Torn { .. } => "journal-torn",
+            Self::Ended { .. } => "run-ended",
+            Self::Full { .. } => "run-full",
+            Self::Locked => "journal-locked",
+            Self::OutOfOrder { .. } => "record-out-of-order",
+            Self::Schema { .. } => "journal-schema",
+            Self::Corrupt { .. } => "journal-corrupt",
+            Self::Unreachable { .. } => "journal-unreachable",
+            Self::Storage(_) => "journal-unavailable",
+        }
+    }
 }
 
 /// Runs as append-only sequences of records. Every method returns only after its changes are durable, if the store is.

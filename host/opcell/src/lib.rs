@@ -99,17 +99,37 @@ pub use opcell_engine::{
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
     Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
-    LoadError, LogEvent, Metering, Receipt as CellReceipt, SandboxError, Settings, StoreGrant, compile::prepare,
+    LoadError, LogEvent, Metering, Plugin, Receipt as CellReceipt, SandboxError, Settings, StoreGrant,
+    compile::prepare,
 };
 pub use opcell_types::{
-    Access, CallContext, Capability, Denial, Failure, Remedy, Source, ToolDescription, Touched, Value,
+    Access, CallContext, Capability, Denial, Digest, Failure, OperationId, Remedy, Source, ToolDescription, TouchLog,
+    Touched, Value,
 };
-pub use opcell_workflow::{Diagnostic, Severity, ir::CapabilityNarrowing};
+pub use opcell_workflow::{Diagnostic, Severity, SourceFile, WorkflowIr, ir::CapabilityNarrowing};
 pub use report::Rejected;
 pub use run::{Run, TypedReceipt, Workflow};
 pub use services::LogSink;
 pub use tokio_util::sync::CancellationToken;
 pub use tools::{ServerEntry, ServerTool, ToolEntry};
+
+/// The crates beneath this one, for types that signatures here name and few programs do: the parts of an event, of a
+/// document, of a journal of one's own. A program that embeds Opcell depends on `opcell` alone.
+///
+/// ```
+/// use opcell::layers::{engine::event::RunStarted, journal::NewRun, workflow::ir::Step};
+/// # fn _named(_: &RunStarted, _: &NewRun, _: &Step) {}
+/// ```
+pub mod layers {
+    pub use opcell_engine as engine;
+    pub use opcell_journal as journal;
+    pub use opcell_registry as registry;
+    pub use opcell_sandbox as sandbox;
+    pub use opcell_session as session;
+    pub use opcell_tools as tools;
+    pub use opcell_types as types;
+    pub use opcell_workflow as workflow;
+}
 
 /// What most programs that embed Opcell name.
 pub mod prelude {

@@ -66,6 +66,7 @@ impl Record {
 
 /// Who called a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Caller {
     /// A step, or its judge: the result is what the plugin gave.
     Step,

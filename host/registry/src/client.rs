@@ -21,6 +21,7 @@ use std::time::Duration;
 
 /// Who may be looked up in the user's Docker configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Credentials {
     /// Credentials for the registry's host, as `docker login` wrote them.
     #[default]

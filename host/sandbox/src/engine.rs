@@ -31,6 +31,7 @@ const CELL_SPACE: u64 = 16 << 20;
 
 /// How cells get their memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Allocation {
     /// Pools where the address space allows, and on demand with a warning where it does not.
     #[default]
@@ -41,6 +42,7 @@ pub enum Allocation {
 
 /// What instructions cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Metering {
     /// Ticks of a clock: some 10 % of the guest's speed, not reproducible.
     #[default]

@@ -18,6 +18,7 @@ pub struct SkillDescription {
 
 /// Something that a cell says while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LogEvent<'a> {
     /// A line of the log.
     Line {

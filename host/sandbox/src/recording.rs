@@ -122,6 +122,7 @@ fn is_zero(count: &u64) -> bool {
 
 /// What becomes of a cell's host calls.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub enum Tape {
     /// They reach the host.
     #[default]

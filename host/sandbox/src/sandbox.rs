@@ -82,6 +82,7 @@ impl SandboxConfig {
 
 /// A component's bytes, or where they are.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum PluginSource {
     /// In memory.
     Bytes(Arc<[u8]>),

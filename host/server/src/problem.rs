@@ -121,38 +121,33 @@ impl From<StartError> for Problem {
 
 impl From<RunError> for Problem {
     fn from(error: RunError) -> Self {
-        let (status, code) = match &error {
+        let status = match &error {
             RunError::Journal(error) => return Self::from(error.as_ref()),
             RunError::ShuttingDown => {
-                let stopping = Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", error.to_string());
+                let stopping = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.kind(), error.to_string());
                 return Self { retry_after: Some(5), ..stopping };
             }
-            RunError::UnknownSignal { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "unknown-signal"),
-            RunError::AlreadyAnswered { .. } => (StatusCode::CONFLICT, "already-answered"),
-            RunError::Ended { .. } => (StatusCode::CONFLICT, "run-ended"),
-            RunError::NoSuchEvent { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "unknown-event"),
-            RunError::Pin { .. } => (StatusCode::CONFLICT, "pinned-plugin-missing"),
-            RunError::Unreadable { .. } => (StatusCode::CONFLICT, "event-unreadable"),
-            RunError::Replay { .. } => (StatusCode::CONFLICT, "journal-inconsistent"),
-            _ => (StatusCode::CONFLICT, "run-not-driven"),
+            RunError::UnknownSignal { .. } | RunError::NoSuchEvent { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::CONFLICT,
         };
-        Self::new(status, code, error.to_string())
+        Self::new(status, error.kind(), error.to_string())
     }
 }
 
 impl From<&JournalError> for Problem {
     fn from(error: &JournalError) -> Self {
-        let (status, code) = match error {
-            JournalError::UnknownRun(_) => (StatusCode::NOT_FOUND, "unknown-run"),
-            JournalError::RunExists(_) => (StatusCode::CONFLICT, "run-exists"),
-            JournalError::Held { .. } => (StatusCode::CONFLICT, "run-locked"),
-            JournalError::Ended { .. } => (StatusCode::CONFLICT, "run-ended"),
-            JournalError::Torn { .. } => (StatusCode::CONFLICT, "journal-torn"),
-            JournalError::Broken { .. } => (StatusCode::CONFLICT, "journal-tampered"),
-            JournalError::Full { .. } => (StatusCode::CONFLICT, "run-full"),
-            _ => (StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable"),
+        let status = match error {
+            JournalError::UnknownRun(_) => StatusCode::NOT_FOUND,
+            JournalError::RunExists(_)
+            | JournalError::Held { .. }
+            | JournalError::Ended { .. }
+            | JournalError::Torn { .. }
+            | JournalError::Broken { .. }
+            | JournalError::Full { .. } => StatusCode::CONFLICT,
+            // What is wrong with the store is for its operator.
+            _ => return Self::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", error.to_string()),
         };
-        Self::new(status, code, error.to_string())
+        Self::new(status, error.kind(), error.to_string())
     }
 }
 

@@ -64,6 +64,7 @@ impl Skill {
 
 /// Why a skill could not be served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SkillError {
     /// No skill has this name.
     #[error("there is no skill `{name}`; available: {known}{hint}")]

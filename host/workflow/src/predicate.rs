@@ -7,6 +7,7 @@ use opcell_types::Value;
 
 /// Why a predicate has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PredicateError {
     /// `in` wants a list.
     #[error("in/not_in requires a list value, got {0}")]

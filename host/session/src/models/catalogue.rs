@@ -69,6 +69,7 @@ impl Attributes for ListedModel {
 
 /// Why no model was found.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SelectError {
     /// Nothing says which model to use.
     #[error("no model is chosen: the host has no default model, and the session names none")]
@@ -103,6 +104,7 @@ pub enum SelectError {
 
 /// Configuration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ModelsError {
     /// The HTTP client could not be built.
     #[error("provider `{provider}`: {message}")]

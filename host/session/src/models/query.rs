@@ -30,6 +30,7 @@ const OPERATORS: [&str; 5] = ["match", "equals", "one-of", "at-least", "at-most"
 
 /// A clause that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum QueryError {
     /// Neither a name nor an object with a criterion.
     #[error(

@@ -172,6 +172,7 @@ impl When {
 
 /// A script that cannot be used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ScriptError {
     /// The file could not be read.
     #[error("cannot read the model script {}: {error}", path.display())]

@@ -21,6 +21,7 @@ pub struct ComponentSelection {
 
 /// A selection that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SelectionError {
     /// Not an object.
     #[error(

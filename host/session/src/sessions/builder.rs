@@ -30,6 +30,7 @@ pub struct Extension {
 /// What happens when a session declares a tool that the host does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum MissingTools {
     /// The session does not open.
     Refuse,
@@ -41,6 +42,7 @@ pub enum MissingTools {
 
 /// Parts that do not fit together.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// Models.
     #[error(transparent)]

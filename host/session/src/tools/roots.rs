@@ -48,6 +48,7 @@ impl FileRoot {
 
 /// A root that cannot be used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum RootError {
     /// The folder cannot be opened.
     #[error("cannot open the file root `{name}` at {}: {error}", path.display())]

@@ -19,6 +19,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// A tool that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ToolError {
     /// Its name is taken.
     #[error("there are two tools named `{0}`")]

@@ -18,6 +18,7 @@ pub struct Secret {
 
 /// A secret that cannot be used. The messages name the source and never the secret.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SecretError {
     /// The environment does not have it.
     #[error("the environment variable `{0}`, which holds the credential, is not set")]

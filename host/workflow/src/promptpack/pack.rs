@@ -3,6 +3,7 @@
 use super::composition::Composition;
 use super::decode::DecodeError;
 use super::spec::{Spec, SpecError};
+use crate::ir::Generation;
 use indexmap::IndexMap;
 use opcell_types::value::{Map, Value};
 use serde::Deserialize;
@@ -245,6 +246,7 @@ pub enum SkillSource {
 
 /// Why a document that has the shape of a pack is none.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PackError {
     /// A field does not fit.
     #[error("{0}")]

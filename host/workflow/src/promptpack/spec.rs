@@ -95,6 +95,7 @@ pub struct Budget {
 
 /// Why a workflow could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecError {
     /// A value has the wrong type; the text is the reference's.
     #[error("parsing workflow config: {0}")]

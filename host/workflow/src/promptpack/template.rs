@@ -17,6 +17,7 @@ const NESTED_PASSES: usize = 10;
 
 /// Why a template could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TemplateError {
     /// Tokens that name nothing.
     #[error("unresolved template placeholders: {}", list(.0))]
