@@ -130,12 +130,12 @@ enum Command {
     Graph(graph::GraphArgs),
     /// Show the prompt that each session step and LLM judge would send, section by section.
     Prompt(prompt::PromptArgs),
-    /// Allow what a project asks for that reaches outside its folder, show it, or revoke that.
+    /// Allow what a project asks for outside its folder, show it, or revoke consent.
     Trust(trust::TrustArgs),
     /// Inspect plugins and change what they may reach.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
-    /// Make and list the keys that sign plugins.
+    /// Create and list the keys that sign plugins.
     #[command(subcommand)]
     Key(key::KeyCommand),
     /// List and invoke single operations.
@@ -148,12 +148,12 @@ enum Command {
     Mcp(mcp::McpArgs),
     /// Serve the HTTP API, and drive the runs of its journal.
     Serve(serve::ServeArgs),
-    /// List what starts runs without a person, and when: schedules and webhooks, on which `opcell serve` acts.
+    /// List the schedules and webhooks that start runs while `opcell serve` runs, and when they are due.
     Triggers,
-    /// Make, list and revoke the tokens of `opcell serve`.
+    /// Create, list and revoke the tokens of `opcell serve`.
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Check what Opcell needs of this machine, and say what is missing and what to do.
+    /// Check what Opcell needs of this machine, and print what is missing and how to fix it.
     Doctor,
     /// Print a completion script for a shell.
     Completions(manual::CompletionsArgs),

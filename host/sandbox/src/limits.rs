@@ -195,7 +195,7 @@ limits! {
     handles, "handles", Count, 1_000, 100_000;
     /// Calls of host functions: an empty call costs the host some 200 ns, and a loop can make millions.
     host_calls, "host-calls", Count, 10_000, 100_000_000;
-    /// Wall time of one call of a host tool or skill; the guest gets a failure `timeout` and may go on.
+    /// Wall time of one call of a host tool or skill; the guest gets a failure `timeout` and can continue.
     host_call_time, "host-call-time", Milliseconds, 20_000, 24 * 3_600_000;
     /// Bytes over the boundary, both directions, all calls of the cell together: the engine's own limit is per call
     /// only.
@@ -206,7 +206,7 @@ limits! {
     result_bytes, "result-bytes", Bytes, 4 * MIB, 64 * MIB;
     /// Text of a failure, panic or denial that is kept; the rest is cut, because it may reach a model.
     failure_bytes, "failure-bytes", Bytes, 4 * KIB, MIB;
-    /// Log text that the receipt keeps: the end of it, where the reason of a failure stands.
+    /// Log text that the receipt keeps: its end, which has the reason of a failure.
     log_bytes, "log-bytes", Bytes, 64 * KIB, 16 * MIB;
     /// Bytes read from and written to files.
     file_bytes, "file-bytes", Bytes, 64 * MIB, 64 * GIB;

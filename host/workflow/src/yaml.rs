@@ -304,7 +304,7 @@ impl Builder {
                     && let Some(block) = self.block()
                     && let Some(line) = dedented_line(text, span, block)
                 {
-                    return Err(error("A text of several lines must be indented more than what it stands in", line));
+                    return Err(error("A text of several lines must be indented more than its parent", line));
                 }
                 self.add(node, 1, text)?;
             }
@@ -355,7 +355,7 @@ impl Builder {
                 let anchored = self
                     .anchors
                     .get_mut(&anchor)
-                    .ok_or_else(|| error("An alias stands inside its own anchor", span))?;
+                    .ok_or_else(|| error("An alias refers to the anchor that contains it", span))?;
                 anchored.uses += 1;
                 let aliases = anchored.uses * anchored.aliases;
                 if aliases > MAX_ALIASES {

@@ -76,7 +76,7 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Compare two reports: which rows differ by more than their rounds vary.
     Compare {
-        /// The report to compare with.
+        /// Report to compare with.
         before: PathBuf,
         /// The other one.
         after: PathBuf,

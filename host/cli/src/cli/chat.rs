@@ -46,7 +46,7 @@ pub struct ChatArgs {
     /// Start in the state of this agent of the pack (RFC 0011).
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Keep nothing of what is typed for the next chat.
+    /// Do not keep typed lines for later chats.
     #[arg(long)]
     no_history: bool,
     #[command(flatten)]

@@ -237,7 +237,7 @@ fn ask_again(question: &Question) -> String {
             let command = if *approval { "approve" } else { "signal" };
             format!(
                 "{question}step `{step}` waits for {what} `{name}`, and the run is not kept: start it with `--journal`, then \
-                 `opcell runs {command} RUN {name}` goes on with it"
+                 `opcell runs {command} RUN {name}` resumes it"
             )
         }
         question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question),
@@ -258,9 +258,9 @@ pub fn ask(run: &str, question: &Question) -> String {
         }
         Question::Grant { step, what, denial, why, .. } => {
             let plugin = denial.remedy.plugin().unwrap_or("?");
-            let why = why.as_deref().map(|why| format!("; it says why: {why}")).unwrap_or_default();
+            let why = why.as_deref().map(|why| format!("; its reason: {why}")).unwrap_or_default();
             format!(
-                "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` wants it{why}:\n  opcell runs approve {run} --grant once    \
+                "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` requests it{why}:\n  opcell runs approve {run} --grant once    \
                  # or run, or always; or --refuse",
                 denial.capability, denial.rule
             )

@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 3] = [
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Folder of the project; made if it does not exist.
+    /// Folder of the project; created if it does not exist.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
 }

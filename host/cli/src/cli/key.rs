@@ -8,9 +8,9 @@ use serde_json::json;
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a key and keep it where only this user can read it. Prints the public half, for those who check signatures.
+    /// Create a key that only this user can read, and print its public half for those who check signatures.
     New {
-        /// What the key is called.
+        /// Name of the key.
         #[arg(default_value = DEFAULT_KEY)]
         name: String,
     },

@@ -50,7 +50,7 @@ pub enum PluginCommand {
     Test(test::TestArgs),
     /// Watch a plugin's source and cases: build and test again at every change.
     Dev(test::DevArgs),
-    /// Show what a host will say to a component, before an operator meets it.
+    /// Check a component as a host would, before its operator does.
     Check(check::CheckArgs),
     /// Measure a plugin's operation in a cell and in the bare engine, and what a call touches.
     Bench(bench::BenchArgs),
@@ -64,14 +64,14 @@ pub enum PluginCommand {
     Grant(grant::GrantArgs),
     /// Show what another version of a plugin requests in addition.
     Diff(diff::DiffArgs),
-    /// Take a grant away from a plugin: edits `opcell.toml` and keeps its comments.
+    /// Revoke a grant of a plugin: edits `opcell.toml` and keeps its comments.
     Revoke(remove::RevokeArgs),
     /// Add a plugin of a registry, or a file, to the project.
     Add(add::AddArgs),
     /// Accept plugins as they are now: write their digests and requests into `opcell.lock`. Plugins of registries are
     /// fetched.
     Update(update::UpdateArgs),
-    /// Take a plugin out of the project, with its grants.
+    /// Remove a plugin and its grants from the project.
     Remove(remove::RemoveArgs),
     /// Fetch the versions that `opcell.lock` holds, where they are not on this machine. Changes no version.
     Fetch(verify::FetchArgs),

@@ -57,9 +57,9 @@ enum RunsCommand {
     Export(export::ExportArgs),
     /// Delete runs that have ended.
     Delete(keep::DeleteArgs),
-    /// Copy the journal into a new file, while workers may use it.
+    /// Copy the journal into a new file; workers can go on using it.
     Backup(keep::BackupArgs),
-    /// Put a copy in the journal's place.
+    /// Restore the journal from a backup.
     Restore(keep::RestoreArgs),
 }
 

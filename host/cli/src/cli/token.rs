@@ -12,9 +12,9 @@ use serde_json::json;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and print it: the only time that it is shown.
+    /// Create a token and print it. It is not shown again.
     New {
-        /// What to call it in lists, logs and events.
+        /// Name of the token in lists, logs and events.
         #[arg(value_name = "NAME")]
         name: String,
         /// The tenant that it is bound to.

@@ -15,7 +15,7 @@ const SHOWN: usize = 100;
 pub enum ToolsCommand {
     /// List the tools that documents may call, what implements each, and why one cannot be called.
     ///
-    /// Starts the MCP servers that stand for a tool.
+    /// Starts the MCP servers that tools are mapped to.
     List,
 }
 
@@ -23,7 +23,7 @@ pub enum ToolsCommand {
 pub enum McpCommand {
     /// Start every MCP server of the project and list its tools, or why it does not start.
     List,
-    /// Show what a server's tools differ in from those that were accepted.
+    /// Show how a server's tools differ from those that were accepted.
     Diff {
         /// The server's name in the project.
         server: String,

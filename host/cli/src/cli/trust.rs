@@ -17,13 +17,13 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Consents only if the list still has this digest, or one that begins so.
+    /// Consent only if the list still has this digest; its first 16 digits suffice.
     #[arg(value_name = "DIGEST")]
     digest: Option<String>,
-    /// Shows what the project asks for, and changes nothing.
+    /// Show what the project asks for, and change nothing.
     #[arg(long, conflicts_with = "revoke")]
     show: bool,
-    /// Takes consent back.
+    /// Revoke consent.
     #[arg(long, conflicts_with = "digest")]
     revoke: bool,
 }

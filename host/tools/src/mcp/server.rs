@@ -118,7 +118,7 @@ impl Server {
         match accepted.get(name) {
             Some(digest) if *digest == tool.digest => Ok(()),
             Some(_) => Err(not_accepted(format!(
-                "the tool `{name}` of MCP server `{server}` has changed since it was accepted: the server describes it otherwise"
+                "the tool `{name}` of MCP server `{server}` has changed since it was accepted: the server now describes it differently"
             ))),
             None => Err(not_accepted(format!(
                 "the tool `{name}` of MCP server `{server}` is new: the server did not have it when its tools were accepted"

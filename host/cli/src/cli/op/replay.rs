@@ -28,7 +28,7 @@ const LISTED: usize = 20;
 /// Which call of a run.
 #[derive(Debug, Args)]
 pub struct CallArgs {
-    /// Step whose call is meant.
+    /// Step whose call to replay.
     #[arg(long, value_name = "NAME")]
     pub step: String,
     /// Which of the step's recorded calls, from 1; the last one if omitted.
@@ -128,7 +128,8 @@ fn show(call: &RecordedCall, replayed: &Replayed, terminal: &Terminal) -> std::i
     if call.digest != replayed.digest.as_str() {
         let then = call.digest.get(..16).unwrap_or(&call.digest);
         let now = replayed.digest.short();
-        terminal.line(&printable(&format!("plugin `{}` is another than it was: {then}…, now {now}…", call.plugin)))?;
+        terminal
+            .line(&printable(&format!("plugin `{}` has changed: it was {then}… and is now {now}…", call.plugin)))?;
     }
     if call.result.is_none() {
         terminal.line("the journal has only the beginning of the result, which is therefore not compared")?;

@@ -24,13 +24,13 @@ pub struct AddArgs {
     /// `oci://HOST/NAME:TAG`, `oci://HOST/NAME@sha256:…`, or a `.wasm` file.
     #[arg(value_name = "REF")]
     reference: String,
-    /// What the plugin is called in the project; the last part of the reference if omitted.
+    /// Name of the plugin in the project. Defaults to the last part of the reference.
     #[arg(long)]
     name: Option<String>,
-    /// Take only a version that this key signed, `ed25519:…`.
+    /// Accept only a version that this key signed, `ed25519:…`.
     #[arg(long, value_name = "KEY")]
     publisher: Option<String>,
-    /// Take a version without a signature.
+    /// Accept a version without a signature.
     #[arg(long, conflicts_with = "publisher")]
     unsigned: bool,
 }

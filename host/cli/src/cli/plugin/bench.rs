@@ -29,7 +29,7 @@ pub struct BenchArgs {
     /// Its arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
     #[arg(long, value_name = "ARGS")]
     args: Vec<String>,
-    /// For all measurements together.
+    /// Time for all measurements together, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = units::seconds)]
     seconds: Duration,
 }

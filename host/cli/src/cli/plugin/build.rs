@@ -24,7 +24,7 @@ pub struct BuildArgs {
     /// Build for size and speed; the default.
     #[arg(long, conflicts_with = "debug")]
     release: bool,
-    /// Build quickly, with what a panic needs to say where.
+    /// Build quickly, with debug information, so that a panic names its place.
     #[arg(long)]
     debug: bool,
 }

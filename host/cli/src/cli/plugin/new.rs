@@ -9,7 +9,7 @@ use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// Name of the plugin; its folder is made here.
+    /// Name of the plugin, and of the folder that is created here.
     name: String,
     /// Language of the plugin: rust, javascript, python or c.
     #[arg(long, value_name = "LANG")]

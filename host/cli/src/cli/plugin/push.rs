@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct PushArgs {
-    /// Where to: `oci://HOST/NAME:TAG`.
+    /// Destination: `oci://HOST/NAME:TAG`.
     #[arg(value_name = "REF")]
     reference: String,
     /// A `.wasm` file, or the plugin's folder, which is built first; this folder if omitted.
@@ -30,7 +30,7 @@ pub struct PushArgs {
     /// Push without a signature.
     #[arg(long, conflicts_with = "key")]
     unsigned: bool,
-    /// A bill of materials, CycloneDX in JSON; made of the folder's `Cargo.lock` if omitted.
+    /// Bill of materials, CycloneDX in JSON. Generated from the folder's `Cargo.lock` if omitted.
     #[arg(long, value_name = "FILE")]
     sbom: Option<PathBuf>,
 }

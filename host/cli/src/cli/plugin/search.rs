@@ -14,7 +14,7 @@ use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// Words that the name or the summary must have; without any, everything is listed.
+    /// Words that the name or the summary must contain. Without any, everything is listed.
     words: Vec<String>,
     /// The index: an `https://` address, or a file; OPCELL_INDEX if omitted.
     #[arg(long, value_name = "INDEX")]

@@ -36,7 +36,7 @@ pub struct TestArgs {
     /// Build and test again whenever the source or a case changes.
     #[arg(long, conflicts_with_all = ["no_build", "json", "junit"])]
     watch: bool,
-    /// Rewrite what failing cases expect to what they got; look at the changes before you keep them.
+    /// Rewrite the expectations of failing cases with what they got. Review the changes before you keep them.
     #[arg(long)]
     update: bool,
     /// Also write the results as JUnit XML, for continuous integration.

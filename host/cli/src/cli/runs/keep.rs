@@ -68,10 +68,10 @@ pub async fn backup(config: &Config, args: &BackupArgs, terminal: &Terminal) -> 
 
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// A file of `opcell runs backup`.
+    /// File that `opcell runs backup` wrote.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace the journal that is there. Its runs are gone then.
+    /// Replace an existing journal, whose runs are lost.
     #[arg(long)]
     replace: bool,
 }

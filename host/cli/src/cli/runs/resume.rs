@@ -116,7 +116,7 @@ pub struct ForkArgs {
     /// ID of the new run; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME", value_parser = crate::cli::run::run_id)]
     name: Option<String>,
-    /// Only make the run: look at it first, then resume it or leave it to a worker.
+    /// Create the run without driving it, to look at it before you resume it or leave it to a worker.
     #[arg(long)]
     hold: bool,
     #[command(flatten)]
@@ -130,7 +130,9 @@ pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Resul
     if args.hold {
         match terminal.json {
             true => terminal.json(&json!({"run": fork}))?,
-            false => terminal.line(&format!("{fork}  made; look at it with `opcell runs show {fork}`, and let it go on with `opcell runs resume {fork}`"))?,
+            false => terminal.line(&format!(
+                "{fork}  created; inspect it with `opcell runs show {fork}`, resume it with `opcell runs resume {fork}`"
+            ))?,
         }
         return Ok(Exit::Done);
     }
