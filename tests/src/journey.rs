@@ -10,11 +10,11 @@ use opcell_engine::{
     Program,
     conversation::{Message, ToolCallRequest, Usage},
     ports::{
-        Call, EffectContext, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations,
-        Reply, Sessions, Success, TextSink, ToolCall, Verdict, Workflows,
+        Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
+        Sessions, Success, TextSink, ToolCall, Verdict, Workflows,
     },
 };
-use opcell_types::{ToolDescription, Value};
+use opcell_types::{CallContext, ToolDescription, Value};
 use opcell_workflow::{WorkflowIr, names::Outcome};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub const CELL: &str = "test/run";
 ///
 /// # Errors
 /// When `workflow.json` is not a workflow.
-pub fn program() -> Result<Program> {
+pub fn program() -> Result<Arc<Program>> {
     let ir = serde_json::from_str(include_str!("journey/workflow.json")).context("workflow.json")?;
     Ok(Program::new(Arc::new(ir))?)
 }
@@ -52,7 +52,7 @@ pub fn effects(operation: &str) -> Effects {
 #[async_trait]
 pub trait Witness: Send + Sync {
     /// An operation, a tool or `model` is asked to do something with arguments, which are JSON.
-    async fn sees(&self, context: &EffectContext, what: &str, with: String);
+    async fn sees(&self, context: &CallContext, what: &str, with: String);
 }
 
 /// Operations, judges, models and workflows.

@@ -7,10 +7,10 @@
 //! their names among them. [`Sessions::call_tool`](crate::ports::Sessions::call_tool) is how the engine has a model's
 //! call performed, by whoever knows the tools.
 
-use crate::ports::{Call, EffectContext, Effects, Failure, OpenedSession, Reply, ToolCall};
+use crate::ports::{Call, Effects, Failure, OpenedSession, Reply, ToolCall};
 use async_trait::async_trait;
 use opcell_core::receipt::Provider;
-use opcell_types::{ToolDescription, TouchLog, Value};
+use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
 use opcell_workflow::ir::RunLimits;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ pub struct ToolInput {
     /// An object that has passed the schema of the tool's description.
     pub arguments: Value,
     /// Where in the run.
-    pub context: EffectContext,
+    pub context: CallContext,
     /// Who calls.
     pub caller: Caller,
     /// Cancelled when the caller no longer waits.

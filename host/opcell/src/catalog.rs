@@ -280,7 +280,7 @@ impl Catalog {
     }
 
     /// The tools of documents that stand for no operation of a plugin, as sessions have them.
-    pub(crate) fn outside_tools(&self) -> impl Iterator<Item = SessionTool> + '_ {
+    pub(crate) fn document_tools(&self) -> impl Iterator<Item = SessionTool> + '_ {
         self.tools.for_sessions()
     }
 
@@ -348,7 +348,7 @@ impl Catalog {
         let mut receipt = Receipt::deferred(CellReceipt(receipt));
         if let Some(recording) = recording {
             let judge = matches!(entry.offer, Offer::Judge { .. });
-            if let Some(record) = Record::of(&entry.id, judge, &call.of, *recording).to_value() {
+            if let Some(record) = Record::of(entry.id.shared(), judge, &call.of, *recording).to_value() {
                 receipt = receipt.with_record(record);
             }
         }

@@ -24,7 +24,7 @@ impl Catalog for Host {
     }
 
     fn tools(&self) -> Option<Vec<String>> {
-        Some(self.sessions().tools().descriptions().map(|tool| tool.spec.name.clone()).collect())
+        Some(self.sessions().tools().tools().map(|tool| tool.name().to_owned()).collect())
     }
 
     fn workflow(&self, name: &str) -> Option<Arc<WorkflowIr>> {

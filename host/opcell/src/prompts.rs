@@ -6,10 +6,10 @@
 use crate::{host::Host, report::Rejected, run::Workflow};
 use opcell_engine::{
     Program, offer,
-    ports::{EffectContext, Failure, OpenSession},
+    ports::{Failure, OpenSession},
 };
 use opcell_session::prompt::{SystemPrompt, tokens};
-use opcell_types::{ToolDescription, Value};
+use opcell_types::{CallContext, ToolDescription, Value};
 use opcell_workflow::{
     Diagnostic, WorkflowIr,
     diagnostic::did_you_mean,
@@ -173,7 +173,7 @@ impl Host {
         session.system_prompt = declared.system_prompt.as_ref().map(|text| before.instructions(text, declared));
         session.prompt_mode = request.mode.or(session.prompt_mode);
         let context =
-            EffectContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
+            CallContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
         let engine_tools = if judge { Vec::new() } else { offer::tools(program, step) };
         let inherited = inherited.cloned();
         let (system, tools) =

@@ -168,7 +168,7 @@ fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, .. } = entry.offer else { return None };
         let schema = cleaned::schema(&entry.arguments_schema);
-        let description = ToolDescription::new(entry.id.as_ref(), cleaned::text(&entry.summary), schema);
+        let description = ToolDescription::new(entry.id.as_str(), cleaned::text(&entry.summary), schema);
         let operations: Arc<dyn Operations> = catalog.clone();
         let provider = Provider::Plugin(entry.plugin.clone());
         let tool = OperationTool::new(operations, description, effects, provider);

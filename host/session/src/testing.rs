@@ -2,14 +2,14 @@
 
 use opcell_engine::call;
 use opcell_engine::conversation::Message;
-use opcell_engine::ports::{EffectContext, ModelRound, OpenedSession, TextSink};
-use opcell_types::Value;
+use opcell_engine::ports::{ModelRound, OpenedSession, TextSink};
+use opcell_types::{CallContext, Value};
 use opcell_workflow::ir;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) fn context(step: &str) -> EffectContext {
-    EffectContext { run: "run-1".into(), step: step.into(), visit: 1, attempt: 1, idempotency_key: "key".into() }
+pub(crate) fn context(step: &str) -> CallContext {
+    CallContext { run: "run-1".into(), step: step.into(), visit: 1, attempt: 1, idempotency_key: "key".into() }
 }
 
 pub(crate) fn session(system: &str) -> OpenedSession {

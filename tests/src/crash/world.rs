@@ -6,8 +6,9 @@ use crate::journey::{self, Witness};
 use anyhow::Result;
 use async_trait::async_trait;
 use opcell::{Host, config::PluginConfig, places::Places};
-use opcell_engine::ports::{Call, EffectContext, Effects, Operations, Reply, Success};
+use opcell_engine::ports::{Call, Effects, Operations, Reply, Success};
 use opcell_sandbox::CompileMode;
+use opcell_types::CallContext;
 use std::{path::Path, sync::Arc};
 
 pub type World = journey::World<Arc<Recorder>>;
@@ -45,7 +46,7 @@ impl Operations for Cells {
 
 #[async_trait]
 impl Witness for Arc<Recorder> {
-    async fn sees(&self, context: &EffectContext, what: &str, with: String) {
+    async fn sees(&self, context: &CallContext, what: &str, with: String) {
         self.deed(Deed {
             key: context.idempotency_key.as_ref().to_owned(),
             step: context.step.as_ref().to_owned(),

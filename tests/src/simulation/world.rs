@@ -4,10 +4,8 @@
 use super::store::Process;
 use crate::journey::{self, Witness, effects};
 use async_trait::async_trait;
-use opcell_engine::{
-    effect::Task,
-    ports::{EffectContext, Effects},
-};
+use opcell_engine::{effect::Task, ports::Effects};
+use opcell_types::CallContext;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -61,7 +59,7 @@ impl Deeds {
 
 #[async_trait]
 impl Witness for Deeds {
-    async fn sees(&self, context: &EffectContext, what: &str, _with: String) {
+    async fn sees(&self, context: &CallContext, what: &str, _with: String) {
         if let Some(process) = &self.process {
             process.gate().await;
         }

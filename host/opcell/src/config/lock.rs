@@ -316,7 +316,7 @@ mod tests {
     };
     use indexmap::IndexMap;
     use opcell_sandbox::grants::{FilesGrant, Grants, Requests};
-    use opcell_types::Access;
+    use opcell_types::{Access, Digest};
 
     fn plugins(grants: Grants) -> IndexMap<String, PluginConfig> {
         let plugin = PluginConfig {

@@ -3,9 +3,9 @@
 use super::Host;
 use opcell_engine::{
     call,
-    ports::{Call, EffectContext, Operations, Reply, Success},
+    ports::{Call, Operations, Reply, Success},
 };
-use opcell_types::Value;
+use opcell_types::{CallContext, Value};
 use opcell_workflow::ir::CapabilityNarrowing;
 use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ pub struct Invocation<'a> {
 impl<'a> Invocation<'a> {
     pub(super) fn new(host: &'a Host, operation: &str, arguments: Value) -> Self {
         let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
-        let context = EffectContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
+        let context = CallContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
         let call = call::Call {
             id: operation.into(),
             arguments,
@@ -57,7 +57,7 @@ impl<'a> Invocation<'a> {
     }
 
     /// Where the call comes from, as the plugin, its logs and its receipts see it.
-    pub fn context(mut self, context: EffectContext) -> Self {
+    pub fn context(mut self, context: CallContext) -> Self {
         self.call.context = context;
         self
     }

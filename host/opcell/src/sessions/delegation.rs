@@ -342,12 +342,9 @@ mod tests {
 
     use super::*;
     use crate::run::Workflow;
-    use opcell_engine::{
-        ports::{EffectContext, OpenedSession},
-        tool::Caller,
-    };
+    use opcell_engine::{ports::OpenedSession, tool::Caller};
     use opcell_journal::SqliteJournal;
-    use opcell_types::TouchLog;
+    use opcell_types::{CallContext, TouchLog};
     use std::path::Path;
     use tokio_util::sync::CancellationToken;
 
@@ -371,7 +368,7 @@ mod tests {
     }
 
     fn call() -> ToolInput {
-        let context = EffectContext {
+        let context = CallContext {
             run: "parent".into(),
             step: "talk".into(),
             visit: 1,

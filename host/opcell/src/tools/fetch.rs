@@ -24,7 +24,7 @@ impl Fetch {
     /// Requests that `rules` allow; `scope` says whose rules they are, so that a refusal names who can change them.
     pub(crate) fn new(http: Arc<HttpClient>, rules: Vec<HttpRule>, scope: HttpScope) -> Self {
         let name = match &scope {
-            HttpScope::Tool(name) => name,
+            HttpScope::Tool(name) => name.as_ref(),
             _ => HTTP_FETCH,
         };
         let parameters = Value::from_json(FetchRequest::SCHEMA).unwrap_or_default();

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 /// A session but for its models.
 pub(super) struct Assembled {
     pub(super) prompt: SystemPrompt,
-    pub(super) tools: Vec<ToolSpec>,
+    pub(super) tools: Vec<ToolDescription>,
     settings: Session,
     ceiling: Option<Session>,
 }
