@@ -19,6 +19,8 @@ mod owner;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "sqlite")]
+pub mod tables;
+#[cfg(feature = "sqlite")]
 mod writer;
 
 #[cfg(feature = "contract")]

@@ -205,6 +205,44 @@ async fn a_store_from_before_packs_goes_on_with_them() {
     assert_eq!(shown, 5, "a pack is one row of the view");
 }
 
+/// Whoever made the file would have them run: at the next look, at the next run, or while it is checked.
+#[tokio::test]
+async fn a_store_with_anything_in_it_that_is_not_ours_is_refused_before_it_is_used() {
+    const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    for (sql, named) in [
+        (format!("CREATE TRIGGER more AFTER INSERT ON runs BEGIN {ENDLESS}; END"), "trigger `more`"),
+        ("CREATE TABLE more (x CHECK (x > 0))".to_owned(), "table `more`"),
+        (format!("DROP VIEW events; CREATE VIEW events AS {ENDLESS}"), "view `events`"),
+        (
+            format!("ALTER TABLE inbox RENAME TO kept; CREATE VIEW inbox AS SELECT ({ENDLESS}) AS id, 1 AS run"),
+            "table `kept`",
+        ),
+        ("DROP TRIGGER records_of_a_run".to_owned(), "trigger `records_of_a_run`"),
+        ("CREATE INDEX more ON runs (abs(records))".to_owned(), "index `more`"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        with_records(&path, 4).await;
+        edit(&path, &sql);
+        for error in [
+            SqliteJournal::open(&path).unwrap_err().to_string(),
+            opcell_journal::backup(&path, &directory.path().join("copy.db")).unwrap_err().to_string(),
+            opcell_journal::restore(&path, &directory.path().join("other.db"), false).unwrap_err().to_string(),
+        ] {
+            assert!(error.contains(named), "{sql}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_statistics_were_gathered_is_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_records(&path, 4).await;
+    edit(&path, "ANALYZE");
+    SqliteJournal::open(&path).unwrap();
+}
+
 #[tokio::test]
 async fn a_run_whose_process_is_gone_can_be_taken_over() {
     let directory = tempfile::tempdir().unwrap();

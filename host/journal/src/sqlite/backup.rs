@@ -1,7 +1,7 @@
 //! Whole copies of a store, and putting one in a store's place.
 
 use super::{
-    schema::{self, BEFORE_PACKS, SCHEMA},
+    schema::{self, SCHEMA},
     storage,
 };
 use crate::{owner::Owner, store::JournalError};
@@ -91,10 +91,10 @@ fn read_only(path: &Path) -> Result<Connection, BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(storage)?;
     connection.busy_timeout(schema::BUSY).map_err(storage)?;
+    connection.execute_batch("PRAGMA trusted_schema = OFF").map_err(schema::sound(path))?;
     let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(schema::sound(path))?;
-    if ![SCHEMA, BEFORE_PACKS].contains(&found) {
-        let path = path.display().to_string();
-        return Err(JournalError::Schema { path, found, supported: SCHEMA }.into());
+    if found == 0 {
+        return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA }.into());
     }
     schema::check(&connection, path)?;
     Ok(connection)

@@ -4,18 +4,21 @@
 //! raises [`SCHEMA`].
 
 use super::storage;
-use crate::store::JournalError;
+use crate::{store::JournalError, tables::Tables};
 use rusqlite::{Connection, ErrorCode};
-use std::{fs::OpenOptions, io, path::Path, time::Duration};
+use std::{fs::OpenOptions, io, path::Path, sync::OnceLock, time::Duration};
 
 /// The schema that this code reads and writes; stores of any other are refused.
 pub(super) const SCHEMA: u32 = 4;
 
 /// The schema before packs and large values. Adding their tables is all that has to be done.
-pub(super) const BEFORE_PACKS: u32 = 3;
+const BEFORE_PACKS: u32 = 3;
 
 /// How long to wait for another process's transaction.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
+
+/// Why a file with other tables is refused.
+const ANOTHER: &str = "it is an SQLite database of another application";
 
 /// A record's id is `run * 2^32 + seq`: the records of a run stand together, in order.
 const TABLES: &str = "
@@ -153,7 +156,43 @@ pub(super) fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '
     }
 }
 
+/// What [`PACKS`] makes anew in a store from before packs.
+const REPLACED: [&str; 2] = ["records_of_a_run", "events"];
+
+/// Refuses what is no store of a schema that this code reads, and a store with anything in it that this code did not
+/// make: whoever made the file would have it run. Looks at nothing but definitions.
+fn check_tables(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    static OF_NOW: OnceLock<Tables> = OnceLock::new();
+    static BEFORE: OnceLock<Tables> = OnceLock::new();
+    // One look: another process may be making the store.
+    let look = connection.unchecked_transaction().map_err(sound(path))?;
+    let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sound(path))?;
+    let (tables, made_by, replaced): (_, _, &[&str]) = match found {
+        SCHEMA => (&OF_NOW, [TABLES, PACKS].concat(), &[]),
+        BEFORE_PACKS => (&BEFORE, TABLES.to_owned(), &REPLACED),
+        0 => {
+            let parts: i64 =
+                look.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sound(path))?;
+            return if parts == 0 { Ok(()) } else { Err(corrupt(path, ANOTHER)) };
+        }
+        found => return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA }),
+    };
+    let tables = match tables.get() {
+        Some(tables) => tables,
+        None => {
+            let made = Tables::made_by(&made_by).map_err(storage)?;
+            tables.get_or_init(|| made)
+        }
+    };
+    match tables.difference(&look, replaced).map_err(sound(path))? {
+        None => Ok(()),
+        Some(difference) => Err(corrupt(path, difference.to_string())),
+    }
+}
+
+/// Refuses a file that is no sound store.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    check_tables(connection, path)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sound(path))?;
     if verdict == "ok" { Ok(()) } else { Err(corrupt(path, verdict)) }
 }
@@ -179,7 +218,7 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(storage)?;
         if tables > 0 {
-            return Err(corrupt(path, "it is an SQLite database of another application"));
+            return Err(corrupt(path, ANOTHER));
         }
         connection.execute_batch(TABLES).map_err(storage)?;
         connection.execute_batch(PACKS).map_err(storage)?;

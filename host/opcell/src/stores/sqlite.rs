@@ -1,6 +1,7 @@
 //! Stores in SQLite: WAL, `synchronous = FULL`, one transaction for each write with everything that it was based on.
 
 use super::{Caller, Place, Question};
+use opcell_journal::tables::Tables;
 use opcell_sandbox::{
     StoreGrant,
     store::{StoreAnswer, StoreEntry, StoreError, StoreRequest},
@@ -172,7 +173,13 @@ fn open(place: &Place) -> Result<Connection, StoreError> {
     let version: i64 = made.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(storage)?;
     match version {
         0 => made.execute_batch(&format!("{TABLES} PRAGMA user_version = {SCHEMA};")).map_err(storage)?,
-        SCHEMA => {}
+        SCHEMA => {
+            // A file that came with a checkout may bring triggers and views along, which would run here.
+            let own = Tables::made_by(TABLES).map_err(storage)?;
+            if let Some(difference) = own.difference(&made, &[]).map_err(storage)? {
+                return Err(StoreError::Failed(format!("the file of the stores is not intact: {difference}")));
+            }
+        }
         other => {
             let message = format!("the file of the stores has version {other}, and this program reads {SCHEMA}");
             return Err(StoreError::Failed(message));

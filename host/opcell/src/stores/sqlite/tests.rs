@@ -272,3 +272,15 @@ async fn a_journal_on_a_server_has_no_stores_beside_it() {
     let refused = stores.of("p", &CallContext::default()).ask("s", &GRANT, get("a")).await.unwrap_err();
     assert_eq!(refused, StoreError::Failed("this host keeps no stores: its journal is on a server".to_owned()));
 }
+
+#[tokio::test]
+async fn a_file_with_anything_in_it_that_is_not_ours_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("runs.db");
+    ask(&mut *opened(&journal, folder.path()).of("p", &CallContext::default()), set("a", "1")).await;
+    let file = rusqlite::Connection::open(file_beside(&journal)).unwrap();
+    file.execute_batch("CREATE TRIGGER more AFTER INSERT ON entries BEGIN DELETE FROM entries; END").unwrap();
+    let mut call = opened(&journal, folder.path()).of("p", &CallContext::default());
+    let refused = call.ask("s", &GRANT, set("b", "1")).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Failed(text) if text.contains("trigger `more`")), "{refused}");
+}
