@@ -52,6 +52,7 @@ use opcell::{
 };
 use opcell_engine::RunError;
 use opcell_journal::JournalError;
+use opcell_types::files::leads_out;
 use opcell_workflow::Diagnostic;
 use std::{
     path::{Path, PathBuf},
@@ -419,8 +420,18 @@ impl Global {
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let usual = usual_folders(home.as_deref(), &config.root);
-        // In a folder that all may write, `.opcell` may be anybody's.
-        let is_own = |folder: &PathBuf| folder.is_dir() && consent::is_own(folder);
+        // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other files.
+        let is_own = |folder: &PathBuf| {
+            let in_project = folder.starts_with(&config.root) && home.as_ref() != Some(&config.root);
+            let elsewhere = leads_out(folder, &config.root).filter(|_| in_project && folder.is_dir());
+            if let Some(elsewhere) = &elsewhere {
+                let (folder, elsewhere) = (folder.display(), elsewhere.display());
+                tracing::warn!(
+                    "{folder} is a link to {elsewhere} and is not read: name that in `workflows` of opcell.toml"
+                );
+            }
+            folder.is_dir() && consent::is_own(folder) && elsewhere.is_none()
+        };
         config.workflows.splice(0..0, usual.into_iter().filter(is_own));
         for grant in &self.without_grant {
             config.withdraw(grant).map_err(|message| Diagnostic::error("unknown-grant", message))?;

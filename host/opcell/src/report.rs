@@ -33,7 +33,7 @@ impl Rejected {
     /// For people, with source lines; `color` also chooses box-drawing characters.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
-        self.diagnostics.iter().map(|diagnostic| render(self.source.as_deref(), diagnostic, color)).collect()
+        render_all(self.source.as_deref(), &self.diagnostics, color)
     }
 
     /// For programs.
@@ -71,9 +71,29 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
+/// Findings of one input that are shown: a document can have one for each of its bytes.
+const MOST: usize = 100;
+
+/// Findings about one input for people; of very many, the first.
+#[must_use]
+pub fn render_all(source: Option<&SourceFile>, diagnostics: &[Diagnostic], color: bool) -> String {
+    let masked = source.map(Masked::of);
+    let shown = diagnostics.iter().take(MOST);
+    let mut text: String = shown.map(|diagnostic| render_in(masked.as_ref(), diagnostic, color)).collect();
+    let more = diagnostics.len().saturating_sub(MOST);
+    if more > 0 {
+        text.push_str(&format!("and {more} more findings, which `--json` lists\n"));
+    }
+    text
+}
+
 /// One finding for people.
 #[must_use]
 pub fn render(source: Option<&SourceFile>, diagnostic: &Diagnostic, color: bool) -> String {
+    render_in(source.map(Masked::of).as_ref(), diagnostic, color)
+}
+
+fn render_in(source: Option<&Masked<'_>>, diagnostic: &Diagnostic, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::none() };
     let shown = Shown::new(source, diagnostic);
     let mut text = String::new();
@@ -122,8 +142,21 @@ struct Shown<'a> {
     excerpt: Option<Excerpt<'a>>,
 }
 
+/// A text with nothing in it that steers a terminal.
+#[derive(Debug)]
+struct Masked<'a> {
+    source: &'a SourceFile,
+    text: Cow<'a, str>,
+}
+
+impl<'a> Masked<'a> {
+    fn of(source: &'a SourceFile) -> Self {
+        Self { source, text: printable(source.text()) }
+    }
+}
+
 impl<'a> Shown<'a> {
-    fn new(source: Option<&'a SourceFile>, diagnostic: &'a Diagnostic) -> Self {
+    fn new(source: Option<&'a Masked<'a>>, diagnostic: &'a Diagnostic) -> Self {
         let message = match &diagnostic.path {
             Some(path) if diagnostic.span.is_none() => {
                 Cow::Owned(printable(&format!("{path}: {}", diagnostic.message)).into_owned())
@@ -132,7 +165,7 @@ impl<'a> Shown<'a> {
         };
         let excerpt = source
             .filter(|_| diagnostic.span.is_some())
-            .map(|source| Excerpt { source, text: printable(source.text()) });
+            .map(|masked| Excerpt { source: masked.source, text: &masked.text });
         Self { message, help: diagnostic.help.as_deref().map(printable), diagnostic, excerpt }
     }
 }
@@ -180,7 +213,7 @@ impl miette::Diagnostic for Shown<'_> {
 #[derive(Debug)]
 struct Excerpt<'a> {
     source: &'a SourceFile,
-    text: Cow<'a, str>,
+    text: &'a str,
 }
 
 /// Bytes of context and of a mark that are shown of a very long line.
@@ -204,14 +237,29 @@ impl miette::SourceCode for Excerpt<'_> {
         before: usize,
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let whole = self.text.as_ref().read_span(span, before, after)?;
         let name = printable(self.source.name()).into_owned();
-        let longest = whole.data().split(|b| *b == b'\n').map(<[u8]>::len).max().unwrap_or(0);
-        if longest <= LONG_LINE {
-            let (line, column, lines) = (whole.line(), whole.column(), whole.line_count());
-            return Ok(Box::new(MietteSpanContents::new_named(name, whole.data(), *whole.span(), line, column, lines)));
+        if before == 0 && after == 0 {
+            // Where the mark is; it is within one line.
+            let at = self.source.position(span.offset());
+            let data = self.text.get(span.offset()..span.offset() + span.len()).unwrap_or_default().as_bytes();
+            return Ok(Box::new(MietteSpanContents::new_named(name, data, *span, at.line - 1, at.column - 1, 1)));
         }
-        let text = self.text.as_ref();
+        // Lines are counted from the beginning of what is looked through: these are the lines that can be shown.
+        let line_of = |offset: usize| self.source.position(offset).line;
+        let first = line_of(span.offset()).saturating_sub(before + 1).max(1);
+        let window_start = self.source.offset(first, 1);
+        let window_end = self.source.offset(line_of(span.offset() + span.len()) + after + 2, 1);
+        let window = self.text.get(window_start..window_end).unwrap_or(self.text);
+        let window_start = if window.len() == self.text.len() { 0 } else { window_start };
+        let longest = window.split('\n').map(str::len).max().unwrap_or(0);
+        if longest <= LONG_LINE {
+            let within = SourceSpan::from((span.offset() - window_start, span.len()));
+            let part = window.read_span(&within, before, after)?;
+            let place = SourceSpan::from((part.span().offset() + window_start, part.span().len()));
+            let (line, column, lines) = (part.line() + line_of(window_start) - 1, part.column(), part.line_count());
+            return Ok(Box::new(MietteSpanContents::new_named(name, part.data(), place, line, column, lines)));
+        }
+        let text = self.text;
         let line_start = text.get(..span.offset()).and_then(|head| head.rfind('\n')).map_or(0, |n| n + 1);
         let start = text.ceil_char_boundary(line_start.max(span.offset().saturating_sub(AROUND)));
         let wanted = text.floor_char_boundary(span.offset() + span.len() + AROUND);
@@ -248,6 +296,36 @@ mod tests {
             (Some(2), Some(3), Some(6))
         );
         assert_eq!((json["file"].as_str(), json["severity"].as_str()), (Some("w.edn"), Some("warning")));
+    }
+
+    #[test]
+    fn the_place_of_a_finding_is_its_own_wherever_it_stands() {
+        let lines: Vec<String> = (1..=500).map(|line| format!("line {line}")).collect();
+        for end in ["\n", "\r\n"] {
+            let text = lines.join(end);
+            let source = SourceFile::new("w.edn", text.as_str());
+            for line in [1, 2, 3, 250, 498, 499, 500] {
+                let at = text.find(&format!("line {line}")).unwrap();
+                let far = text.find("line 400").unwrap();
+                let diagnostic =
+                    Diagnostic::error("c", "m").at(Span::new(at, at + 4)).related(Span::new(far, far + 4), "here");
+                let shown = render(Some(&source), &diagnostic, false);
+                assert!(shown.contains(&format!("w.edn:{line}:1]")), "{shown}");
+                for near in line.max(2) - 1..=(line + 1).min(500) {
+                    assert!(shown.contains(&format!(" {near} | line {near}")), "{shown}");
+                }
+                assert!(shown.contains(" 400 | line 400"), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_very_many_findings_the_first_are_shown_and_the_others_counted() {
+        let source = Arc::new(SourceFile::new("w.edn", "x".repeat(1000)));
+        let findings = (0..1000).map(|at| Diagnostic::error("c", format!("finding {at}.")).at(Span::new(at, at + 1)));
+        let text = Rejected::in_source(source, findings.collect()).render(false);
+        assert!(text.contains("finding 99.") && !text.contains("finding 100."), "{text}");
+        assert!(text.ends_with("and 900 more findings, which `--json` lists\n"), "{text}");
     }
 
     #[test]

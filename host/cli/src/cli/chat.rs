@@ -61,7 +61,7 @@ const HELP: &str = "type a message, or: /event NAME [CONTEXT] raises an external
 pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let given = input::run_input(&args.input)?;
     let mut config = global.trusted()?;
-    args.journal.choose(&mut config);
+    args.journal.choose(&mut config)?;
     put_in_force(&mut config, &args.workflow);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;

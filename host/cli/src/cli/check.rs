@@ -116,9 +116,7 @@ fn verdict_text(
     }
     text.push('\n');
     if let Some(document) = document {
-        for finding in &document.diagnostics {
-            text.push_str(&report::render(Some(&document.source), finding, terminal.color_out));
-        }
+        text.push_str(&report::render_all(Some(&document.source), &document.diagnostics, terminal.color_out));
     }
     if let Some(rejected) = rejected {
         text.push_str(&rejected.render(terminal.color_out));

@@ -4,7 +4,7 @@ use super::{Exit, Failure, Terminal};
 use clap::Args;
 use opcell::{
     document::{self, Document},
-    report::{self, Rejected},
+    report::Rejected,
 };
 use opcell_workflow::WorkflowIr;
 use std::{path::PathBuf, sync::Arc};
@@ -31,9 +31,7 @@ fn compiled(args: &CompileArgs, terminal: &Terminal) -> Result<Arc<WorkflowIr>, 
         return Err(rejected.into());
     }
     if !terminal.json {
-        for warning in &document.diagnostics {
-            terminal.note(report::render(Some(&document.source), warning, terminal.color).trim_end());
-        }
+        terminal.findings(&document.source, &document.diagnostics);
     }
     // A document that is not rejected has its execution model.
     let Document { ir, source, diagnostics, .. } = document;

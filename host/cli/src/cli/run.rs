@@ -13,7 +13,6 @@ use clap::Args;
 use opcell::{
     Host,
     config::{Config, JournalPlace, JournalSettings},
-    report,
     run::{Workflow, check_id},
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
@@ -93,7 +92,7 @@ pub fn run_id(id: &str) -> Result<String, String> {
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let format = args.graph.as_deref().map(graph::format_of).transpose()?;
     let mut config = global.trusted()?;
-    args.journal.choose(&mut config);
+    args.journal.choose(&mut config)?;
     put_in_force(&mut config, &args.document);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;
@@ -207,16 +206,14 @@ pub fn journal_place(text: &str) -> Result<JournalPlace, String> {
 
 impl JournalArgs {
     /// Sets the project's journal to what is asked for.
-    pub fn choose(&self, config: &mut Config) {
+    pub fn choose(&self, config: &mut Config) -> Result<(), Failure> {
         match &self.journal {
             Some(Some(place)) => config.journal = Some(JournalSettings::at(place.clone())),
-            Some(None) => {
-                let default = config.root.join(JournalSettings::DEFAULT_PATH);
-                config.journal.get_or_insert_with(|| JournalSettings::at(default));
-            }
+            Some(None) if config.journal.is_none() => config.journal = Some(JournalSettings::usual(&config.root)?),
             None if self.no_journal => config.journal = None,
-            None => {}
+            _ => {}
         }
+        Ok(())
     }
 
     /// The name that the run shall have.
@@ -230,8 +227,6 @@ pub fn show_warnings(workflow: &Workflow, terminal: &Terminal) {
         return;
     }
     if let Some(document) = workflow.document() {
-        for warning in &document.diagnostics {
-            terminal.note(report::render(Some(&document.source), warning, terminal.color).trim_end());
-        }
+        terminal.findings(&document.source, &document.diagnostics);
     }
 }

@@ -67,7 +67,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
     let config = match &args.command {
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => args.store.config(global)?,
         // The journal may be missing: that is what a copy is for.
-        RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?),
+        RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?)?,
         _ => args.store.looking(global)?,
     };
     match &args.command {
@@ -103,17 +103,17 @@ impl StoreArgs {
     }
 
     /// The project with the chosen journal, which may be missing.
-    fn chosen(&self, mut config: Config) -> Config {
-        let default = config.root.join(JournalSettings::DEFAULT_PATH);
-        config.journal = Some(match &self.journal {
-            Some(place) => JournalSettings::at(place.clone()),
-            None => config.journal.take().unwrap_or_else(|| JournalSettings::at(default)),
+    fn chosen(&self, mut config: Config) -> Result<Config, Failure> {
+        config.journal = Some(match (&self.journal, config.journal.take()) {
+            (Some(place), _) => JournalSettings::at(place.clone()),
+            (None, Some(journal)) => journal,
+            (None, None) => JournalSettings::usual(&config.root)?,
         });
-        config
+        Ok(config)
     }
 
     fn with(&self, config: Config) -> Result<Config, Failure> {
-        let config = self.chosen(config);
+        let config = self.chosen(config)?;
         let file = config.journal.as_ref().and_then(|settings| settings.place.file());
         if let Some(path) = file.filter(|path| !path.is_file()) {
             let missing = format!("there is no journal `{}`", path.display());

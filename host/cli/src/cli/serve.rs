@@ -69,10 +69,8 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     match (&args.journal, args.no_journal) {
         (Some(place), _) => config.journal = Some(JournalSettings::at(place.clone())),
         (None, true) => config.journal = None,
-        (None, false) => {
-            let default = config.root.join(JournalSettings::DEFAULT_PATH);
-            config.journal.get_or_insert_with(|| JournalSettings::at(default));
-        }
+        (None, false) if config.journal.is_none() => config.journal = Some(JournalSettings::usual(&config.root)?),
+        (None, false) => {}
     }
     let tenants = tenants(global, args, config, terminal).await?;
     let requires_token = settings.access.requires_token();
@@ -100,9 +98,11 @@ async fn tenants(global: &Global, args: &ServeArgs, own: Config, terminal: &Term
             let help = "declare them in the project that is served";
             return Err(Diagnostic::error("invalid-tenant", message).help(help).into());
         }
-        let default = config.root.join(JournalSettings::DEFAULT_PATH);
-        config.journal =
-            (!args.no_journal).then(|| config.journal.take().unwrap_or_else(|| JournalSettings::at(default)));
+        config.journal = match config.journal.take() {
+            _ if args.no_journal => None,
+            Some(journal) => Some(journal),
+            None => Some(JournalSettings::usual(&config.root)?),
+        };
         if let Some(journal) = journal_of(&config)
             && let Some(other) = journals.insert(journal, declared.name.clone())
         {

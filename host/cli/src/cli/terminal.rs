@@ -4,8 +4,9 @@ use super::Global;
 use clap::ValueEnum;
 use opcell::{
     Diagnostic, Severity,
-    report::{Rejected, printable},
+    report::{Rejected, printable, render_all},
 };
+use opcell_workflow::SourceFile;
 use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
@@ -148,6 +149,14 @@ impl Terminal {
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(io::stderr(), "{}", printable(text));
+        }
+    }
+
+    /// What is worth knowing about a document, with its lines.
+    pub fn findings(&self, source: &SourceFile, findings: &[Diagnostic]) {
+        if !self.quiet {
+            // Clean already, and in color.
+            let _ = io::stderr().write_all(render_all(Some(source), findings, self.color).as_bytes());
         }
     }
 

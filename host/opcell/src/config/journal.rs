@@ -1,6 +1,7 @@
 //! Where a project keeps its runs, and for how long.
 
-use crate::http::SecretSource;
+use crate::{http::SecretSource, places::real, report::Rejected};
+use opcell_workflow::Diagnostic;
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -28,6 +29,21 @@ impl JournalSettings {
     #[must_use]
     pub fn at(place: impl Into<JournalPlace>) -> Self {
         Self { place: place.into(), keep: None, max_age: None }
+    }
+
+    /// The store of a project in `root` that does not say where.
+    ///
+    /// # Errors
+    /// When it leads out of the folder: a checkout may bring a link to the runs of another project.
+    pub fn usual(root: &Path) -> Result<Self, Rejected> {
+        let path = root.join(Self::DEFAULT_PATH);
+        let leads_to = real(&path);
+        if leads_to.starts_with(real(root)) {
+            return Ok(Self::at(path));
+        }
+        let message = format!("{} leads out of its folder, to {}", path.display(), leads_to.display());
+        let help = "name it if you mean it, `--journal=PATH`, or remove the link";
+        Err(Rejected::plain(Diagnostic::error("link-leads-out", message).help(help)))
     }
 }
 
