@@ -387,7 +387,7 @@ impl Config {
         self.sessions.script = self.sessions.script.filter(|script| inside(script));
         self.sessions.record = None;
         for (name, file) in &self.sessions.contribution_files {
-            if !inside(file) {
+            if !inside(file) || crate::consent::is_secret(file, &root) {
                 self.sessions.contributions.shift_remove(name);
             }
         }

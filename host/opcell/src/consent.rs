@@ -16,5 +16,6 @@ mod trusted;
 
 pub use owner::{check_companion, check_owner, is_own, shell};
 pub use policy::Policy;
+pub(crate) use requests::is_secret;
 pub use requests::{Reach, Request, Requests};
-pub use trusted::Trusted;
+pub use trusted::{Before, Trusted};

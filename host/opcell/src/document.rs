@@ -1,6 +1,7 @@
 //! From files to compiled documents.
 
 use crate::report::Rejected;
+use opcell_types::control::{ControlFiles, Touch};
 use opcell_workflow::{
     Diagnostic, Severity, SourceFile, Span, WorkflowIr,
     companions::Companions,
@@ -137,6 +138,12 @@ impl Companions for SiblingFiles<'_> {
         if !file.starts_with(&folder) {
             return Some(Err("it is outside the workflow's folder".to_owned()));
         }
+        // What a document brings in reaches prompts: a project's secrets are none of its companions.
+        let control = ControlFiles::below(&folder);
+        let names = [folder.join(path), file.clone()];
+        if let Some(rule) = names.iter().find_map(|file| control.refuses(Touch::Read, file)) {
+            return Some(Err(rule));
+        }
         Some(read_bytes(&file).and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())))
     }
 
@@ -193,4 +200,26 @@ pub fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries.filter(is_document).collect();
     files.sort();
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_brings_in_files_of_its_folder_and_none_of_its_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["prompt.md", ".env", "server.pem"] {
+            std::fs::write(folder.path().join(file), "text").unwrap();
+        }
+        std::os::unix::fs::symlink(".env", folder.path().join("innocent.md")).unwrap();
+        let beside = SiblingFiles(Some(folder.path()));
+        assert_eq!(beside.text("prompt.md"), Some(Ok("text".to_owned())));
+        assert_eq!(beside.text("none.md"), None);
+        for secret in [".env", "./.env", "server.pem", "innocent.md"] {
+            let refused = beside.text(secret).unwrap().unwrap_err();
+            assert!(refused.contains("holds secrets"), "{secret}: {refused}");
+        }
+        assert!(beside.text("../x").is_none_or(|read| read.is_err()));
+    }
 }

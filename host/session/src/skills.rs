@@ -5,10 +5,10 @@ mod front_matter;
 
 pub use discover::{SkillFinding, SkillFolder};
 
-use crate::confined::{EntryKind, FileError, Folder};
+use crate::confined::{EntryKind, FileError, Folder, Guard};
 use indexmap::IndexMap;
-use opcell_types::suggest::hint;
-use std::path::PathBuf;
+use opcell_types::{control::ControlFiles, suggest::hint};
+use std::{path::PathBuf, sync::Arc};
 use thiserror::Error;
 
 /// The most that is read of one skill file, in bytes: text for a model's context is far smaller.
@@ -187,8 +187,17 @@ impl SkillLibrary {
         skill: &Skill,
         use_folder: impl FnOnce(&Folder) -> Result<T, FileError>,
     ) -> Result<T, SkillError> {
-        Folder::open(&skill.folder)
-            .map_err(|error| FileError::Failed { path: ".".to_owned(), message: error.kind().to_string() })
+        let failed =
+            |error: std::io::Error| FileError::Failed { path: ".".to_owned(), message: error.kind().to_string() };
+        let open = || -> std::io::Result<Folder> {
+            let root = skill.folder.canonicalize()?;
+            // A skill may lie at the top of a project: its secrets are no part of the skill.
+            let control = ControlFiles::below(&root);
+            let guard = Guard { name: format!("skill:{}", skill.name), root, control: Arc::new(control) };
+            Ok(Folder::open(&skill.folder)?.guarded(Some(guard)))
+        };
+        open()
+            .map_err(failed)
             .and_then(|folder| use_folder(&folder))
             .map_err(|error| SkillError::File { skill: skill.name.clone(), error })
     }

@@ -139,6 +139,12 @@ pub struct ControlFiles {
 }
 
 impl ControlFiles {
+    /// The names only, below a folder, absolute and without links: those of the folders above it do not count.
+    #[must_use]
+    pub fn below(folder: &Path) -> Self {
+        Self { project: Some(folder.to_owned()), ..Self::default() }
+    }
+
     /// Why a grant does not extend to `path`, absolute or relative to a root; `None` when it may be touched.
     #[must_use]
     pub fn refuses(&self, touch: Touch, path: &Path) -> Option<String> {

@@ -4,7 +4,7 @@ use super::{Exit, Failure, Global, Terminal, missing::no_project};
 use clap::Args;
 use opcell::{
     config::Config,
-    consent::{Policy, Requests, Trusted, shell},
+    consent::{Before, Policy, Requests, Trusted, shell},
     places::Places,
 };
 use opcell_workflow::Diagnostic;
@@ -27,6 +27,9 @@ pub struct TrustArgs {
     #[arg(long, conflicts_with = "digest")]
     revoke: bool,
 }
+
+/// Requests that a person is asked about at once.
+const READABLE: usize = 40;
 
 /// What a project asks for, and what its user said to that.
 pub(super) struct Asked {
@@ -65,10 +68,12 @@ impl Asked {
         if self.is_allowed() {
             return Ok(());
         }
-        if io::stdin().is_terminal() && io::stderr().is_terminal() && self.ask()? {
+        // A yes to what no screen shows would be a yes to anything.
+        let readable = self.requests.iter().count() <= READABLE;
+        if readable && io::stdin().is_terminal() && io::stderr().is_terminal() && self.ask()? {
             return Ok(self.trusted.allow(&self.project, &self.requests)?);
         }
-        let message = format!("{}\n{}", self.headline(), self.list());
+        let message = format!("{}\n{}", self.headline(), self.list(READABLE));
         let mut finding = Diagnostic::error("consent-needed", message.trim_end());
         finding.help = Some(format!(
             "to allow this: `{}`; for one command only: `--trust {}`",
@@ -88,7 +93,7 @@ impl Asked {
 
     fn ask(&self) -> io::Result<bool> {
         let mut err = io::stderr().lock();
-        write!(err, "{}\n{}Allow this? [y/N] ", self.headline(), self.list())?;
+        write!(err, "{}\n{}Allow this? [y/N] ", self.headline(), self.list(READABLE))?;
         err.flush()?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
@@ -103,13 +108,20 @@ impl Asked {
         }
     }
 
-    fn list(&self) -> String {
+    /// Every request, or as many as a person reads.
+    fn list(&self, most: usize) -> String {
         let mut text = String::new();
         let changed = self.trusted.knows(&self.project);
-        for request in self.requests.iter() {
-            let line = request.to_string();
-            let mark = if changed && !self.trusted.knew(&self.project, &line) { '+' } else { '-' };
-            let _ = writeln!(text, "  {mark} {line}");
+        for request in self.requests.iter().take(most) {
+            let _ = match self.trusted.before(&self.project, request) {
+                Before::New if changed => writeln!(text, "  + {request}"),
+                Before::Changed => writeln!(text, "  + {request}; the program has changed"),
+                _ => writeln!(text, "  - {request}"),
+            };
+        }
+        let more = self.requests.iter().count().saturating_sub(most);
+        if more > 0 {
+            let _ = writeln!(text, "  and {more} more: `{}` shows them all", self.command(&["--show"]));
         }
         text
     }
@@ -152,7 +164,12 @@ pub fn trust(global: &Global, args: &TrustArgs, terminal: &Terminal) -> Result<E
         return Ok(Exit::Done);
     }
     let verdict = if allowed { "allowed" } else { "not allowed" };
-    terminal.line(&format!("{}\n{}{verdict}, digest {}", asked.headline(), asked.list(), asked.requests.digest()))?;
+    terminal.line(&format!(
+        "{}\n{}{verdict}, digest {}",
+        asked.headline(),
+        asked.list(usize::MAX),
+        asked.requests.digest()
+    ))?;
     Ok(Exit::Done)
 }
 

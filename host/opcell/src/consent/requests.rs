@@ -12,7 +12,10 @@ use crate::{
 };
 use opcell_sandbox::Access;
 use opcell_session::models::{self, ProviderConfig};
-use opcell_types::Digest;
+use opcell_types::{
+    Digest,
+    control::{ControlFiles, Touch},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -77,6 +80,18 @@ pub struct Request {
     /// What the line leaves out and consent covers: digests of programs that lie in the project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
+}
+
+impl Request {
+    /// Of the line and of what it leaves out, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 request of a project");
+        for part in [self.reach.word(), &self.what].into_iter().chain(self.covers.iter().map(String::as_str)) {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
 }
 
 impl fmt::Display for Request {
@@ -149,6 +164,15 @@ impl Requests {
     }
 }
 
+/// Whether a file of a project holds secrets, as far as its name says.
+pub(crate) fn is_secret(file: &Path, root: &Path) -> bool {
+    let control = ControlFiles::below(root);
+    [file, &*real(file)].iter().any(|file| control.refuses(Touch::Read, file).is_some())
+}
+
+/// Bytes of one request that are shown.
+const MAX_LINE: usize = 400;
+
 /// As much of a program is read for its digest; longer than any script.
 const PROGRAM_BYTES: u64 = 256 << 20;
 
@@ -164,7 +188,8 @@ impl Collector {
 
     fn cover(&mut self, reach: Reach, what: impl AsRef<str>, mut covers: Vec<String>) {
         let raw = what.as_ref();
-        let what = printable(raw).replace(['\n', '\t'], " ");
+        // A line that is longer than a screen hides what follows it.
+        let what = opcell_types::text::one_line(&printable(raw), MAX_LINE);
         // What is shown cleaned is consented to as it is.
         if what != raw {
             covers.push(raw.to_owned());
@@ -376,7 +401,11 @@ impl Collector {
             self.outside("the project", "reads answers of models from", script);
         }
         for (name, file) in &config.sessions.contribution_files {
-            self.outside(&format!("the prompt contribution {name}"), "shows models", file);
+            let who = format!("the prompt contribution {name}");
+            self.outside(&who, "shows models", file);
+            if is_secret(file, &self.root) {
+                self.add(Reach::KeyFiles, format!("{who} shows models {}", self.shown(file)));
+            }
         }
         if let Some(record) = &config.sessions.record {
             self.add(Reach::Record, format!("replaces {} with what models say", self.shown(record)));
@@ -448,6 +477,7 @@ mod tests {
     fn everything_that_reaches_outside_is_listed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
+        std::fs::write(root.join(".env"), "KEY=1").unwrap();
         for (text, expected) in [
             ("[mcp.m]\ncommand = [\"sh\"]\nenv = [\"TOKEN\"]", vec![Reach::Programs, Reach::Environment]),
             ("[sessions.bash]\ndangerous = true", vec![Reach::Shell]),
@@ -461,6 +491,7 @@ mod tests {
                 vec![Reach::Environment, Reach::Hosts],
             ),
             ("skill-folders = [\"/\"]", vec![Reach::FilesOutside]),
+            ("[sessions.contributions.x]\nfile = \".env\"", vec![Reach::KeyFiles]),
             (
                 "[models.providers.openai]\napi = \"openai-completions\"\nbase-url = \"https://evil.test/\"\napi-key = \"env:OPENAI_API_KEY\"",
                 vec![Reach::Environment, Reach::Hosts],

@@ -1,6 +1,6 @@
 //! What the user consented to, kept among the user's own state.
 
-use super::Requests;
+use super::{Request, Requests};
 use crate::{
     config::lock::write_whole,
     places::{Places, real},
@@ -41,6 +41,21 @@ struct TrustedText {
 struct Entry {
     digest: Digest,
     requests: Vec<String>,
+    /// Of each request, with what its line leaves out; absent in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    whole: Vec<String>,
+}
+
+/// What a user said to a request before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Before {
+    /// Nothing.
+    New,
+    /// They allowed a request with the same line, but a program that it starts has changed.
+    Changed,
+    /// They allowed it.
+    Same,
 }
 
 impl Trusted {
@@ -75,10 +90,16 @@ impl Trusted {
         self.text.projects.get(&key(project)).is_some_and(|entry| entry.digest == *requests.digest())
     }
 
-    /// Whether a request was consented to before, in whatever else the project then asked for.
+    /// What the user said to a request before, in whatever else the project then asked for.
     #[must_use]
-    pub fn knew(&self, project: &Path, request: &str) -> bool {
-        self.text.projects.get(&key(project)).is_some_and(|entry| entry.requests.iter().any(|known| known == request))
+    pub fn before(&self, project: &Path, request: &Request) -> Before {
+        let Some(entry) = self.text.projects.get(&key(project)) else { return Before::New };
+        let line = request.to_string();
+        match entry.requests.contains(&line) {
+            false => Before::New,
+            true if entry.whole.is_empty() || entry.whole.contains(&request.digest()) => Before::Same,
+            true => Before::Changed,
+        }
     }
 
     /// Whether the user consented to anything of this project.
@@ -92,8 +113,12 @@ impl Trusted {
     /// # Errors
     /// When it cannot be written.
     pub fn allow(&mut self, project: &Path, requests: &Requests) -> io::Result<()> {
-        let lines = requests.iter().map(ToString::to_string).collect();
-        self.text.projects.insert(key(project), Entry { digest: requests.digest().clone(), requests: lines });
+        let entry = Entry {
+            digest: requests.digest().clone(),
+            requests: requests.iter().map(ToString::to_string).collect(),
+            whole: requests.iter().map(Request::digest).collect(),
+        };
+        self.text.projects.insert(key(project), entry);
         self.write()
     }
 
@@ -151,6 +176,25 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         assert!(trusted.revoke(&project).unwrap());
         assert!(!Trusted::read(&places(folder.path())).unwrap().has(&project, &asks));
+    }
+
+    #[test]
+    fn what_changed_since_consent_is_told_request_by_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("opcell.toml");
+        let before = |text: &str| {
+            let trusted = Trusted::read(&places(folder.path())).unwrap();
+            requests(text, folder.path()).iter().map(|request| trusted.before(&project, request)).collect::<Vec<_>>()
+        };
+        std::fs::write(folder.path().join("server.sh"), "one").unwrap();
+        let server = "[mcp.m]\ncommand = [\"sh\", \"server.sh\"]";
+        assert_eq!(before(server), [Before::New]);
+        let asks = requests(server, folder.path());
+        Trusted::read(&places(folder.path())).unwrap().allow(&project, &asks).unwrap();
+        assert_eq!(before(server), [Before::Same]);
+        assert_eq!(before(&format!("{server}\nenv = [\"X\"]")), [Before::Same, Before::New]);
+        std::fs::write(folder.path().join("server.sh"), "two").unwrap();
+        assert_eq!(before(server), [Before::Changed]);
     }
 
     #[test]

@@ -156,3 +156,22 @@ fn a_skill_file_that_links_out_of_its_folder_is_not_read() {
     assert_eq!(library.skills().count(), 0);
     assert_eq!(codes(&library), [(Severity::Warning, "skills-link")]);
 }
+
+#[test]
+fn a_skill_at_the_top_of_a_project_gives_none_of_its_secrets() {
+    let root = TempDir::new().unwrap();
+    let project = root.path().join(".env.d/project");
+    write(&project, "SKILL.md", "---\nname: top\ndescription: Top.\n---\nBody.\n");
+    write(&project, "notes.txt", "notes");
+    write(&project, ".env", "KEY=1");
+    write(&project, ".git/config", "[remote]");
+    write(&project, "tls/server.pem", "key");
+    std::os::unix::fs::symlink(".env", project.join("innocent.txt")).unwrap();
+    let library = SkillLibrary::discover(&[SkillFolder::required(&project)]);
+    assert_eq!(library.read("top").unwrap(), "Body.\n");
+    assert_eq!(library.read_resource("top", "notes.txt").unwrap(), b"notes");
+    for secret in [".env", "./.env", ".git/config", "tls/server.pem", "innocent.txt"] {
+        let refused = library.read_resource("top", secret).unwrap_err().to_string();
+        assert!(refused.contains("holds secrets"), "{secret}: {refused}");
+    }
+}
