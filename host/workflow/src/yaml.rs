@@ -9,7 +9,11 @@ use opcell_types::value::{Map, Value};
 use serde_saphyr::granit_parser::{
     ErrorKind, Event, Parser, ScalarStyle, ScanError, Span as RawSpan, StructureStyle, Tag, options,
 };
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Collections inside one another; a workflow nests about ten deep.
 const MAX_DEPTH: usize = 128;
@@ -246,8 +250,17 @@ fn column(text: &str, at: usize) -> usize {
 }
 
 enum Open {
-    Sequence { items: Vec<Node> },
-    Mapping { entries: Vec<Entry>, keys: Vec<Value>, key: Option<(Arc<str>, Span)> },
+    Sequence {
+        items: Vec<Node>,
+    },
+    Mapping {
+        entries: Vec<Entry>,
+        /// Where in `entries` a key of an object is.
+        places: HashMap<Arc<str>, usize>,
+        /// The scalars that are keys, each with its type.
+        keys: HashSet<(ScalarKind, Arc<str>)>,
+        key: Option<(Arc<str>, Span)>,
+    },
 }
 
 struct Frame {
@@ -314,7 +327,8 @@ impl Builder {
                 self.start(Frame { open, block, start: span.start, tag: tag_text(), anchor, aliases: 0 }, text)?;
             }
             Event::MappingStart(style, anchor, _) => {
-                let open = Open::Mapping { entries: Vec::new(), keys: Vec::new(), key: None };
+                let open =
+                    Open::Mapping { entries: Vec::new(), places: HashMap::new(), keys: HashSet::new(), key: None };
                 let block = is_block(style).then(|| column(text, span.start));
                 self.start(Frame { open, block, start: span.start, tag: tag_text(), anchor, aliases: 0 }, text)?;
             }
@@ -413,29 +427,56 @@ impl Builder {
         let Some(frame) = self.open.last_mut() else { return Ok(()) };
         match &mut frame.open {
             Open::Sequence { items } => items.push(node),
-            Open::Mapping { entries, keys, key } => match key.take() {
-                Some((key, key_span)) => match entries.iter_mut().find(|entry| entry.key == key) {
+            Open::Mapping { entries, places, keys, key } => match key.take() {
+                Some((key, key_span)) => match places.get(&key).and_then(|place| entries.get_mut(*place)) {
                     // `1` and `"1"` are two keys for YAML and one for an object: the later one stays.
                     Some(entry) => entry.value = node,
-                    None => entries.push(Entry { key, key_span, value: node }),
+                    None => {
+                        places.insert(key.clone(), entries.len());
+                        entries.push(Entry { key, key_span, value: node });
+                    }
                 },
                 None => {
                     let value = node.to_value();
-                    if matches!(node.kind, NodeKind::Scalar(_)) && keys.contains(&value) {
-                        return Err(error("Map keys must be unique", node.span));
-                    }
-                    let name = match &value {
+                    let name: Arc<str> = match &value {
                         Value::Null => "".into(),
                         Value::String(text) => text.into(),
                         Value::Array(_) | Value::Object(_) => js::to_json(&value).into(),
                         scalar => js::to_text(scalar).into(),
                     };
-                    keys.push(value);
+                    if let Some(kind) = ScalarKind::of(&value)
+                        && !keys.insert((kind, name.clone()))
+                    {
+                        return Err(error("Map keys must be unique", node.span));
+                    }
                     *key = Some((name, node.span));
                 }
             },
         }
         Ok(())
+    }
+}
+
+/// What tells scalars apart that are written alike as a key of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ScalarKind {
+    Null,
+    Bool,
+    Number,
+    Text,
+}
+
+impl ScalarKind {
+    fn of(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Undefined | Value::Null => Self::Null,
+            Value::Bool(_) => Self::Bool,
+            // Not a number equals nothing, itself included.
+            Value::Number(number) if number.as_f64().is_nan() => return None,
+            Value::Number(_) => Self::Number,
+            Value::String(_) => Self::Text,
+            Value::Array(_) | Value::Object(_) => return None,
+        })
     }
 }
 
@@ -634,6 +675,23 @@ mod tests {
         let wrong = parse("a: { b:[1] }\nc: @").unwrap_err();
         assert_eq!(wrong.span.start, 16);
         assert!(parse(&"{a:[".repeat(1000)).is_err());
+    }
+
+    #[test]
+    fn a_mapping_of_very_many_keys_takes_no_time() {
+        let text: String = (0..200_000).map(|key| format!("k{key}: 1\n")).collect();
+        assert_eq!(parse(&text).unwrap().entries().unwrap().len(), 200_000);
+        assert!(parse(&format!("{text}k7: 2\n")).unwrap_err().message.contains("unique"));
+    }
+
+    #[test]
+    fn keys_are_the_same_by_type_and_value() {
+        for text in ["a: 1\n'a': 2", "1: a\n1.0: b", "~: a\nnull: b", "true: a\nTrue: b"] {
+            assert!(parse(text).unwrap_err().message.contains("unique"), "{text}");
+        }
+        for text in ["1: a\n'1': b", "true: a\n'true': b", "~: a\n'': b", ".nan: a\n.nan: b"] {
+            assert_eq!(parse(text).unwrap().entries().unwrap().len(), 1, "{text}");
+        }
     }
 
     #[test]

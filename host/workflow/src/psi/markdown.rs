@@ -12,6 +12,7 @@ use crate::{
     source::Span,
     template,
 };
+use std::collections::HashMap;
 
 /// Keys that describe the step's session.
 const SETTINGS: [&str; 12] = [
@@ -279,7 +280,8 @@ fn list(text: &str, span: Span, items: &[Span]) -> Node {
 }
 
 fn front_matter<'a>(text: &'a str, range: Span, warnings: &mut Vec<Diagnostic>) -> Vec<Entry<'a>> {
-    let mut entries: Vec<Entry<'a>> = Vec::new();
+    let mut entries: Vec<Option<Entry<'a>>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     // Whether the last entry is a list that the next item may extend.
     let mut open = false;
     let mut at = range.start;
@@ -296,7 +298,7 @@ fn front_matter<'a>(text: &'a str, range: Span, warnings: &mut Vec<Diagnostic>) 
             open = false;
             continue;
         }
-        if let (true, Some(Entry { value: Value::List(_, items), .. }), true) =
+        if let (true, Some(Some(Entry { value: Value::List(_, items), .. })), true) =
             (open, entries.last_mut(), trimmed.starts_with("- "))
         {
             items.push(span(2, trimmed.len()));
@@ -317,8 +319,9 @@ fn front_matter<'a>(text: &'a str, range: Span, warnings: &mut Vec<Diagnostic>) 
         if word.len() > 1 && word.starts_with('"') && word.ends_with('"') {
             value = Span::new(value.start + 1, value.end - 1);
         }
-        if let Some(index) = entries.iter().position(|entry| entry.key == key) {
-            let earlier = entries.remove(index);
+        if let Some(earlier) =
+            places.insert(key, entries.len()).and_then(|place| entries.get_mut(place)).and_then(Option::take)
+        {
             let warning = Diagnostic::warning(
                 "duplicate-key",
                 format!("front matter key `{key}` is set twice; the last one counts"),
@@ -326,9 +329,9 @@ fn front_matter<'a>(text: &'a str, range: Span, warnings: &mut Vec<Diagnostic>) 
             warnings.push(warning.at(key_span).related(earlier.key_span, "first set here"));
         }
         let value = if open { Value::List(key_span, Vec::new()) } else { Value::Scalar(value) };
-        entries.push(Entry { key, key_span, value });
+        entries.push(Some(Entry { key, key_span, value }));
     }
-    entries
+    entries.into_iter().flatten().collect()
 }
 
 /// A setting's value with the type that its key asks for; what does not fit stays a string, and is refused as such.
