@@ -11,7 +11,14 @@ mod parse;
 use opcell_types::Value;
 use parse::Op;
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 pub use eval::is_truthy;
 pub(crate) use eval::own;
@@ -46,6 +53,10 @@ pub enum ExprErrorKind {
     Parse,
     /// A reference to something that no context holds.
     Eval,
+    /// More steps than evaluations may take.
+    Work,
+    /// More than a value may hold.
+    Size,
 }
 
 impl ExprErrorKind {
@@ -55,7 +66,7 @@ impl ExprErrorKind {
         match self {
             Self::Lex => "LexError",
             Self::Parse => "ParseExprError",
-            Self::Eval => "EvalError",
+            Self::Eval | Self::Work | Self::Size => "EvalError",
         }
     }
 }
@@ -73,6 +84,38 @@ pub struct Context<'a> {
     pub index: Option<usize>,
     /// `$result`, what the executor returned, in output mappings.
     pub result: &'a Value,
+    /// What is counted where an expression is evaluated for very many elements; without it nothing is.
+    pub work: Option<&'a Work>,
+}
+
+/// Steps that evaluations may still take together: one for each instruction, element and byte that is looked at. One
+/// thread counts.
+#[derive(Debug)]
+pub struct Work {
+    /// Not a `Cell`, so that a context can be sent to another thread.
+    left: AtomicU64,
+    most: u64,
+}
+
+impl Work {
+    /// So many steps.
+    #[must_use]
+    pub fn of(most: u64) -> Self {
+        Self { left: AtomicU64::new(most), most }
+    }
+
+    fn spend(&self, steps: usize) -> Result<(), ExprError> {
+        match self.left.load(Ordering::Relaxed).checked_sub(steps as u64) {
+            Some(left) => {
+                self.left.store(left, Ordering::Relaxed);
+                Ok(())
+            }
+            None => {
+                let message = format!("evaluating it for every element takes more than {} steps", self.most);
+                Err(ExprError { kind: ExprErrorKind::Work, message, position: None })
+            }
+        }
+    }
 }
 
 static UNDEFINED: Value = Value::Undefined;
@@ -81,7 +124,16 @@ impl<'a> Context<'a> {
     /// A context with inputs and finished steps only.
     #[must_use]
     pub fn new(inputs: &'a Value, steps: &'a Value) -> Self {
-        Self { inputs, steps, item: &UNDEFINED, index: None, result: &UNDEFINED }
+        Self { inputs, steps, item: &UNDEFINED, index: None, result: &UNDEFINED, work: None }
+    }
+
+    /// The same, with a count of what evaluating in it takes.
+    #[must_use]
+    pub fn with_work<'b>(self, work: &'b Work) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { work: Some(work), ..self }
     }
 
     /// The same with an element.

@@ -87,7 +87,7 @@ impl Interpolation {
                     let bytes = (out.len() as u64).saturating_add(value.measure().bytes());
                     if bytes > MAX_BYTES {
                         let message = format!("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed");
-                        return Err(ExprError { kind: ExprErrorKind::Eval, message, position: None });
+                        return Err(ExprError { kind: ExprErrorKind::Size, message, position: None });
                     }
                     out.push_str(&stringify(&value));
                 }

@@ -3,7 +3,7 @@
 mod parts;
 
 use crate::{
-    expr::{Context, Evaluation, ExprError, Expression, own},
+    expr::{Context, Evaluation, ExprError, ExprErrorKind, Expression, Work, own},
     ir::{Transform, TransformOperation},
     js,
 };
@@ -111,18 +111,25 @@ impl PartialEq for Shape {
     }
 }
 
+/// Steps that the expressions of one transform may take: a second or two. A filter that looks for each of a million
+/// elements in a million others would take days, and nothing could stop it.
+const MAX_WORK: u64 = 400_000_000;
+
 /// Runs a transform on its resolved inputs. The result is an object with the array under `key`, the first output that
-/// the step declares, or under `items`.
+/// the step declares, or under `items`. What it makes may have up to about `most` bytes as JSON.
 ///
 /// # Errors
-/// The first expression's that has no value.
+/// The first expression's that has no value; [`ExprErrorKind::Size`] or [`ExprErrorKind::Work`] where it would make or do
+/// too much.
 pub fn run(
     transform: &Transform,
     inputs: &Object,
     key: Option<&std::sync::Arc<str>>,
     context: &Context<'_>,
+    most: u64,
 ) -> Result<Value, ExprError> {
-    let array = apply(&transform.operation, &elements(inputs), context)?;
+    let bounds = Bounds { steps: Some(MAX_WORK), bytes: most };
+    let array = within(&transform.operation, &elements(inputs), context, bounds)?;
     Ok(Value::object([(key.map_or("items", AsRef::as_ref), Value::Array(array))]))
 }
 
@@ -144,8 +151,55 @@ fn elements(inputs: &Object) -> Cow<'_, [Value]> {
 /// # Errors
 /// The first expression's that has no value; none on an empty array.
 pub fn apply(operation: &TransformOperation, items: &[Value], context: &Context<'_>) -> Result<Array, ExprError> {
+    within(operation, items, context, Bounds { steps: None, bytes: u64::MAX })
+}
+
+/// What a transform, or a part of one, may do and make.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Steps of its expressions; without it they are not counted.
+    steps: Option<u64>,
+    /// Bytes of what it makes, as JSON.
+    bytes: u64,
+}
+
+fn within(
+    operation: &TransformOperation,
+    items: &[Value],
+    context: &Context<'_>,
+    bounds: Bounds,
+) -> Result<Array, ExprError> {
+    if let TransformOperation::Sort { field, descending } = operation {
+        return Ok(sort(items, field, *descending));
+    }
+    let parts = parts::count(items.len()) as u64;
+    if parts > 1 {
+        let share = Bounds { steps: bounds.steps.map(|steps| steps / parts), bytes: bounds.bytes / parts };
+        let made = parts::each(items, |from, items| part(operation, from, items, context, share));
+        if let Ok(made) = made.into_iter().collect::<Result<Vec<_>, _>>() {
+            return Ok(made.concat().into());
+        }
+        // A part that fails, or takes more than its share, says nothing about the whole. What does must not depend on
+        // how many processors there are.
+    }
+    part(operation, 0, items, context, bounds).map(Array::from)
+}
+
+/// Filters or maps elements, the first of which is at the position `from`.
+fn part(
+    operation: &TransformOperation,
+    from: usize,
+    items: &[Value],
+    context: &Context<'_>,
+    bounds: Bounds,
+) -> Result<Vec<Value>, ExprError> {
+    let work = bounds.steps.map(Work::of);
+    let context = match &work {
+        Some(work) => context.with_work(work),
+        None => *context,
+    };
     match operation {
-        TransformOperation::Filter { condition } => joined(parts::each(items, |from, items| {
+        TransformOperation::Filter { condition } => {
             let mut condition = condition.evaluation();
             let mut kept = Vec::new();
             for (index, item) in (from..).zip(items) {
@@ -154,27 +208,25 @@ pub fn apply(operation: &TransformOperation, items: &[Value], context: &Context<
                 }
             }
             Ok(kept)
-        })),
-        TransformOperation::Map { expression } => joined(parts::each(items, |from, items| {
+        }
+        TransformOperation::Map { expression } => {
             let mut maker = expression.compiled.maker();
             let mut made = Vec::with_capacity(items.len());
+            // Each element may be made of thousands of parts: what is too much is known long before all are there.
+            let mut bytes = 0_u64;
             for (index, item) in (from..).zip(items) {
-                made.push(maker.make(&context.with_item(item, index))?);
+                let value = maker.make(&context.with_item(item, index))?;
+                bytes = bytes.saturating_add(value.measure().bytes());
+                if bytes > bounds.bytes {
+                    let message = format!("a value would take more than {} bytes as JSON", bounds.bytes);
+                    return Err(ExprError { kind: ExprErrorKind::Size, message, position: None });
+                }
+                made.push(value);
             }
             Ok(made)
-        })),
-        TransformOperation::Sort { field, descending } => Ok(sort(items, field, *descending)),
+        }
+        TransformOperation::Sort { .. } => Ok(items.to_vec()),
     }
-}
-
-/// One array of what the parts came to, or the error of the first part that has one.
-fn joined(parts: Vec<Result<Vec<Value>, ExprError>>) -> Result<Array, ExprError> {
-    let mut parts = parts.into_iter();
-    let mut all = parts.next().unwrap_or_else(|| Ok(Vec::new()))?;
-    for part in parts {
-        all.append(&mut part?);
-    }
-    Ok(all.into())
 }
 
 /// What an element sorts by.
@@ -394,6 +446,36 @@ mod tests {
         let (inputs, steps) = (Value::from_json(r#"{"min":2}"#).unwrap(), Value::object::<&str>([]));
         let out = apply(&operation, items.as_array().unwrap(), &Context::new(&inputs, &steps))?;
         Ok(Value::Array(out).to_json())
+    }
+
+    fn run_on(operation: &str, items: Value, most: u64) -> Result<Value, ExprError> {
+        let operation: TransformOperation = serde_json::from_str(operation).unwrap();
+        let (inputs, steps) = (Value::object([("items", items)]), Value::object::<&str>([]));
+        let context = Context::new(&inputs, &steps);
+        run(&Transform { inputs: Default::default(), operation }, inputs.as_object().unwrap(), None, &context, most)
+    }
+
+    #[test]
+    fn a_map_that_makes_too_much_ends_before_it_is_made() {
+        let shape: Vec<String> = (0..1000).map(|key| format!("\"k{key}\":\"$item\"")).collect();
+        let map = format!("{{\"operation\":\"map\",\"expression\":{{{}}}}}", shape.join(","));
+        let items = |count: i64| Value::array((0..count).map(Value::from));
+        assert!(run_on(&map, items(10), 1 << 20).is_ok());
+        // A hundred million values, were they made.
+        let error = run_on(&map, items(100_000), 1 << 20).unwrap_err();
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ExprErrorKind::Size, "a value would take more than 1048576 bytes as JSON")
+        );
+    }
+
+    #[test]
+    fn a_filter_that_would_never_end_is_stopped() {
+        let filter = r#"{"operation":"filter","where":"$inputs.items contains $item"}"#;
+        let items = |count: i64| Value::array((0..count).map(Value::from));
+        assert!(run_on(filter, items(1000), u64::MAX).is_ok());
+        let error = run_on(filter, items(1_000_000), u64::MAX).unwrap_err();
+        assert_eq!(error.kind, ExprErrorKind::Work, "{error}");
     }
 
     #[test]

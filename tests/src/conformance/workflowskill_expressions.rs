@@ -55,7 +55,14 @@ impl Owned {
     }
 
     fn borrow(&self) -> Context<'_> {
-        Context { inputs: &self.inputs, steps: &self.steps, item: &self.item, index: self.index, result: &self.result }
+        Context {
+            inputs: &self.inputs,
+            steps: &self.steps,
+            item: &self.item,
+            index: self.index,
+            result: &self.result,
+            work: None,
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use opcell_types::{
 };
 use opcell_workflow::{
     diagnostic::did_you_mean,
+    expr::ExprErrorKind,
     ir::{Delegate, DelegateTarget, Form, OnError, Step, Wait},
     js, resolve, transform,
 };
@@ -133,12 +134,20 @@ fn begin(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Vec<Event> 
             };
             let empty = Object::default();
             let key = step.outputs.keys().next();
-            let result =
-                transform::run(transform, inputs.as_object().unwrap_or(&empty), key, &at.view_of(item).context());
+            let inputs_of = inputs.as_object().unwrap_or(&empty);
+            // What is somewhat too large is said with its size, after it was made.
+            let most = at.state.value_limits.bytes.saturating_mul(2);
+            let result = transform::run(transform, inputs_of, key, &at.view_of(item).context(), most);
             let prepared = Event::StepPrepared { frame: at.id, inputs: inputs.clone() };
             let settled = match result {
                 Ok(value) => finished(at, step, &Raw::Value(value.clone()), value, item),
-                Err(error) => failed(at, step, failure("expression-failed", error.message)),
+                Err(error) => {
+                    let reason = match error.kind {
+                        ExprErrorKind::Size => "value-too-large",
+                        _ => "expression-failed",
+                    };
+                    failed(at, step, failure(reason, error.message))
+                }
             };
             if item.is_some() { vec![settled] } else { vec![prepared, settled] }
         }

@@ -58,6 +58,9 @@ impl<'a> Machine<'a> {
 
     pub(super) fn run(&mut self, context: &Context<'a>) -> Result<Operand<'a>, ExprError> {
         self.stack.clear();
+        if let Some(work) = context.work {
+            work.spend(self.program.len())?;
+        }
         for (at, op) in self.program.iter().enumerate() {
             let value = match op {
                 Op::Literal(value) => Operand::Part(value),
@@ -82,6 +85,9 @@ impl<'a> Machine<'a> {
                 Op::Compare(comparison) => {
                     let right = self.pop();
                     let left = self.pop();
+                    if let Some(work) = context.work {
+                        work.spend(steps(*comparison, left, right))?;
+                    }
                     Operand::Bool(compare(*comparison, left, right))
                 }
                 Op::And => {
@@ -180,6 +186,29 @@ pub fn is_truthy(value: &Value) -> bool {
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(_) => true,
+    }
+}
+
+/// The elements and bytes that a comparison may look at.
+fn steps(comparison: Comparison, left: Operand<'_>, right: Operand<'_>) -> usize {
+    let text = |operand: Operand<'_>| match operand {
+        Operand::Part(Value::String(text)) => text.len(),
+        _ => 1,
+    };
+    let printed = |operand: Operand<'_>| match operand {
+        Operand::Part(value @ Value::Array(_)) => usize::try_from(value.measure().bytes()).unwrap_or(usize::MAX),
+        operand => text(operand),
+    };
+    match (comparison, left, right) {
+        (Comparison::Contains, Operand::Part(Value::Array(items)), _) => items.len(),
+        (Comparison::Contains, left, right) => printed(left).saturating_add(printed(right)),
+        // Texts are compared many bytes at a time, aggregates by identity.
+        (
+            Comparison::Equal | Comparison::NotEqual,
+            left @ Operand::Part(Value::String(_)),
+            right @ Operand::Part(Value::String(_)),
+        ) => text(left).min(text(right)) / 16,
+        (_, left, right) => text(left).saturating_add(text(right)),
     }
 }
 

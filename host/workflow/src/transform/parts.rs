@@ -20,10 +20,14 @@ const THREADS: usize = 4;
 /// Processors that this program may use; finding out reads files.
 static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
 
+/// How many parts so many elements have.
+pub(super) fn count(elements: usize) -> usize {
+    (elements / SHARE).min(*PROCESSORS).clamp(1, THREADS)
+}
+
 /// How long each part of so many elements is.
 fn part(elements: usize) -> usize {
-    let threads = (elements / SHARE).min(*PROCESSORS).clamp(1, THREADS);
-    elements.div_ceil(threads).max(1)
+    elements.div_ceil(count(elements)).max(1)
 }
 
 /// What each part of the elements came to, in order. `work` is given the position of the part's first element.
