@@ -13,6 +13,8 @@ mod confine;
 #[cfg(feature = "mcp")]
 mod connection;
 mod listing;
+#[cfg(feature = "mcp")]
+mod patience;
 mod pins;
 #[cfg(all(feature = "http", feature = "mcp"))]
 mod remote;

@@ -16,6 +16,10 @@ const MAX_TOOLS: usize = 512;
 /// Pages of one listing.
 const MAX_PAGES: usize = 64;
 
+/// Bytes of all names, descriptions and schemas of one listing: what is longer would fill memory page by page, and no
+/// model could read it.
+const MAX_LISTING: usize = 8 << 20;
+
 /// Bytes of a description that models are shown.
 const DESCRIPTION_BYTES: usize = 4 << 10;
 
@@ -25,13 +29,17 @@ const NAME_BYTES: usize = 128;
 /// Asks a server for all of its tools.
 pub(super) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     let mut found: Vec<Tool> = Vec::new();
-    let (mut cursor, mut truncated) = (None, false);
+    let (mut cursor, mut truncated, mut bytes) = (None, false, 0_usize);
     for page in 1.. {
         let request = PaginatedRequestParams::default().with_cursor(cursor.take());
         let listed = peer.list_tools(Some(request)).await?;
-        found.extend(listed.tools);
+        let fitting = listed.tools.into_iter().take_while(|tool| {
+            bytes = bytes.saturating_add(size(tool));
+            bytes <= MAX_LISTING
+        });
+        found.extend(fitting);
         cursor = listed.next_cursor;
-        truncated = found.len() > MAX_TOOLS || (cursor.is_some() && page == MAX_PAGES);
+        truncated = found.len() > MAX_TOOLS || bytes > MAX_LISTING || (cursor.is_some() && page == MAX_PAGES);
         if cursor.is_none() || truncated {
             break;
         }
@@ -40,6 +48,25 @@ pub(super) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError
     // Weighing takes a while where a schema is made to; the runtime has other things to do.
     let weighed = tokio::task::spawn_blocking(move || weigh(found)).await;
     Ok(Listing { truncated, ..weighed.unwrap_or_default() })
+}
+
+/// Bytes that a tool takes as JSON.
+fn size(tool: &Tool) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, tool) {
+        Ok(()) => counter.0,
+        Err(_) => usize::MAX,
+    }
 }
 
 pub(super) fn weigh(found: Vec<Tool>) -> Listing {

@@ -1,6 +1,6 @@
 //! A connection to a server: its process with what that writes to its standard error, or its address; the handshake.
 
-use super::{Listing, McpServer, Remote, ask, failed};
+use super::{Listing, McpServer, Remote, ask, failed, patience::Patient};
 use opcell_types::{Failure, text::printable};
 use rmcp::{
     ClientHandler, RoleClient, ServiceError, ServiceExt as _,
@@ -63,7 +63,7 @@ impl Connection {
         };
         let transport = super::remote::transport(remote, config.result_bytes).await.map_err(failed)?;
         let changed = Arc::new(AtomicBool::new(false));
-        match timeout(config.call_time, Handler { changed: changed.clone() }.serve(transport)).await {
+        match timeout(config.call_time, Handler { changed: changed.clone() }.serve(Patient::new(transport))).await {
             Ok(Ok(service)) => Ok(Arc::new(Self { service, process: None, changed, listing: Mutex::default() })),
             Ok(Err(error)) => Err(failed(format!("the handshake failed: {error}"))),
             Err(_) => Err(failed(format!("no handshake within {} ms", config.call_time.as_millis()))),
@@ -106,6 +106,7 @@ impl Connection {
         let (stdout, stdin) = pipes.ok_or_else(|| not_started("it has no pipes".to_owned()))?;
         let longest = usize::try_from(config.result_bytes).unwrap_or(usize::MAX);
         let transport = AsyncRwTransport::<RoleClient, _, _>::new(stdout, stdin).with_max_line_length(longest);
+        let transport = Patient::new(transport);
         let changed = Arc::new(AtomicBool::new(false));
         let handshake = timeout(config.call_time, Handler { changed: changed.clone() }.serve(transport)).await;
         let service = match handshake {

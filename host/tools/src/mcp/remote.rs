@@ -100,20 +100,50 @@ impl Checked {
     /// The events of an answer; between two of them come at most so many bytes.
     fn events(&self, answer: reqwest::Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let most = self.most;
-        let mut line = 0;
+        let mut event = EventLength::default();
         let bounded = answer.bytes_stream().map_err(|error| broken(&error)).map(move |chunk| {
             let chunk = chunk?;
-            // A blank line ends an event; what follows the last one belongs to the next.
-            line = match chunk.windows(2).rposition(|pair| pair == b"\n\n") {
-                Some(end) => chunk.len() - end,
-                None => line + chunk.len(),
-            };
-            if line > most {
+            if event.after(&chunk) > most {
                 return Err(io::Error::other(format!("an event has more than {most} bytes")));
             }
             Ok(chunk)
         });
         SseStream::from_bytes_stream(bounded).boxed()
+    }
+}
+
+/// How long the longest event is so far, of those that a piece of a stream belongs to. A blank line ends an event; lines
+/// end in LF, CR or both, and pieces anywhere.
+#[derive(Debug, Default)]
+struct EventLength {
+    length: usize,
+    /// Whether the line has no character yet.
+    blank: bool,
+    /// Whether the last byte was a CR, which an LF may follow as part of the same end.
+    after_cr: bool,
+}
+
+impl EventLength {
+    fn after(&mut self, piece: &[u8]) -> usize {
+        let mut longest = 0;
+        for byte in piece {
+            self.length += 1;
+            longest = longest.max(self.length);
+            let ends = match byte {
+                b'\n' if self.after_cr => {
+                    self.after_cr = false;
+                    continue;
+                }
+                b'\n' | b'\r' => true,
+                _ => false,
+            };
+            self.after_cr = *byte == b'\r';
+            if ends && self.blank {
+                self.length = 0;
+            }
+            self.blank = ends;
+        }
+        longest
     }
 }
 
@@ -190,6 +220,28 @@ impl StreamableHttpClient for Checked {
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Err(StreamableHttpError::ServerDoesNotSupportSse),
             status if status.is_success() && kind(&answer).starts_with(EVENTS) => Ok(self.events(answer)),
             status => Err(refused(format!("it answered {status} instead of events"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventLength;
+
+    #[test]
+    fn an_event_is_as_long_as_it_is_however_its_lines_end_and_its_pieces_come() {
+        let longest = |text: &str, piece: usize| {
+            let mut event = EventLength::default();
+            text.as_bytes().chunks(piece).map(|piece| event.after(piece)).max().unwrap_or_default()
+        };
+        for end in ["\n", "\r", "\r\n"] {
+            let event = format!("event: message{end}data: {}{end}{end}", "x".repeat(50));
+            for piece in [1, 2, 3, 7, 1000] {
+                let length = longest(&event.repeat(20), piece);
+                assert!((64..=event.len() + 1).contains(&length), "{end:?} in pieces of {piece}: {length}");
+            }
+            let endless = format!("data: x{end}").repeat(100);
+            assert_eq!(longest(&endless, 9), endless.len());
         }
     }
 }

@@ -123,6 +123,30 @@ async fn tools_come_with_their_descriptions_and_weighed_schemas_and_are_listed_o
 }
 
 #[tokio::test]
+async fn a_list_without_end_is_asked_for_until_it_is_too_long() {
+    let tools =
+        format!(r#"[{{"name":"t","description":"{}","inputSchema":{{}}}}],"nextCursor":"n""#, "x".repeat(1 << 20));
+    let (server, folder) = listing_server(&tools, &[], |config| McpServer { result_bytes: 4 << 20, ..config });
+    let listing = server.tools().await.unwrap();
+    assert!(listing.truncated);
+    assert_eq!(count(&folder, "lists"), 8, "of the 64 pages that a short list may have");
+}
+
+/// It never reads the answers: kept, they would fill memory.
+#[tokio::test]
+async fn a_server_that_asks_without_end_and_does_not_listen_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"read -r line
+echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}}'
+yes '{"jsonrpc":"2.0","id":7,"method":"ping"}'
+"#;
+    std::fs::write(folder.path().join("server.sh"), script).unwrap();
+    let (other, _folder) = server(&[], |config| McpServer { directory: folder.path().to_owned(), ..config });
+    let failure = timeout(Duration::from_secs(15), other.tools()).await.unwrap().unwrap_err();
+    assert!(matches!(failure.reason.as_ref(), "mcp-disconnected" | "mcp-not-started"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_list_that_changed_is_asked_for_again() {
     let changed = r#"echo "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"; "#.to_owned()
         + &answer(r#"{"content":[]}"#);
