@@ -159,7 +159,10 @@ pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, nex
 
 fn is_this_machine(host: &str) -> bool {
     let without_port = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if port.is_empty() || port.starts_with(':') => address,
+            _ => return false,
+        },
         None => host.split(':').next().unwrap_or_default(),
     };
     without_port.eq_ignore_ascii_case("localhost")
@@ -175,9 +178,17 @@ mod tests {
         for host in ["localhost", "LOCALHOST:80", "127.0.0.1:7878", "127.8.9.1", "[::1]", "[::1]:7878"] {
             assert!(is_this_machine(host), "{host}");
         }
-        for host in
-            ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]:1", "0.0.0.0"]
-        {
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "[::2]:1",
+            "[::1]evil.example",
+            "[::1",
+            "0.0.0.0",
+        ] {
             assert!(!is_this_machine(host), "{host}");
         }
     }

@@ -31,6 +31,7 @@ use opcell_engine::event::Recorded;
 use opcell_types::text::one_line;
 use opcell_workflow::WorkflowIr;
 use std::{sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer, timeout::TimeoutLayer};
 use utoipa::OpenApi;
@@ -43,6 +44,9 @@ pub(crate) use send::{GrantBody, Wanted, answer, grant};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;
+
+/// Large bodies of requests at a time whose senders are not known until they are read.
+const UNSIGNED_BODIES: usize = 64;
 
 /// How long a request may take, reading its body included. Streams of events are answered at once and go on.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
@@ -74,6 +78,8 @@ pub struct App {
     pub(crate) mcp: mcp::Services,
     /// Counts requests for webhooks of tenants that do not exist.
     pub(crate) unknown_hooks: DefaultDirectRateLimiter,
+    /// Large bodies of webhooks' requests that are read or checked at a time.
+    pub(crate) unsigned_bodies: Semaphore,
     /// Cancelled when the server begins to stop.
     pub(crate) stop: CancellationToken,
 }
@@ -87,6 +93,7 @@ impl App {
             draw: settings.draw,
             sessions: Sessions::new()?,
             unknown_hooks: webhook_limiter(),
+            unsigned_bodies: Semaphore::new(UNSIGNED_BODIES),
             is_tls: settings.tls.is_some(),
             stop,
         })

@@ -17,6 +17,13 @@ use tokio::sync::broadcast;
 /// Events that are read at once.
 pub(crate) const PAGE: u64 = 256;
 
+/// Bytes of JSON after which a page is full, however few events it has: one event may say megabytes, and many readers
+/// may ask at once.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Events that are read before their size is known.
+const FIRST: u64 = 8;
+
 /// Batches that wait for the slowest listener before it has to page.
 const WAITING: usize = 32;
 
@@ -52,6 +59,37 @@ impl Frame {
 
 type Batch = Arc<[Frame]>;
 type Followed = Arc<Mutex<HashMap<RunId, broadcast::Sender<Batch>>>>;
+
+/// Events of a run after one of them: so many, or as many as fit a page, one at least where there is one. The flag says
+/// whether a reader has to ask again for what it asked for.
+///
+/// # Errors
+/// The journal's.
+pub(crate) async fn page(engine: &Engine, run: &RunId, after: u64, limit: u64) -> Result<(Vec<Frame>, bool), RunError> {
+    let (mut frames, mut bytes, mut last) = (Vec::<Frame>::new(), 0_usize, after);
+    let mut wanted = FIRST;
+    loop {
+        let left = limit.saturating_sub(frames.len() as u64);
+        let asked = wanted.min(left);
+        let read = if asked == 0 { Vec::new() } else { engine.events_after(run, last, asked).await? };
+        let is_end = (read.len() as u64) < asked;
+        for recorded in &read {
+            let frame = Frame::of(recorded);
+            bytes = bytes.saturating_add(frame.json.len());
+            last = frame.seq;
+            frames.push(frame);
+            if bytes >= PAGE_BYTES {
+                return Ok((frames, true));
+            }
+        }
+        if is_end || asked == left {
+            return Ok((frames, false));
+        }
+        // As many as fit, if they are like those before.
+        let each = bytes.checked_div(frames.len()).unwrap_or(0).max(1);
+        wanted = u64::try_from((PAGE_BYTES - bytes) / each).unwrap_or(u64::MAX).max(1);
+    }
+}
 
 /// The runs that have listeners.
 pub(crate) struct Feeds {
@@ -93,9 +131,9 @@ impl Reader {
             if self.ended {
                 return Ok(None);
             }
-            let page = self.engine.events_after(&self.run, self.last, PAGE).await?;
+            let (page, _) = page(&self.engine, &self.run, self.last, PAGE).await?;
             if !page.is_empty() {
-                return Ok(Some(self.take(page.iter().map(Frame::of).collect())));
+                return Ok(Some(self.take(page)));
             }
             let Some(live) = &mut self.live else {
                 // What happens between the look above and this is seen by the look after it.
@@ -152,8 +190,8 @@ async fn follow(
     sender: &broadcast::Sender<Batch>,
 ) -> Result<(), RunError> {
     loop {
-        let page = engine.events_after(run, last, PAGE).await?;
-        let frames: Batch = page.iter().map(Frame::of).collect();
+        let (page, _) = page(engine, run, last, PAGE).await?;
+        let frames: Batch = page.into();
         if let Some(newest) = frames.last() {
             last = newest.seq;
             let is_last = newest.is_last;

@@ -10,6 +10,7 @@ mod run;
 use crate::api::App;
 use axum::{
     Router,
+    extract::DefaultBodyLimit,
     http::{HeaderValue, header},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -29,7 +30,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
     let policy = HeaderValue::from_static(POLICY);
     Router::new()
         .route("/", get(list::tenants))
-        .route("/login", get(door::form).post(door::enter))
+        .route("/login", get(door::form).post(door::enter).layer(DefaultBodyLimit::max(door::MAX_LOGIN)))
         .route("/logout", post(door::leave))
         .route("/t/{tenant}", get(list::runs))
         .route("/t/{tenant}/plugins", get(list::plugins))

@@ -5,7 +5,8 @@
 
 use crate::{
     api::{self, App},
-    serve::{ServeError, Settings, limit},
+    serve::{HEAD_TIME, ServeError, Settings, limit},
+    stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::{Tenant, TenantLimits, Tenants},
 };
 use opcell::Host;
@@ -38,7 +39,8 @@ impl Probes {
         let tenant =
             tenants.iter().next().map(Arc::clone).ok_or_else(|| refused(std::io::Error::other("no tenant")))?;
         let router = api::probes(Arc::new(App::new(&Settings::new(address), tenants, stop)?));
-        let mut server = axum_server::from_tcp(listener)?;
+        let acceptor = StallAcceptor::new(WRITE_TIME, most_connections());
+        let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).first_request_timeout(HEAD_TIME);
         let task = tokio::spawn(async move {
             limit(server.http_builder());
             if let Err(error) = server.serve(router.into_make_service()).await {

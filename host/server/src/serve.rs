@@ -4,7 +4,7 @@ use crate::{
     access::Access,
     api::{self, App, Draw},
     schedule,
-    stall::{StallAcceptor, WRITE_TIME},
+    stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::Tenants,
 };
 use axum_server::{
@@ -25,12 +25,16 @@ use std::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may take to send the head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a client may take to send the head of a request, the first one included: a connection over which nothing
+/// comes is one that others cannot have.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// Headers of one request, and bytes of its head.
 const MAX_HEADERS: usize = 64;
 const MAX_HEAD: usize = 32 << 10;
+
+/// Requests at a time over one connection of HTTP/2.
+const STREAMS: u32 = 64;
 
 /// How often the files of TLS are looked at.
 const TLS_POLL: Duration = Duration::from_secs(2);
@@ -209,12 +213,14 @@ impl Serving {
             handle.graceful_shutdown(Some(grace));
             first
         };
+        let stalls = StallAcceptor::new(WRITE_TIME, most_connections());
         let serving = async {
             match tls {
                 Some((files, config)) => {
                     let reloading = reload(files, config.clone());
-                    let acceptor = RustlsAcceptor::new(config).acceptor(StallAcceptor::new(WRITE_TIME));
-                    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
+                    let acceptor = RustlsAcceptor::new(config).acceptor(stalls);
+                    let server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
+                    let mut server = server.first_request_timeout(HEAD_TIME);
                     limit(server.http_builder());
                     tokio::select! {
                         served = server.serve(router.into_make_service()) => served,
@@ -222,8 +228,8 @@ impl Serving {
                     }
                 }
                 None => {
-                    let acceptor = StallAcceptor::new(WRITE_TIME);
-                    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
+                    let server = axum_server::from_tcp(listener)?.acceptor(stalls).handle(handle.clone());
+                    let mut server = server.first_request_timeout(HEAD_TIME);
                     limit(server.http_builder());
                     server.serve(router.into_make_service()).await
                 }
@@ -242,6 +248,13 @@ pub(crate) fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_
         .header_read_timeout(HEAD_TIME)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD);
+    builder
+        .http2()
+        .timer(hyper_util::rt::TokioTimer::new())
+        .keep_alive_interval(HEAD_TIME)
+        .keep_alive_timeout(HEAD_TIME)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(MAX_HEAD as u32);
 }
 
 /// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     access::Reading,
-    feed::{Frame, PAGE},
+    feed::{self, Frame, PAGE},
     problem::Problem,
     tenant::Tenant,
 };
@@ -38,7 +38,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) struct EventParams {
     /// Only events after this one.
     after: Option<u64>,
-    /// At most this many in one page; 256 by default and at most. Streams have no limit.
+    /// At most this many in one page; 256 by default and at most. A page ends after 4 MiB as well. Streams have no limit.
     #[param(minimum = 1, maximum = 256)]
     limit: Option<u64>,
 }
@@ -87,9 +87,9 @@ pub(super) async fn events(
     if limit == 0 || limit > PAGE {
         return Err(Problem::bad_request("invalid-query", format!("`limit` must be from 1 to {PAGE}")));
     }
-    let page = admitted.tenant.host.engine().events_after(&run, after, limit).await?;
-    let frames: Vec<Frame> = page.iter().map(Frame::of).collect();
-    let next = frames.last().filter(|last| frames.len() as u64 == limit && !last.is_last).map(|last| last.seq);
+    let (frames, cut) = feed::page(admitted.tenant.host.engine(), &run, after, limit).await?;
+    let is_full = cut || frames.len() as u64 == limit;
+    let next = frames.last().filter(|last| is_full && !last.is_last).map(|last| last.seq);
     let events: Vec<&RawValue> = frames.iter().filter_map(|frame| serde_json::from_str(&frame.json).ok()).collect();
     Ok(Json(json!({"events": events, "next": next})).into_response())
 }

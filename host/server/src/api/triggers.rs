@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{FromRequest as _, Request, State},
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode, header},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -20,6 +20,9 @@ use utoipa::ToSchema;
 
 /// The longest ID of a webhook's request, in bytes.
 const MAX_ID: usize = 200;
+
+/// Bytes of an ordinary request of a webhook.
+const SMALL_BODY: u64 = 64 << 10;
 
 /// Signatures of one request that are looked at.
 const MAX_SIGNATURES: usize = 8;
@@ -122,6 +125,13 @@ pub(super) async fn hook(
         None => app.unknown_hooks.check().map_err(|_| too_many())?,
     }
     let headers = request.headers().clone();
+    // What senders that no one knows yet may fill memory with: few large bodies at a time, for which small ones do not
+    // wait.
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let _room = match length {
+        Some(length) if length <= SMALL_BODY => None,
+        _ => Some(app.unsigned_bodies.try_acquire().map_err(|_| too_many())?),
+    };
     let body = Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
             let detail = format!("the body has more than {} bytes", super::MAX_BODY);

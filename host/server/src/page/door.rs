@@ -28,6 +28,9 @@ use std::{
 const LASTS: Duration = Duration::from_secs(12 * 3600);
 const MOST: usize = 10_000;
 
+/// The longest form with a token, in bytes: whoever sends it is not known yet.
+pub(super) const MAX_LOGIN: usize = 8 << 10;
+
 const COOKIE: &str = "opcell";
 
 /// The sessions of browsers.

@@ -173,8 +173,9 @@ impl View<'_> {
     fn pages(&self, len: usize, from: usize) -> Markup {
         html! { @if len > SPANS { p {
             @if from > 0 { a href={ (self.here) "?from=" (from.saturating_sub(SPANS)) "#timeline" } { "Earlier" } " · " }
-            (from + 1) "–" ((from + SPANS).min(len)) " of " (len)
-            @if from + SPANS < len { " · " a href={ (self.here) "?from=" (from + SPANS) "#timeline" } { "Later" } }
+            @let (from, next) = (from.min(len), from.saturating_add(SPANS));
+            ((from + 1).min(len)) "–" (next.min(len)) " of " (len)
+            @if next < len { " · " a href={ (self.here) "?from=" (next) "#timeline" } { "Later" } }
         } } }
     }
 
