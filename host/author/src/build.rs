@@ -5,11 +5,19 @@ use crate::{
     template::{CONTRACT, write_contract},
     toolchain::{self, on_path},
 };
+use opcell_types::files::{read_bounded, read_text_bounded};
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
+
+/// The most that is read of what was built: with debug information far more than a host takes.
+const MAX_COMPONENT: u64 = 256 << 20;
+
+/// The longest note of what a component was built from.
+const MAX_NOTE: u64 = 4 << 10;
 
 /// What the component is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,8 +58,8 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
         _ => inputs::digest(project, &tool, &format!("{profile:?}"))?,
     };
     let note = scratch.join("built");
-    if let (Some(inputs), Ok(bytes)) = (&inputs, fs::read(&path))
-        && fs::read_to_string(&note).is_ok_and(|noted| noted == noted_line(inputs, &bytes))
+    if let (Some(inputs), Ok(bytes)) = (&inputs, read_bounded(&path, MAX_COMPONENT))
+        && read_text_bounded(&note, MAX_NOTE).is_ok_and(|noted| noted == noted_line(inputs, &bytes))
     {
         return Ok(Built { path, bytes, reused: true });
     }
@@ -61,7 +69,7 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
         Language::Python => python(project, &tool, &scratch)?,
         Language::C => c(project, profile, &tool, &scratch)?,
     };
-    let mut bytes = fs::read(&made).map_err(AuthorError::file(&made))?;
+    let mut bytes = read_bounded(&made, MAX_COMPONENT).map_err(AuthorError::file(&made))?;
     if project.language == Language::C {
         component::describe(&mut bytes, &CONTRACT, "plugin")
             .map_err(|message| AuthorError::Component { path: made.clone(), message })?;
@@ -80,7 +88,7 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
 /// # Errors
 /// [`AuthorError::Component`] when it is not such a module, or [`AuthorError::File`].
 pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
-    let bytes = fs::read(module).map_err(AuthorError::file(module))?;
+    let bytes = read_bounded(module, MAX_COMPONENT).map_err(AuthorError::file(module))?;
     let bytes =
         component::of_module(&bytes).map_err(|message| AuthorError::Component { path: module.to_owned(), message })?;
     let path = module.with_extension("component.wasm");
@@ -91,9 +99,14 @@ pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
 /// Whoever loads the plugin meanwhile gets the old file or the new one, and never half of it.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuthorError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.part"));
-    fs::write(&part, bytes).map_err(AuthorError::file(&part))?;
-    fs::rename(&part, path).map_err(AuthorError::file(path))
+    let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    // A new file: what a checkout put under this name may be a link to any file of its user.
+    let mut file = fs::File::create_new(&part).map_err(AuthorError::file(&part))?;
+    let written = file.write_all(bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.map_err(AuthorError::file(path))
 }
 
 fn noted_line(inputs: &str, component: &[u8]) -> String {
@@ -111,9 +124,13 @@ fn tool(project: &Project) -> Result<PathBuf, AuthorError> {
         Language::Javascript => own("node_modules/.bin/componentize-qjs")
             .or_else(|| on_path("componentize-qjs"))
             .ok_or_else(|| missing("JavaScript", "componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5")),
-        Language::Python => own(".venv/bin/componentize-py")
-            .or_else(|| on_path("componentize-py"))
-            .ok_or_else(|| missing("Python", "componentize-py", "pip install componentize-py==0.25.1")),
+        Language::Python => own(".venv/bin/componentize-py").or_else(|| on_path("componentize-py")).ok_or_else(|| {
+            missing(
+                "Python",
+                "componentize-py",
+                "python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
+            )
+        }),
         Language::C => {
             let linkers =
                 ["wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14"];

@@ -4,6 +4,7 @@
 //! random seeds and times. Building again would give another digest for the same source.
 
 use crate::{AuthorError, Project, template::CONTRACT};
+use opcell_types::files::read_bounded;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -46,7 +47,7 @@ pub(crate) fn digest(project: &Project, tool: &Path, options: &str) -> Result<Op
     }
     let Some(files) = sources(&project.folder)? else { return Ok(None) };
     for path in files {
-        let Ok(bytes) = fs::read(&path) else { return Ok(None) };
+        let Ok(bytes) = read_bounded(&path, MOST_BYTES) else { return Ok(None) };
         add(path.strip_prefix(&project.folder).unwrap_or(&path).as_os_str().as_encoded_bytes());
         add(&bytes);
     }

@@ -1,9 +1,10 @@
 //! `plugin.toml`: what a plugin is called, what it asks for and why, and how it is built.
 
 use crate::{AuthorError, Language};
+use opcell_types::files::read_text_bounded;
 use serde_json::{Map, Value, json};
 use std::{
-    fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 use toml_edit::{Document, Item, Table, Value as Toml};
@@ -39,18 +40,17 @@ impl Project {
         // Tools run in the folder, so that a path relative to another is of no use to them.
         let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let path = folder.join(FILE);
-        let about = match fs::metadata(&path) {
-            Ok(about) => about,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(AuthorError::NoProject(folder.to_owned()));
+        let text = match read_text_bounded(&path, MAX_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(AuthorError::NoProject(folder.to_owned())),
+            Err(error)
+                if [ErrorKind::InvalidInput, ErrorKind::FileTooLarge, ErrorKind::InvalidData]
+                    .contains(&error.kind()) =>
+            {
+                return Err(AuthorError::Project { path, line: 1, column: 1, message: error.to_string() });
             }
             Err(error) => return Err(AuthorError::file(&path)(error)),
         };
-        if !about.is_file() || about.len() > MAX_BYTES {
-            let message = format!("expected a file of at most {MAX_BYTES} bytes");
-            return Err(AuthorError::Project { path, line: 1, column: 1, message });
-        }
-        let text = fs::read_to_string(&path).map_err(AuthorError::file(&path))?;
         Reader { path: &path, text: &text }.project(folder)
     }
 }
@@ -203,7 +203,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Project, AuthorError> {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE), text).unwrap();
+        std::fs::write(folder.path().join(FILE), text).unwrap();
         Project::read(folder.path())
     }
 

@@ -376,5 +376,8 @@ fn a_missing_tool_is_named_with_the_command_that_installs_it() {
         .output();
     let said = text(&output.unwrap().stderr);
     assert!(said.contains("Python plugins are built with componentize-py, which is not installed"), "{said}");
-    assert!(said.contains("install it: pip install componentize-py==0.25.1"), "{said}");
+    assert!(
+        said.contains("install it: python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1"),
+        "{said}"
+    );
 }

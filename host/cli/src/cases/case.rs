@@ -203,6 +203,10 @@ pub fn read(folder: &Path) -> Result<Vec<CaseFile>, CaseError> {
 
 fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
     let file = |error| CaseError::File { path: path.clone(), error };
+    // Whoever names the folder has not named what its links lead to, and a message would show a line of it.
+    if opcell_types::files::leads_out(&path, path.parent().unwrap_or(Path::new(""))).is_some() {
+        return Err(CaseError::Wrong { path, message: "it is a link that leads out of its folder".to_owned() });
+    }
     let text = opcell_types::files::read_text_bounded(&path, MAX_BYTES).map_err(file)?;
     let case = parse(&text).map_err(|message| CaseError::Wrong { path: path.clone(), message })?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

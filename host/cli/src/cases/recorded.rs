@@ -206,9 +206,11 @@ impl Draft {
             .map(|(name, root)| (name.clone(), self.tree(&name, root)))
             .collect();
         let context = &call.context;
-        let mut text = format!("# Recorded: run {}, step {}, visit {}.\n", context.run, context.step, context.visit);
-        for note in &self.notes {
-            let _ = writeln!(text, "# {}", opcell::report::printable(note).replace('\n', " "));
+        let head = format!("Recorded: run {}, step {}, visit {}.", context.run, context.step, context.visit);
+        let mut text = String::new();
+        // A line break in a name would end the comment.
+        for note in std::iter::once(&head).chain(&self.notes) {
+            let _ = writeln!(text, "# {}", opcell_types::text::one_line(note, 500));
         }
         // JSON is YAML.
         let _ = writeln!(text, "{}: {}", if call.judge { "judge" } else { "operation" }, json!(call.id));

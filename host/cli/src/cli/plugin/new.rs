@@ -24,15 +24,13 @@ pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> 
         return Ok(Exit::Done);
     }
     terminal.line(&format!("{}/  ({} files, {})", args.name, written.len(), args.lang.title()))?;
-    let before = match args.lang {
-        Language::Javascript => "npm install && ",
-        _ => "",
-    };
+    // A line of its own: it is typed once, and what follows again and again.
     let install = match args.lang {
-        Language::Python => "\n  pip install componentize-py==0.25.1   # once",
+        Language::Javascript => "\n  npm install",
+        Language::Python => "\n  python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
         _ => "",
     };
     let name = &args.name;
-    terminal.note(&format!("next:{install}\n  cd {name} && {before}opcell plugin build && opcell plugin test"));
+    terminal.note(&format!("next:\n  cd {name}{install}\n  opcell plugin build && opcell plugin test"));
     Ok(Exit::Done)
 }
