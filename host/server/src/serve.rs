@@ -32,6 +32,7 @@ pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Headers of one request, and bytes of its head.
 const MAX_HEADERS: usize = 64;
 const MAX_HEAD: usize = 32 << 10;
+const MAX_HEADER_LIST: u32 = 32 << 10;
 
 /// Requests at a time over one connection of HTTP/2.
 const STREAMS: u32 = 64;
@@ -254,7 +255,7 @@ pub(crate) fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_
         .keep_alive_interval(HEAD_TIME)
         .keep_alive_timeout(HEAD_TIME)
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(MAX_HEAD as u32);
+        .max_header_list_size(MAX_HEADER_LIST);
 }
 
 /// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes
