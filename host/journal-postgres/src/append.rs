@@ -1,7 +1,7 @@
 //! Appends of many runs in one transaction: what comes while a commit waits for the disk shares the next one.
 
 use crate::{
-    error::{StoreError, storage},
+    error::{ServerError, storage},
     rows::{record_checksum, snapshot_checksum, unsigned},
     settings::Settings,
 };
@@ -218,7 +218,7 @@ impl Flusher {
     }
 
     /// Writes what may be written, and gives the names of its runs.
-    async fn write(&self, group: &[Job]) -> Result<HashSet<String>, StoreError> {
+    async fn write(&self, group: &[Job]) -> Result<HashSet<String>, ServerError> {
         let appends = || group.iter().map(|job| &job.append);
         let runs: Vec<&str> = appends().map(|append| append.run.as_ref()).collect();
         let fences: Vec<i64> = appends().map(|append| append.fence.0.cast_signed()).collect();
@@ -290,7 +290,7 @@ impl Flusher {
         group: &[Job],
         done: &HashSet<String>,
         again: bool,
-    ) -> Result<Vec<Result<(), JournalError>>, StoreError> {
+    ) -> Result<Vec<Result<(), JournalError>>, ServerError> {
         let mut results = Vec::with_capacity(group.len());
         for job in group {
             let written = done.contains(job.append.run.as_ref());
@@ -299,7 +299,7 @@ impl Flusher {
         Ok(results)
     }
 
-    async fn refusal(&self, job: &Job, again: bool) -> Result<Result<(), JournalError>, StoreError> {
+    async fn refusal(&self, job: &Job, again: bool) -> Result<Result<(), JournalError>, ServerError> {
         let sql = format!(
             "SELECT r.fence, r.records, r.ended, coalesce(o.alive_until > clock_timestamp(), false),
                 (SELECT checksum FROM {0}.records v WHERE v.run = r.id AND v.seq = r.records)
@@ -335,7 +335,7 @@ impl Flusher {
         }
         if alive && !ended {
             // It changed between the two looks: whoever asks again gets an answer of now.
-            return Err(StoreError::Connection("the run changed while it was looked at".to_owned()));
+            return Err(ServerError::Connection("the run changed while it was looked at".to_owned()));
         }
         Ok(Err(JournalError::LeaseLost { run: run.clone() }))
     }

@@ -5,7 +5,8 @@ use std::{error::Error as _, sync::Arc};
 
 /// What went wrong, and whether trying again with another connection can help.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
+#[non_exhaustive]
+pub enum ServerError {
     /// No connection could be had, or it broke: what was under way may or may not have happened.
     #[error("the connection to PostgreSQL failed: {0}")]
     Connection(String),
@@ -17,13 +18,15 @@ pub(crate) enum StoreError {
     Row(String),
 }
 
-impl StoreError {
-    pub(crate) fn is_transient(&self) -> bool {
+impl ServerError {
+    /// Whether another connection may do better.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Connection(_))
     }
 }
 
-impl From<tokio_postgres::Error> for StoreError {
+impl From<tokio_postgres::Error> for ServerError {
     fn from(error: tokio_postgres::Error) -> Self {
         use tokio_postgres::error::SqlState;
         let Some(said) = error.as_db_error() else {
@@ -39,6 +42,7 @@ impl From<tokio_postgres::Error> for StoreError {
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::READ_ONLY_SQL_TRANSACTION,
+            SqlState::LOCK_NOT_AVAILABLE,
         ];
         let text = format!("{} ({})", said.message(), said.code().code());
         if passing.contains(said.code()) || said.code().code().starts_with("08") {
@@ -49,7 +53,7 @@ impl From<tokio_postgres::Error> for StoreError {
     }
 }
 
-impl From<deadpool_postgres::PoolError> for StoreError {
+impl From<deadpool_postgres::PoolError> for ServerError {
     fn from(error: deadpool_postgres::PoolError) -> Self {
         match error {
             deadpool_postgres::PoolError::Backend(error) => match Self::from(error) {
@@ -62,13 +66,13 @@ impl From<deadpool_postgres::PoolError> for StoreError {
     }
 }
 
-impl From<StoreError> for JournalError {
-    fn from(error: StoreError) -> Self {
+impl From<ServerError> for JournalError {
+    fn from(error: ServerError) -> Self {
         Self::Storage(Arc::new(error))
     }
 }
 
 /// Shorthand for `map_err`.
-pub(crate) fn storage(error: impl Into<StoreError>) -> JournalError {
+pub(crate) fn storage(error: impl Into<ServerError>) -> JournalError {
     error.into().into()
 }

@@ -2,16 +2,18 @@
 
 use crate::{
     append::{Appender, last_record},
+    beside::Beside,
     clock::ServerClock,
-    error::{StoreError, storage},
+    error::{ServerError, storage},
     lease::Lease,
+    pool::pool,
     rows::{good_records, in_order, record_checksum, snapshot_checksum, unsigned},
     schema::{self, Found, SCHEMA},
     settings::Settings,
     wake,
 };
 use async_trait::async_trait;
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use deadpool_postgres::{Object, Pool};
 use opcell_journal::{
     Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record, Retention,
     RunEntry, RunId, RunState, Snapshot,
@@ -27,9 +29,6 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-/// How long to wait for a free connection of the pool, and for the server to accept one.
-const CONNECT: Duration = Duration::from_secs(30);
 
 /// How long reading tries again after a broken connection, and the pauses between attempts: first, and at most.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,16 +54,7 @@ impl PostgresJournal {
     /// # Errors
     /// [`JournalError::Schema`], or the storage's: no connection, wrong password, no right to make a schema.
     pub async fn open(settings: Settings) -> Result<Self, JournalError> {
-        let tls = settings.tls().map_err(|error| JournalError::Storage(Arc::new(error)))?;
-        let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(settings.server.clone(), tls, config);
-        let pool = Pool::builder(manager)
-            .max_size(settings.connections)
-            .wait_timeout(Some(CONNECT))
-            .create_timeout(Some(CONNECT))
-            .runtime(deadpool_postgres::Runtime::Tokio1)
-            .build()
-            .map_err(|error| JournalError::Storage(Arc::new(error)))?;
+        let pool = pool(&settings, settings.connections)?;
         let mut client = pool.get().await.map_err(storage)?;
         if let Found::Newer(found) = schema::open(&mut client, &settings).await? {
             let path = settings.to_string();
@@ -90,6 +80,14 @@ impl PostgresJournal {
     /// The storage's; the lease then runs out by itself.
     pub async fn close(&self) -> Result<(), JournalError> {
         Ok(self.lease.end(&self.pool, &self.settings).await?)
+    }
+
+    /// Connections of their own for tables that others keep in the journal's schema. None is made before it is used.
+    ///
+    /// # Errors
+    /// When the settings of TLS can no longer be read.
+    pub fn beside(&self) -> Result<Beside, JournalError> {
+        Ok(Beside::of(&self.settings, &self.lease)?)
     }
 
     async fn client(&self) -> Result<Object, JournalError> {
@@ -452,7 +450,7 @@ impl Journal for PostgresJournal {
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
         let sql = "SELECT b.id, b.at, b.payload FROM {s}.inbox b JOIN {s}.runs r ON r.id = b.run WHERE r.run = $1 ORDER BY b.id";
         let rows = self.query_again(sql, &[(&run.as_ref(), Type::TEXT)]).await?;
-        let message = |row: &Row| -> Result<InboxMessage, StoreError> {
+        let message = |row: &Row| -> Result<InboxMessage, ServerError> {
             Ok(InboxMessage {
                 id: unsigned(row, 0)?,
                 at: row.try_get(1)?,
@@ -478,10 +476,10 @@ impl Journal for PostgresJournal {
 }
 
 fn is_transient(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    error.downcast_ref::<StoreError>().is_some_and(StoreError::is_transient)
+    error.downcast_ref::<ServerError>().is_some_and(ServerError::is_transient)
 }
 
-fn entry(row: &Row) -> Result<RunEntry, StoreError> {
+fn entry(row: &Row) -> Result<RunEntry, ServerError> {
     Ok(RunEntry {
         run: row.try_get::<_, String>(0)?.into(),
         workflow: row.try_get::<_, String>(1)?.into(),

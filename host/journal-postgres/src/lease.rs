@@ -1,6 +1,6 @@
 //! A process's lease: as long as it shows signs of life, the runs that it drives are its own.
 
-use crate::{clock::ServerClock, error::StoreError, schema, settings::Settings};
+use crate::{clock::ServerClock, error::ServerError, schema, settings::Settings};
 use deadpool_postgres::Pool;
 use opcell_journal::Ownership;
 use std::{
@@ -38,7 +38,7 @@ fn new_owner() -> Current {
 
 impl Lease {
     /// Takes a lease and keeps renewing it until the journal is dropped.
-    pub(crate) async fn take(pool: Pool, settings: &Settings) -> Result<Arc<Self>, StoreError> {
+    pub(crate) async fn take(pool: Pool, settings: &Settings) -> Result<Arc<Self>, ServerError> {
         let lease = Arc::new(Self {
             current: Mutex::new(new_owner()),
             clock: ServerClock::default(),
@@ -85,7 +85,7 @@ impl Lease {
         self.current().ownership
     }
 
-    async fn register(&self, pool: &Pool, settings: &Settings) -> Result<(), StoreError> {
+    async fn register(&self, pool: &Pool, settings: &Settings) -> Result<(), ServerError> {
         let sql = format!(
             "INSERT INTO {}.owners VALUES ($1, clock_timestamp() + make_interval(secs => $2))
              RETURNING (extract(epoch FROM clock_timestamp()) * 1e6)::bigint",
@@ -109,7 +109,7 @@ impl Lease {
     }
 
     /// Renews a lease that has not run out; otherwise gives the process a new name.
-    async fn renew(&self, pool: &Pool, settings: &Settings) -> Result<(), StoreError> {
+    async fn renew(&self, pool: &Pool, settings: &Settings) -> Result<(), ServerError> {
         let sql = format!(
             "UPDATE {}.owners SET alive_until = clock_timestamp() + make_interval(secs => $2)
              WHERE owner = $1 AND alive_until > clock_timestamp()
@@ -135,7 +135,7 @@ impl Lease {
     }
 
     /// Sends a sign of life; `false` when no lease was renewed.
-    async fn ask(&self, pool: &Pool, sql: &str, lease: Duration) -> Result<bool, StoreError> {
+    async fn ask(&self, pool: &Pool, sql: &str, lease: Duration) -> Result<bool, ServerError> {
         use tokio_postgres::types::Type;
         let client = pool.get().await?;
         let Current { owner, ownership } = self.current();
@@ -149,7 +149,7 @@ impl Lease {
     }
 
     /// Gives every run of this process back, so that others need not wait for the lease to run out.
-    pub(crate) async fn end(&self, pool: &Pool, settings: &Settings) -> Result<(), StoreError> {
+    pub(crate) async fn end(&self, pool: &Pool, settings: &Settings) -> Result<(), ServerError> {
         self.stop.cancel();
         let client = pool.get().await?;
         let owner = self.owner();
@@ -166,7 +166,7 @@ impl Drop for Lease {
 }
 
 /// Makes room for runs to come, and forgets owners that are long gone: a run whose owner is not listed has none.
-async fn tidy(pool: &Pool, settings: &Settings) -> Result<(), StoreError> {
+async fn tidy(pool: &Pool, settings: &Settings) -> Result<(), ServerError> {
     let client = pool.get().await?;
     let schema = &settings.schema;
     client

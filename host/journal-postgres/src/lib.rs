@@ -21,11 +21,13 @@ mod clock;
 mod error;
 mod settings;
 
+mod pool;
 mod schema;
 
 mod rows;
 
 mod append;
+mod beside;
 mod lease;
 mod wake;
 
@@ -34,6 +36,8 @@ mod journal;
 #[cfg(feature = "scratch")]
 pub mod scratch;
 
+pub use beside::Beside;
 pub use clock::ServerClock;
+pub use error::ServerError;
 pub use journal::PostgresJournal;
 pub use settings::{Settings, SettingsError};

@@ -1,13 +1,13 @@
 //! Rows of runs and records: checked as they are read.
 
-use crate::error::StoreError;
+use crate::error::ServerError;
 use opcell_journal::{JournalError, Record, RunId, Snapshot};
 use tokio_postgres::Row;
 
 /// A number that only grows from 0; a negative one was put there by another program.
-pub(crate) fn unsigned(row: &Row, column: usize) -> Result<u64, StoreError> {
+pub(crate) fn unsigned(row: &Row, column: usize) -> Result<u64, ServerError> {
     let number: i64 = row.try_get(column)?;
-    u64::try_from(number).map_err(|_| StoreError::Row(format!("column {column} is {number}")))
+    u64::try_from(number).map_err(|_| ServerError::Row(format!("column {column} is {number}")))
 }
 
 fn checksum(run: &str, place: [i64; 3], texts: [&str; 2]) -> Vec<u8> {
@@ -44,7 +44,7 @@ pub(crate) struct Read {
 }
 
 /// Keeps the records that are what was written: rows of `seq, kind, version, at, payload, checksum`, in order.
-pub(crate) fn good_records(run: &str, after: u64, rows: &[Row]) -> Result<Read, StoreError> {
+pub(crate) fn good_records(run: &str, after: u64, rows: &[Row]) -> Result<Read, ServerError> {
     let mut found = Read::default();
     let mut expected = after + 1;
     for row in rows {

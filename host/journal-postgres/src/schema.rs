@@ -1,6 +1,6 @@
 //! The tables, and what brings a database to them.
 
-use crate::{error::StoreError, settings::Settings};
+use crate::{error::ServerError, settings::Settings};
 use tokio_postgres::GenericClient;
 
 /// The newest schema that this code reads and writes.
@@ -71,7 +71,7 @@ pub(crate) enum Found {
 }
 
 /// Makes the tables where there are none, and room for the records of runs to come.
-pub(crate) async fn open(client: &mut tokio_postgres::Client, settings: &Settings) -> Result<Found, StoreError> {
+pub(crate) async fn open(client: &mut tokio_postgres::Client, settings: &Settings) -> Result<Found, ServerError> {
     let schema = &settings.schema;
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
@@ -100,7 +100,7 @@ pub(crate) async fn open(client: &mut tokio_postgres::Client, settings: &Setting
 }
 
 /// Makes the partitions of the newest runs and of those to come, so that no insert ever waits for one.
-pub(crate) async fn make_room(client: &impl GenericClient, schema: &str) -> Result<(), StoreError> {
+pub(crate) async fn make_room(client: &impl GenericClient, schema: &str) -> Result<(), ServerError> {
     let newest: i64 =
         client.query_one(&format!("SELECT coalesce(max(id), 0) FROM {schema}.runs"), &[]).await?.try_get(0)?;
     let current = newest / PARTITION;
@@ -115,7 +115,7 @@ pub(crate) async fn make_room(client: &impl GenericClient, schema: &str) -> Resu
 }
 
 /// Drops the partitions whose runs are all gone: deleting a million runs' records then costs a file.
-pub(crate) async fn drop_empty(client: &impl GenericClient, schema: &str) -> Result<(), StoreError> {
+pub(crate) async fn drop_empty(client: &impl GenericClient, schema: &str) -> Result<(), ServerError> {
     let oldest: Option<i64> = client.query_one(&format!("SELECT min(id) FROM {schema}.runs"), &[]).await?.try_get(0)?;
     let newest_known: i64 = client
         .query_one("SELECT coalesce((SELECT last_value FROM pg_sequences WHERE schemaname = $1 AND sequencename = 'runs_id_seq'), 1)", &[&schema])

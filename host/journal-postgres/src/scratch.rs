@@ -7,6 +7,7 @@ use std::{
     os::unix::{fs::chown, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Mutex, OnceLock},
     thread,
     time::{Duration, Instant},
 };
@@ -154,6 +155,38 @@ impl Server {
         }
         command
     }
+}
+
+/// The URL of a server that all tests of this process share, each in a schema of its own; it stops after the process.
+/// `None`, after a line on stderr, where none is installed.
+///
+/// # Errors
+/// When a server is installed and does not start.
+pub fn shared() -> io::Result<Option<&'static str>> {
+    static SERVER: OnceLock<Result<Option<(Mutex<Server>, String)>, String>> = OnceLock::new();
+    let start = || {
+        let Some(server) = Server::start()? else { return Ok(None) };
+        stop_after_this_process(&server)?;
+        let url = server.url();
+        Ok(Some((Mutex::new(server), url)))
+    };
+    let started = SERVER.get_or_init(|| start().map_err(|error: io::Error| error.to_string()));
+    match started {
+        Ok(started) => Ok(started.as_ref().map(|(_, url)| url.as_str())),
+        Err(error) => Err(io::Error::other(error.clone())),
+    }
+}
+
+/// A static is never dropped, so the server goes with a watcher that outlives this process by a moment.
+#[expect(clippy::zombie_processes, reason = "it outlives this process")]
+fn stop_after_this_process(server: &Server) -> io::Result<()> {
+    let watch = format!(
+        "while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -QUIT {} 2>/dev/null; sleep 2; rm -rf '{}'",
+        std::process::id(),
+        server.process_id(),
+        server.folder().display()
+    );
+    Command::new("sh").args(["-c", &watch]).spawn().map(drop)
 }
 
 impl Drop for Server {

@@ -6,10 +6,10 @@ use opcell_journal::{
     Cut, Journal, JournalError, NewRun, RunId,
     contract::{append, record},
 };
-use opcell_journal_postgres::{PostgresJournal, Settings, scratch::Server};
+use opcell_journal_postgres::{PostgresJournal, Settings, scratch};
 use std::{
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -17,26 +17,7 @@ use std::{
 
 /// One server serves all tests; each test has a schema of its own.
 fn server() -> Option<&'static str> {
-    static SERVER: OnceLock<Option<(Mutex<Server>, String)>> = OnceLock::new();
-    let started = SERVER.get_or_init(|| {
-        let server = Server::start().unwrap()?;
-        let url = server.url();
-        stop_at_exit(&server);
-        Some((Mutex::new(server), url))
-    });
-    started.as_ref().map(|(_, url)| url.as_str())
-}
-
-/// A static is never dropped, so the server goes with a watcher that outlives this process by a moment.
-#[expect(clippy::zombie_processes, reason = "it outlives this process")]
-fn stop_at_exit(server: &Server) {
-    let watch = format!(
-        "while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -QUIT {} 2>/dev/null; sleep 2; rm -rf '{}'",
-        std::process::id(),
-        server.process_id(),
-        server.folder().display()
-    );
-    std::process::Command::new("sh").args(["-c", &watch]).spawn().unwrap();
+    scratch::shared().unwrap()
 }
 
 fn settings(more: &str) -> Option<Settings> {
@@ -127,7 +108,8 @@ async fn an_append_whose_answer_is_lost_is_there_once() {
         let client = client(server().unwrap()).await;
         let sql = format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE application_name = 'opcell' AND query LIKE 'WITH input%' AND query LIKE '%{schema}.runs r%'"
+             WHERE application_name = 'opcell' AND query LIKE 'WITH input%'
+                AND query LIKE '%{schema}.runs r%'"
         );
         loop {
             let _ = client.batch_execute(&sql).await;

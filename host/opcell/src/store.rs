@@ -1,9 +1,10 @@
 //! Opens the store in which a project keeps its runs.
 
-use crate::report::Rejected;
 use crate::{
     config::{JournalPlace, JournalSettings},
     host::HostError,
+    report::Rejected,
+    stores::PluginStores,
 };
 use opcell_journal::{Journal, JournalError, Retention};
 use opcell_workflow::Diagnostic;
@@ -26,7 +27,22 @@ pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostEr
 /// # Errors
 /// As [`open`].
 pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
-    let journal = open(settings).await?;
+    retained(open(settings).await?, settings).await
+}
+
+/// As [`open_and_retain`]; stores of plugins that are kept on the journal's server are there as well.
+pub(crate) async fn open_with_stores(
+    settings: &JournalSettings,
+    stores: &PluginStores,
+) -> Result<Arc<dyn Journal>, HostError> {
+    let journal = match &settings.place {
+        JournalPlace::File(path) => file::open(path)?,
+        JournalPlace::Server(server) => server::open_with_stores(server, stores).await?,
+    };
+    retained(journal, settings).await
+}
+
+async fn retained(journal: Arc<dyn Journal>, settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
     if settings.keep.is_some() || settings.max_age.is_some() {
         let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
         let machine = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
@@ -143,22 +159,35 @@ mod file {
 
 #[cfg(feature = "postgres")]
 mod server {
-    use super::{Arc, HostError, Journal, JournalError};
+    use super::{Arc, HostError, Journal, JournalError, PluginStores};
     use crate::{config::JournalServer, http::SecretSource, report::Rejected};
     use opcell_journal_postgres::{PostgresJournal, Settings};
     use opcell_workflow::Diagnostic;
 
     pub(super) async fn open(server: &JournalServer) -> Result<Arc<dyn Journal>, HostError> {
+        Ok(Arc::new(connect(server).await?))
+    }
+
+    pub(super) async fn open_with_stores(
+        server: &JournalServer,
+        stores: &PluginStores,
+    ) -> Result<Arc<dyn Journal>, HostError> {
+        let journal = connect(server).await?;
+        stores.serve_from(&journal)?;
+        Ok(Arc::new(journal))
+    }
+
+    async fn connect(server: &JournalServer) -> Result<PostgresJournal, HostError> {
         let refused = |message: String| Rejected::plain(Diagnostic::error("invalid-journal", message));
         let mut settings: Settings = server.url().parse().map_err(|error| refused(format!("{error}")))?;
         if let Some(password) = password(server).await.map_err(refused)? {
             settings.password(&password);
         }
         let journal = PostgresJournal::open(settings).await;
-        Ok(Arc::new(journal.map_err(|error| match error {
+        Ok(journal.map_err(|error| match error {
             JournalError::Storage(cause) => JournalError::Unreachable { place: server.to_string(), cause },
             other => other,
-        })?))
+        })?)
     }
 
     /// From where the settings say; the messages name the source and never the password.
@@ -181,10 +210,19 @@ mod server {
 
 #[cfg(not(feature = "postgres"))]
 mod server {
-    use super::{Arc, HostError, Journal};
+    use super::{Arc, HostError, Journal, PluginStores};
     use crate::config::JournalServer;
 
+    const MISSING: HostError = HostError::NotBuiltIn { what: "journals on PostgreSQL", feature: "postgres" };
+
     pub(super) async fn open(_server: &JournalServer) -> Result<Arc<dyn Journal>, HostError> {
-        Err(HostError::NotBuiltIn { what: "journals on PostgreSQL", feature: "postgres" })
+        Err(MISSING)
+    }
+
+    pub(super) async fn open_with_stores(
+        _server: &JournalServer,
+        _stores: &PluginStores,
+    ) -> Result<Arc<dyn Journal>, HostError> {
+        Err(MISSING)
     }
 }

@@ -1,4 +1,4 @@
-//! What plugins keep from one call to the next, in a file beside the journal.
+//! What plugins keep from one call to the next, beside the journal: in a file, or on its server.
 //!
 //! A store belongs to one plugin of one project, under the name that it was granted by, and to one run where the grant
 //! says so. A write and the record of it are one transaction: a call that is made again with the same idempotency key
@@ -6,6 +6,8 @@
 
 use crate::{config::JournalPlace, places::real};
 use async_trait::async_trait;
+#[cfg(feature = "postgres")]
+use opcell_journal::JournalError;
 use opcell_sandbox::{
     StoreGrant,
     store::{StoreAnswer, StoreError, StoreRequest, Stores},
@@ -13,18 +15,24 @@ use opcell_sandbox::{
 use opcell_types::CallContext;
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
+
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(dead_code, reason = "used where stores are kept")
+)]
+mod call;
 
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(feature = "postgres")]
+mod postgres;
+
 #[cfg(not(feature = "sqlite"))]
 mod sqlite {
-    use super::{Question, StoreAnswer, StoreError};
-
-    #[derive(Debug, Default)]
-    pub(super) struct Memory;
+    use super::{Question, StoreAnswer, StoreError, call::Memory};
 
     #[derive(Debug)]
     pub(super) struct Connection;
@@ -34,19 +42,42 @@ mod sqlite {
         _memory: &mut Memory,
         _question: Question,
     ) -> Result<(StoreAnswer, bool), StoreError> {
-        Err(StoreError::Failed("this program is built without stores (feature `sqlite`)".to_owned()))
+        Err(StoreError::Failed("this program is built without stores in files (feature `sqlite`)".to_owned()))
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+mod postgres {
+    use super::{Arc, Question, StoreAnswer, StoreError, call::Memory};
+
+    /// There are none: a journal on a server cannot be opened.
+    #[derive(Debug, Clone)]
+    pub(super) enum Stores {}
+
+    impl Stores {
+        pub(super) fn owner(&self) -> Arc<str> {
+            match *self {}
+        }
+    }
+
+    pub(super) async fn serve(
+        stores: &Stores,
+        _memory: &mut Memory,
+        _question: Question,
+    ) -> Result<(StoreAnswer, bool), StoreError> {
+        match *stores {}
     }
 }
 
 /// Where stores are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Place {
     /// In a file that this user alone can read.
     File(PathBuf),
     /// In this process.
     Memory,
-    /// Nowhere: the journal is on a server, and a file of this machine is not what another worker sees.
-    None,
+    /// In the schema of the journal, once it is open.
+    Server(Arc<OnceLock<postgres::Stores>>),
 }
 
 /// The stores of a project's plugins. Clones share them.
@@ -71,7 +102,8 @@ impl PluginStores {
     pub fn beside(journal: Option<&JournalPlace>, root: &Path) -> Self {
         match journal {
             None => Self::in_memory(),
-            Some(JournalPlace::Server(_)) => Self::at(Place::None, ""),
+            // A journal on a server is one project's, wherever its workers have the project file.
+            Some(JournalPlace::Server(_)) => Self::at(Place::Server(Arc::default()), ""),
             Some(JournalPlace::File(journal)) => {
                 let (file, root) = (file_beside(journal), real(root));
                 // A project that is moved with its journal keeps its stores.
@@ -81,6 +113,16 @@ impl PluginStores {
         }
     }
 
+    /// Keeps stores in the schema of this journal, if they are to be on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn serve_from(&self, journal: &opcell_journal_postgres::PostgresJournal) -> Result<(), JournalError> {
+        if let Place::Server(server) = &self.place {
+            // The first journal stays: a host has one.
+            let _ = server.set(postgres::Stores::new(journal.beside()?));
+        }
+        Ok(())
+    }
+
     fn at(place: Place, project: &str) -> Self {
         Self { place, project: project.into(), connection: Arc::default() }
     }
@@ -88,16 +130,23 @@ impl PluginStores {
     /// The stores of a plugin, for one call of it.
     #[must_use]
     pub fn of(&self, plugin: &str, context: &CallContext) -> Box<dyn Stores> {
-        let repeatable = !context.run.is_empty() && !context.idempotency_key.is_empty();
+        // A call outside of runs has a run's ID of its own, which no journal knows, and no step.
+        let run = if context.step.is_empty() { "" } else { context.run.as_ref() };
+        let repeatable = !run.is_empty() && !context.idempotency_key.is_empty();
+        let owner = match &self.place {
+            Place::Server(server) => server.get().map(postgres::Stores::owner),
+            Place::File(_) | Place::Memory => None,
+        };
         Box::new(Session {
             stores: self.clone(),
             caller: Arc::new(Caller {
                 project: Arc::clone(&self.project),
                 plugin: plugin.into(),
-                run: context.run.to_string(),
-                call: repeatable.then(|| format!("{}\n{}", context.run, context.idempotency_key)),
+                run: run.to_owned(),
+                owner,
+                call: repeatable.then(|| format!("{run}\n{}", context.idempotency_key)),
             }),
-            memory: Some(sqlite::Memory::default()),
+            memory: Some(call::Memory::default()),
         })
     }
 }
@@ -109,17 +158,19 @@ pub(crate) fn file_beside(journal: &Path) -> PathBuf {
 
 /// Whose call it is.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "read where stores are kept"))]
+#[cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "read where stores are kept"))]
 struct Caller {
     project: Arc<str>,
     plugin: Arc<str>,
     run: String,
+    /// Under which name this process drives the run, where others may drive it next.
+    owner: Option<Arc<str>>,
     /// What the call is recognised by when it is made again; `None` for a call outside of runs.
     call: Option<String>,
 }
 
 /// One request with everything that decides on it.
-#[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "read where stores are kept"))]
+#[cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "read where stores are kept"))]
 struct Question {
     place: Place,
     caller: Arc<Caller>,
@@ -128,12 +179,14 @@ struct Question {
     request: StoreRequest,
 }
 
+const ABANDONED: &str = "an earlier request of this call took too long, and its end is not known";
+
 /// The stores of one plugin, as one call of it uses them.
 struct Session {
     stores: PluginStores,
     caller: Arc<Caller>,
     /// What the call was answered; `None` while a request is under way, and after one that was abandoned.
-    memory: Option<sqlite::Memory>,
+    memory: Option<call::Memory>,
 }
 
 #[async_trait]
@@ -145,8 +198,9 @@ impl Stores for Session {
         request: StoreRequest,
     ) -> Result<(StoreAnswer, bool), StoreError> {
         let failed = |message: &str| StoreError::Failed(message.to_owned());
-        if self.stores.place == Place::None {
-            return Err(failed("this host keeps no stores: its journal is on a server"));
+        if grant.per_run && self.caller.run.is_empty() {
+            let message = format!("the store `{store}` belongs to a run, and this call is not part of one");
+            return Err(StoreError::Failed(message));
         }
         let question = Question {
             place: self.stores.place.clone(),
@@ -155,10 +209,19 @@ impl Stores for Session {
             grant: *grant,
             request,
         };
+        if let Place::Server(server) = &self.stores.place {
+            let Some(server) = server.get() else {
+                return Err(failed(
+                    "this host keeps no stores: its journal is not the one on a server that its project names",
+                ));
+            };
+            let mut memory = self.memory.take().ok_or_else(|| failed(ABANDONED))?;
+            let answer = postgres::serve(server, &mut memory, question).await;
+            self.memory = Some(memory);
+            return answer;
+        }
         let mut connection = Arc::clone(&self.stores.connection).lock_owned().await;
-        let Some(mut memory) = self.memory.take() else {
-            return Err(failed("an earlier request of this call took too long, and its end is not known"));
-        };
+        let mut memory = self.memory.take().ok_or_else(|| failed(ABANDONED))?;
         let work = tokio::task::spawn_blocking(move || {
             let answer = sqlite::serve(&mut connection, &mut memory, question);
             (answer, memory)
@@ -168,3 +231,6 @@ impl Stores for Session {
         answer
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;

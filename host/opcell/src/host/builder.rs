@@ -262,9 +262,6 @@ impl HostBuilder {
         if let Some(file) = self.lock.take() {
             config.lock = Some(Lock::open(file, &config.plugins)?);
         }
-        if self.journal.is_none() {
-            stores_have_a_place(&config)?;
-        }
         let mut places = self.places.take().unwrap_or_else(Places::of_user);
         places.cache = self.cache.take().or(places.cache);
         let control = Arc::new(control_files(&config, &places));
@@ -272,7 +269,7 @@ impl HostBuilder {
         let (loader, catalog) = self.plugins(&config, &ground, tools.clone()).await?;
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
-            (None, Some(settings)) => Some(store::open_and_retain(settings).await?),
+            (None, Some(settings)) => Some(store::open_with_stores(settings, &ground.stores).await?),
             (None, None) => None,
         };
         Host::of(Parts { config, ground, loader, tools, journal }, catalog)
@@ -341,25 +338,6 @@ fn checked(tool: Arc<dyn Tool>) -> Result<Arc<dyn Tool>, Rejected> {
 
 fn unusable(error: ToolError) -> Rejected {
     Rejected::plain(Diagnostic::error("invalid-tool", error.to_string()))
-}
-
-/// Stores are kept in a file beside the journal; a journal on a server has none, and a plugin that is granted one would
-/// find out in the middle of a run.
-fn stores_have_a_place(config: &Config) -> Result<(), Rejected> {
-    if config.journal.as_ref().is_none_or(|journal| journal.place.file().is_some()) {
-        return Ok(());
-    }
-    let granted = |plugin: &&PluginConfig| !plugin.grants.capabilities.stores.is_empty();
-    let Some(plugin) = config.plugins.values().find(granted) else { return Ok(()) };
-    let store = plugin.grants.capabilities.stores.keys().next().map_or("", String::as_str);
-    let name = &plugin.name;
-    let message = format!("plugin `{name}` is granted the store `{store}`, and a journal on a server keeps no stores");
-    let help = format!("keep the journal in a file, or take the grant away: opcell plugin revoke {name} store {store}");
-    let finding = Diagnostic::error("stores-need-a-file", message).help(help);
-    Err(match plugin.span {
-        Some(span) => Rejected::in_source(config.source.clone(), vec![finding.at(span)]),
-        None => Rejected::plain(finding),
-    })
 }
 
 impl Host {

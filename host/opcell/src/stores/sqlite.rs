@@ -1,6 +1,12 @@
 //! Stores in SQLite: WAL, `synchronous = FULL`, one transaction for each write with everything that it was based on.
 
-use super::{Caller, Place, Question};
+use super::{
+    Caller, Place, Question,
+    call::{
+        Answer, Answered, Columns, Memory, OUTRUN, PLUGIN_RECORD_BYTES, answered_too_much, digest, entry_bytes,
+        is_written, may_write, within_quota,
+    },
+};
 use opcell_journal::tables::Tables;
 use opcell_sandbox::{
     StoreGrant,
@@ -15,15 +21,6 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// The tables' version; files of any other are refused.
 const SCHEMA: i64 = 1;
-
-/// Most that is recorded of the answers of one call.
-const CALL_RECORD_BYTES: u64 = 4 << 20;
-
-/// Most that is recorded of the calls of one plugin; the records of its oldest calls make room.
-const PLUGIN_RECORD_BYTES: u64 = 16 << 20;
-
-/// What a record takes beside its text and value.
-const RECORD_OVERHEAD: u64 = 128;
 
 const TABLES: &str = "
 CREATE TABLE stores (
@@ -75,26 +72,6 @@ DELETE FROM stores WHERE run <> '' AND written_at < unixepoch() - 90 * 86400;
 DELETE FROM calls WHERE at < unixepoch() - 30 * 86400;
 ";
 
-/// One answer, and what it was an answer to.
-#[derive(Debug)]
-struct Answered {
-    request: [u8; 32],
-    answer: Result<StoreAnswer, String>,
-}
-
-/// What one call was answered.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    looked_up: bool,
-    /// Answers of an earlier attempt that are still to be given.
-    recorded: VecDeque<Answered>,
-    /// Answers since the last write; they are recorded with the next one.
-    pending: Vec<Answered>,
-    /// Bytes of everything that was recorded or is pending.
-    bytes: u64,
-    next: i64,
-}
-
 pub(super) fn serve(
     connection: &mut Option<Connection>,
     memory: &mut Memory,
@@ -105,49 +82,34 @@ pub(super) fn serve(
         None => connection.insert(open(&question.place)?),
     };
     let Question { caller, store, grant, request, .. } = question;
-    if grant.per_run && caller.run.is_empty() {
-        let message = format!("the store `{store}` belongs to a run, and this call is not part of one");
-        return Err(StoreError::Failed(message));
-    }
     let asked = digest(&store, &request);
-    if let Some(call) = caller.call.as_deref().filter(|_| !memory.looked_up) {
-        memory.recorded = recorded(opened, &caller, call).map_err(storage)?;
-        memory.looked_up = true;
+    if let Some(call) = caller.call.as_deref().filter(|_| memory.is_new()) {
+        memory.look_back(recorded(opened, &caller, call).map_err(storage)?);
     }
-    if memory.recorded.front().is_some_and(|front| front.request == asked)
-        && let Some(earlier) = memory.recorded.pop_front()
-    {
-        memory.next += 1;
-        memory.bytes += size(&earlier.answer);
-        return earlier.answer.map(|answer| (answer, true)).map_err(StoreError::Quota);
+    if let Some(earlier) = memory.earlier(&asked) {
+        return earlier.map(|answer| (answer, true)).map_err(StoreError::Quota);
     }
-    // It goes another way than before: what it did then is no guide any more.
-    memory.recorded.clear();
-    let writes = !matches!(request, StoreRequest::Get { .. } | StoreRequest::List { .. });
+    let writes = may_write(&request);
     let behavior = if writes { TransactionBehavior::Immediate } else { TransactionBehavior::Deferred };
     let transaction = opened.transaction_with_behavior(behavior).map_err(storage)?;
     let run = if grant.per_run { caller.run.as_str() } else { "" };
     let place = Store { caller: &caller, name: &store, run, grant: &grant };
     let answer = place.answer(&transaction, request).map_err(storage)?;
-    let written = matches!(answer, Ok(StoreAnswer::Stored(_) | StoreAnswer::Deleted(true)));
-    if let Some(call) = caller.call.as_deref() {
-        memory.bytes += size(&answer);
-        // Reads that are not recorded are no harm as long as nothing is written on their ground.
-        if memory.bytes <= CALL_RECORD_BYTES {
-            memory.pending.push(Answered { request: asked, answer: answer.clone() });
-        } else if written {
-            let most = CALL_RECORD_BYTES >> 20;
-            let message = format!("this call has been answered more than {most} MiB by its stores and writes no more");
-            return Err(StoreError::Quota(message));
+    let written = is_written(&answer);
+    let answered = Answered { request: asked, answer };
+    if let Some(call) = caller.call.as_deref().filter(|_| written) {
+        if !memory.has_room(&answered.answer) {
+            return Err(StoreError::Quota(answered_too_much()));
         }
-        if written {
-            record(&transaction, &caller, call, memory).map_err(storage)?;
+        if memory.is_outrun(count(&transaction, &caller, call).map_err(storage)?) {
+            return Err(StoreError::Failed(OUTRUN.to_owned()));
         }
+        record(&transaction, &caller, call, memory, &answered).map_err(storage)?;
     }
     transaction.commit().map_err(storage)?;
-    if written {
-        memory.next += i64::try_from(memory.pending.len()).unwrap_or(i64::MAX);
-        memory.pending.clear();
+    let answer = answered.answer.clone();
+    if caller.call.is_some() {
+        memory.given(answered, written);
     }
     answer.map(|answer| (answer, false)).map_err(StoreError::Quota)
 }
@@ -155,7 +117,7 @@ pub(super) fn serve(
 fn open(place: &Place) -> Result<Connection, StoreError> {
     let connection = match place {
         Place::Memory => Connection::open_in_memory().map_err(storage)?,
-        Place::None => return Err(StoreError::Failed("this host keeps no stores".to_owned())),
+        Place::Server(_) => return Err(StoreError::Failed("this host keeps no stores".to_owned())),
         Place::File(path) => {
             make_private(path).map_err(|error| {
                 tracing::warn!(path = %path.display(), %error, "the file of the plugins' stores cannot be made");
@@ -228,11 +190,7 @@ struct Store<'a> {
 
 impl Store<'_> {
     /// The answer, or how the quota is exceeded.
-    fn answer(
-        &self,
-        transaction: &Transaction<'_>,
-        request: StoreRequest,
-    ) -> rusqlite::Result<Result<StoreAnswer, String>> {
+    fn answer(&self, transaction: &Transaction<'_>, request: StoreRequest) -> rusqlite::Result<Answer> {
         Ok(Ok(match request {
             StoreRequest::Get { key } => StoreAnswer::Entry(self.get(transaction, &key)?),
             StoreRequest::List { prefix, after, limit } => self.list(transaction, &prefix, after.as_deref(), limit)?,
@@ -296,12 +254,7 @@ impl Store<'_> {
         Ok(StoreAnswer::Page { keys, more })
     }
 
-    fn set(
-        &self,
-        transaction: &Transaction<'_>,
-        key: &str,
-        value: &[u8],
-    ) -> rusqlite::Result<Result<StoreAnswer, String>> {
+    fn set(&self, transaction: &Transaction<'_>, key: &str, value: &[u8]) -> rusqlite::Result<Answer> {
         transaction
             .prepare_cached(
                 "INSERT INTO stores (project, plugin, store, run, bytes, entries, version, written_at)
@@ -317,18 +270,11 @@ impl Store<'_> {
             })?;
         let before = self.size_of(transaction, store, key)?;
         let size = entry_bytes(key, value.len() as u64);
-        let bytes_after = bytes.cast_unsigned().saturating_sub(before.unwrap_or(0)).saturating_add(size);
-        let entries_after = entries.cast_unsigned() + u64::from(before.is_none());
-        let StoreGrant { quota, entries: most, .. } = *self.grant;
-        if bytes_after > quota && bytes_after > bytes.cast_unsigned() {
-            let name = self.name;
-            return Ok(Err(format!(
-                "store `{name}`: it would hold {bytes_after} bytes, more than its quota of {quota}"
-            )));
-        }
-        if entries_after > most && before.is_none() {
-            return Ok(Err(format!("store `{}`: it would hold more than {most} entries", self.name)));
-        }
+        let held = (bytes.cast_unsigned(), entries.cast_unsigned());
+        let (bytes_after, entries_after) = match within_quota(self.name, self.grant, held, before, size) {
+            Ok(after) => after,
+            Err(exceeded) => return Ok(Err(exceeded)),
+        };
         let version: i64 = transaction
             .prepare_cached(
                 "UPDATE stores SET version = version + 1, bytes = ?2, entries = ?3, written_at = unixepoch()
@@ -367,63 +313,6 @@ impl Store<'_> {
     }
 }
 
-/// What an entry counts.
-fn entry_bytes(key: &str, value: u64) -> u64 {
-    key.len() as u64 + value + StoreGrant::ENTRY_OVERHEAD
-}
-
-/// What a record takes.
-fn size(answer: &Result<StoreAnswer, String>) -> u64 {
-    let content = match answer {
-        Ok(StoreAnswer::Entry(entry) | StoreAnswer::Conflict(entry)) => {
-            entry.as_ref().map_or(0, |entry| entry.value.len())
-        }
-        Ok(StoreAnswer::Page { keys, .. }) => keys.iter().map(|key| key.len() + 4).sum(),
-        Ok(StoreAnswer::Stored(_) | StoreAnswer::Deleted(_)) => 0,
-        Err(message) => message.len(),
-    };
-    content as u64 + RECORD_OVERHEAD
-}
-
-/// What recognises a request: a hash of the store's name and of everything in it.
-fn digest(store: &str, request: &StoreRequest) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 request to a plugin's store");
-    let mut part = |bytes: &[u8]| {
-        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-    };
-    part(store.as_bytes());
-    match request {
-        StoreRequest::Get { key } => {
-            part(b"get");
-            part(key.as_bytes());
-        }
-        StoreRequest::Set { key, value } => {
-            part(b"set");
-            part(key.as_bytes());
-            part(value);
-        }
-        StoreRequest::CompareAndSet { key, expected, value } => {
-            part(b"compare-and-set");
-            part(key.as_bytes());
-            part(&expected.map(u64::to_le_bytes).unwrap_or_default());
-            part(&[u8::from(expected.is_some())]);
-            part(value);
-        }
-        StoreRequest::List { prefix, after, limit } => {
-            part(b"list");
-            part(prefix.as_bytes());
-            part(after.as_deref().unwrap_or_default().as_bytes());
-            part(&[u8::from(after.is_some())]);
-            part(&limit.to_le_bytes());
-        }
-        StoreRequest::Delete { key } => {
-            part(b"delete");
-            part(key.as_bytes());
-        }
-    }
-    *hasher.finalize().as_bytes()
-}
-
 /// The answers that an earlier attempt of a call was given, up to its last write.
 fn recorded(connection: &Connection, caller: &Caller, call: &str) -> rusqlite::Result<VecDeque<Answered>> {
     let mut found = connection.prepare_cached(
@@ -431,55 +320,44 @@ fn recorded(connection: &Connection, caller: &Caller, call: &str) -> rusqlite::R
            (SELECT id FROM calls WHERE project = ?1 AND plugin = ?2 AND call = ?3) ORDER BY seq",
     )?;
     let rows = found.query_map(params![caller.project, caller.plugin, call], |row| {
-        let (kind, number): (String, Option<i64>) = (row.get(1)?, row.get(2)?);
-        let (text, value): (Option<String>, Option<Vec<u8>>) = (row.get(3)?, row.get(4)?);
-        let version = number.map(i64::cast_unsigned);
-        let entry = version.map(|version| StoreEntry { version, value: value.unwrap_or_default() });
-        let answer = match kind.as_str() {
-            "entry" => Ok(StoreAnswer::Entry(entry)),
-            "stored" => Ok(StoreAnswer::Stored(version.unwrap_or_default())),
-            "conflict" => Ok(StoreAnswer::Conflict(entry)),
-            "deleted" => Ok(StoreAnswer::Deleted(number == Some(1))),
-            "page" => {
-                let keys = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
-                Ok(StoreAnswer::Page { keys, more: number == Some(1) })
-            }
-            _ => Err(text.unwrap_or_default()),
-        };
-        Ok(Answered { request: row.get(0)?, answer })
+        let columns = Columns { kind: row.get(1)?, number: row.get(2)?, text: row.get(3)?, value: row.get(4)? };
+        Ok(Answered { request: row.get(0)?, answer: columns.answer() })
     })?;
     rows.collect()
 }
 
+/// How many answers of a call are recorded.
+fn count(transaction: &Transaction<'_>, caller: &Caller, call: &str) -> rusqlite::Result<i64> {
+    transaction
+        .prepare_cached(
+            "SELECT count(*) FROM answers WHERE call =
+               (SELECT id FROM calls WHERE project = ?1 AND plugin = ?2 AND call = ?3)",
+        )?
+        .query_row(params![caller.project, caller.plugin, call], |row| row.get(0))
+}
+
 /// Records what a call was answered since its last write, with the write that follows from it.
-fn record(transaction: &Transaction<'_>, caller: &Caller, call: &str, memory: &Memory) -> rusqlite::Result<()> {
-    let who = params![caller.project, caller.plugin, call, memory.bytes.cast_signed()];
+fn record(
+    transaction: &Transaction<'_>,
+    caller: &Caller,
+    call: &str,
+    memory: &Memory,
+    answered: &Answered,
+) -> rusqlite::Result<()> {
+    let (first, answers, bytes) = memory.with(answered);
     let id: i64 = transaction
         .prepare_cached(
             "INSERT INTO calls (project, plugin, call, bytes, at) VALUES (?1, ?2, ?3, ?4, unixepoch())
              ON CONFLICT (project, plugin, call) DO UPDATE SET bytes = excluded.bytes, at = excluded.at RETURNING id",
         )?
-        .query_row(who, |row| row.get(0))?;
+        .query_row(params![caller.project, caller.plugin, call, bytes], |row| row.get(0))?;
     // What an earlier attempt was answered after it went another way.
-    transaction
-        .prepare_cached("DELETE FROM answers WHERE call = ?1 AND seq >= ?2")?
-        .execute(params![id, memory.next])?;
+    transaction.prepare_cached("DELETE FROM answers WHERE call = ?1 AND seq >= ?2")?.execute(params![id, first])?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO answers (call, seq, request, kind, number, text, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
-    for (seq, answered) in (memory.next..).zip(&memory.pending) {
-        let version = |entry: &Option<StoreEntry>| entry.as_ref().map(|entry| entry.version.cast_signed());
-        let value = |entry: &'_ Option<StoreEntry>| entry.as_ref().map(|entry| entry.value.clone());
-        let (kind, number, text, value) = match &answered.answer {
-            Ok(StoreAnswer::Entry(entry)) => ("entry", version(entry), None, value(entry)),
-            Ok(StoreAnswer::Stored(version)) => ("stored", Some(version.cast_signed()), None, None),
-            Ok(StoreAnswer::Conflict(entry)) => ("conflict", version(entry), None, value(entry)),
-            Ok(StoreAnswer::Deleted(was_there)) => ("deleted", Some(i64::from(*was_there)), None, None),
-            Ok(StoreAnswer::Page { keys, more }) => {
-                ("page", Some(i64::from(*more)), serde_json::to_string(keys).ok(), None)
-            }
-            Err(message) => ("quota", None, Some(message.clone()), None),
-        };
+    for (seq, answered) in (first..).zip(answers) {
+        let Columns { kind, number, text, value } = Columns::of(&answered.answer);
         insert.execute(params![id, seq, answered.request, kind, number, text, value])?;
     }
     make_room(transaction, caller, id)
@@ -503,6 +381,3 @@ fn make_room(transaction: &Transaction<'_>, caller: &Caller, current: i64) -> ru
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;
