@@ -108,7 +108,7 @@ async fn an_append_whose_answer_is_lost_is_there_once() {
         let client = client(server().unwrap()).await;
         let sql = format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE application_name = 'opcell' AND query LIKE 'WITH input%'
+             WHERE application_name = 'opcell' AND (query LIKE 'WITH input%' OR query LIKE 'WITH done%')
                 AND query LIKE '%{schema}.runs r%'"
         );
         loop {
