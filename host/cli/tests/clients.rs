@@ -160,9 +160,10 @@ fn a_browser_shows_the_pages_without_a_complaint_and_takes_no_text_for_code() {
     server.wait_for("r2", "completed");
     server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
     server.wait_for("r1", "suspended");
-    let pages: [(&str, &[&str]); 5] = [
+    let pages: [(&str, &[&str]); 6] = [
         ("/", &["r1", "r2", "approval ship", "suspended"]),
         ("/t/default/plugins", &["The project has no plugins."]),
+        ("/t/default/triggers", &["The project has no triggers"]),
         ("/t/default/runs/r1", &["Approve", "Refuse", "&lt;img src=x", "Timeline", "graph.svg"]),
         ("/t/default/runs/r2", &["completed", "&lt;script&gt;document.title", "Compare with run"]),
         ("/t/default/compare?a=r1&b=r2", &["Two runs"]),

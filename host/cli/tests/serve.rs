@@ -67,6 +67,23 @@ fn the_page_says_what_a_plugin_may_reach_and_what_would_let_it() {
     for part in ["files notes", "<b>no</b>", "opcell plugin grant"] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    // The API says the same.
+    let (status, explained) = server.get("/v1/default/plugins/test");
+    assert_eq!(status, 200, "{explained}");
+    let capability = &explained["capabilities"][1];
+    assert_eq!(
+        (&capability["capability"], &capability["allowed"]),
+        (&json!("files notes"), &json!(false)),
+        "{explained}"
+    );
+    assert!(capability["remedy"].as_str().unwrap().starts_with("opcell plugin grant"), "{explained}");
+    assert!(explained["limits"].as_array().unwrap().iter().any(|limit| limit["key"] == "wall-time"), "{explained}");
+    assert_eq!(explained["operations"][0]["plugin"], "test");
+    let (status, problem) = server.get("/v1/default/plugins/tset");
+    assert_eq!(
+        (status, &problem["code"], &problem["remedy"]),
+        (404, &json!("unknown-plugin"), &json!("did you mean `test`?"))
+    );
 }
 
 #[test]
@@ -148,6 +165,48 @@ fn a_reader_gets_every_event_once_and_resumes_after_the_last() {
     let end = expected.len().to_string();
     let (status, _, nothing) = server.send("GET", "/v1/default/runs/r1/events", &[accept, ("Last-Event-ID", &end)], "");
     assert_eq!((status, nothing.as_str()), (200, ""));
+}
+
+#[test]
+fn a_run_is_exported_as_the_command_exports_it() {
+    let folder = project();
+    // More events than the server reads at a time.
+    let many = "inputs: { items: { type: array } }\nsteps:\n  - { id: each, type: transform, operation: filter, where: $item.ok, \
+                each: $inputs.items, inputs: { items: { type: array, value: [] } }, outputs: { items: { type: array } } }\n";
+    fs::write(folder.path().join("many.yaml"), many).unwrap();
+    let server = Server::start(folder.path());
+    let items: Vec<u32> = (0..200).collect();
+    server.post("/v1/default/runs", &[], &json!({"workflow": "many", "run": "r1", "input": {"items": items}}));
+    let events = server.wait_for("r1", "completed")["events"].as_u64().unwrap();
+    assert!(events > 300, "{events}");
+    let (status, head, lines) = server.send("GET", "/v1/default/runs/r1/export", &[], "");
+    assert!(status == 200 && head.to_ascii_lowercase().contains("content-type: application/x-ndjson"), "{head}");
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let expected =
+        json!({"format": "opcell-run/v1", "run": "r1", "workflow": "many", "status": "completed", "events": events});
+    assert_eq!((first, lines.lines().count() as u64), (expected, events + 1));
+    let command = |arguments: &[&str]| {
+        let output = opcell(folder.path()).args(["runs", "export", "r1"]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(lines, command(&[]));
+    // The page has the same as a file.
+    let (_, _, page) = server.send("GET", "/t/default/runs/r1", &[], "");
+    assert!(page.contains(r#"href="/t/default/runs/r1/export" download="r1.jsonl""#), "{page}");
+    assert_eq!(server.send("GET", "/t/default/runs/r1/export", &[], "").2, lines);
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let trace = server.get(&format!("/v1/default/runs/r1/export?otlp=true&traceparent={parent}")).1;
+    let printed: Value = serde_json::from_str(&command(&["--otlp", "--traceparent", parent])).unwrap();
+    assert_eq!(trace, printed);
+    assert_eq!(trace["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"], "0af7651916cd43dd8448eb211c80319c");
+    let (status, problem) = server.get(&format!("/v1/default/runs/r1/export?traceparent={parent}"));
+    assert_eq!(
+        (status, &problem["code"], &problem["remedy"]),
+        (400, &json!("invalid-query"), &json!("add `otlp=true`"))
+    );
+    let (status, problem) = server.get("/v1/default/runs/none/export");
+    assert_eq!((status, &problem["code"]), (404, &json!("unknown-run")), "{problem}");
 }
 
 #[test]
@@ -336,8 +395,28 @@ fn tenants_have_workflows_runs_and_a_share_of_their_own() {
     };
     let nothing = seen(&zeta, "/v1/nothing/runs/r1");
     assert_eq!(nothing.0, 404);
-    for path in ["/v1/acme/runs/r1", "/v1/default/runs/r1", "/v1/acme/runs/none", "/v1/acme/triggers"] {
-        assert_eq!(seen(&zeta, path), nothing, "{path}");
+    for path in ["/runs/r1", "/runs/none", "/runs/r1/export", "/runs/none/export", "/triggers"] {
+        for tenant in ["acme", "default"] {
+            assert_eq!(seen(&zeta, &format!("/v1/{tenant}{path}")), nothing, "{tenant}{path}");
+        }
+    }
+    // The page's visitor has logged in with the token.
+    let secret = zeta.strip_prefix("Bearer ").unwrap();
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let (_, entered, _) = server.send("POST", "/login", &form, &format!("token={secret}"));
+    let cookie = entered
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().starts_with("set-cookie: ").then(|| line.split_at(12).1));
+    let cookie = cookie.unwrap().split(';').next().unwrap().to_owned();
+    let visited = |path: &str| {
+        let (status, _, body) = server.send("GET", path, &[("Cookie", &cookie)], "");
+        (status, body)
+    };
+    assert_eq!(visited("/t/zeta/triggers").0, 200);
+    let nothing = visited("/t/nothing/triggers");
+    assert_eq!(nothing.0, 404);
+    for path in ["/t/acme/triggers", "/t/default/triggers", "/t/acme/runs/r1/export", "/t/acme/runs/none/export"] {
+        assert_eq!(visited(path), nothing, "{path}");
     }
     // A flood of one uses nothing of the other's share.
     let floods: Vec<u16> = (0..40).map(|_| seen(&acme, "/v1/acme/runs").0).collect();

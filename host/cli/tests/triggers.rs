@@ -178,3 +178,51 @@ fn a_trigger_without_its_workflow_is_found_out_at_the_start() {
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("trigger `tick` starts `great`") && said.contains("did you mean `greet`?"), "{said}");
 }
+
+#[test]
+fn the_page_shows_what_is_due_what_was_missed_and_the_last_runs_but_no_secret() {
+    let folder = project(
+        "[triggers.hourly]\ncron = \"0 * * * *\"\nzone = \"Europe/Berlin\"\nworkflow = \"greet\"\n\n\
+         [triggers.push]\nworkflow = \"greet\"\nwebhook.signature = \"github\"\n\
+         webhook.secrets = [{ file = \"hook.key\" }, { env = \"OLD_HOOK_SECRET\" }]\n\
+         webhook.body = { name = \"/who/name\" }\n\n\
+         [triggers.go]\nsignal = \"go\"\nrun-from = \"/run\"\nwebhook.secrets = [{ file = \"hook.key\" }]\n",
+    );
+    trust(folder.path());
+    // The schedule was at work three hours ago, and no server has been there since.
+    let hour = jiff::Timestamp::now().as_second() / 3600;
+    let instant = |ago: i64| jiff::Timestamp::from_second((hour - ago) * 3600).unwrap();
+    let run = format!("cron:hourly:{}", instant(3));
+    let made =
+        opcell(folder.path()).args(["run", "greet", "--as", &run, "--input", "name=Eve", "--quiet"]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let server = Server::start(folder.path());
+    let headers = [("Content-Type", "application/json"), ("X-Hub-Signature-256", ADA.1)];
+    let (status, _, body) = server.send("POST", "/v1/default/hooks/push", &headers, ADA.0);
+    assert_eq!(status, 202, "{body}");
+    let pushed = serde_json::from_str::<serde_json::Value>(&body).unwrap()["run"].as_str().unwrap().to_owned();
+    server.wait_for(&pushed, "completed");
+    let (status, _, page) = server.send("GET", "/t/default/triggers", &[], "");
+    assert_eq!(status, 200, "{page}");
+    let shown = |instant: jiff::Timestamp| instant.to_string().replace('T', " ").trim_end_matches('Z').to_owned();
+    for part in [
+        "<code>0 * * * *</code> in Europe/Berlin",
+        "<b>Next </b>",
+        "it is skipped",
+        "instants were missed",
+        &format!("{}, {}", shown(instant(1)), shown(instant(2))),
+        "Starts the workflow <b>greet</b>",
+        "<code>POST /v1/default/hooks/push</code>",
+        "by any of 2 secrets",
+        &format!(">{run}</a>"),
+        &format!(">{pushed}</a>"),
+        "to the run that the body names at <code>/run</code>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for secret in ["correct horse", "hook.key", "OLD_HOOK_SECRET"] {
+        assert!(!page.contains(secret), "{secret}: {page}");
+    }
+    let (_, _, runs) = server.send("GET", "/t/default", &[], "");
+    assert!(runs.contains(r#"<a href="/t/default/triggers">Triggers</a>"#), "{runs}");
+}

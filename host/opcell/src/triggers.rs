@@ -11,7 +11,7 @@ use croner::{
 use indexmap::IndexMap;
 use jiff::{Timestamp, tz::TimeZone};
 use opcell_types::{Value, value::Map};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 /// What is later than this was missed: a server was not there, or a machine slept.
 const LATE: Duration = Duration::from_secs(60);
@@ -85,6 +85,15 @@ impl Trigger {
     #[must_use]
     pub fn scheduled_prefix(&self) -> String {
         format!("cron:{}:", self.name)
+    }
+
+    /// How the IDs of all runs begin that the trigger starts.
+    #[must_use]
+    pub fn run_prefix(&self) -> String {
+        match self.source {
+            TriggerSource::Cron(_) => self.scheduled_prefix(),
+            TriggerSource::Webhook(_) => format!("hook:{}:", self.name),
+        }
     }
 
     /// When the schedule started a run, by the run's ID.
@@ -230,6 +239,31 @@ impl Schedule {
         }
         due.reverse();
         due
+    }
+}
+
+impl Schedule {
+    /// The instants that nothing was done at, though the schedule was at work before them: newest first, and at most
+    /// [`MOST_MISSED`]. `done` are the instants that something was done at, as far as that is still known; what is not
+    /// yet [`LATE`] is not missed.
+    #[must_use]
+    pub fn missed_since(&self, done: &BTreeSet<Timestamp>, now: Timestamp) -> Vec<Timestamp> {
+        let mut missed = Vec::new();
+        let Some(first) = done.first() else { return missed };
+        let mut at = now.checked_sub(LATE).unwrap_or(Timestamp::MIN).to_zoned(self.zone.clone());
+        // Only so many are looked at: a schedule of every second has an instant for each second of last year.
+        for _ in 0..10 * MOST_MISSED {
+            let Ok(found) = self.cron.find_previous_occurrence(&at, false) else { break };
+            let instant = found.timestamp();
+            if instant < *first || missed.len() == MOST_MISSED {
+                break;
+            }
+            if !done.contains(&instant) {
+                missed.push(instant);
+            }
+            at = found;
+        }
+        missed
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod body;
 mod events;
+mod export;
 mod mcp;
 mod operations;
 mod root;
@@ -38,6 +39,7 @@ use utoipa::OpenApi;
 
 pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
+pub(crate) use export::{ExportParams, exported};
 pub use root::Document;
 pub(crate) use runs::{begin, encoded, run_graph};
 pub(crate) use send::{GrantBody, Wanted, answer, grant};
@@ -121,6 +123,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/runs/{run}/replay", post(runs::replay))
         .route("/runs/{run}/fork", post(runs::fork))
         .route("/runs/{run}/events", get(events::events))
+        .route("/runs/{run}/export", get(export::export))
         .route("/runs/{run}/signal", post(send::signal))
         .route("/runs/{run}/message", post(send::message))
         .route("/runs/{run}/approve", post(send::approve))
@@ -128,6 +131,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/operations", get(operations::list))
         .route("/operations/{namespace}/{name}", get(operations::describe).post(operations::invoke))
         .route("/plugins", get(operations::plugins))
+        .route("/plugins/{plugin}", get(operations::plugin))
         .route("/triggers", get(triggers::list))
         .route("/hooks/{trigger}", post(triggers::hook))
         .route("/mcp", any(mcp::mcp));

@@ -14,6 +14,7 @@
 
 pub mod access;
 pub mod api;
+pub mod export;
 pub mod feed;
 pub mod mcp;
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! The page: runs, one run, two runs beside each other, plugins. Rendered here, readable without its script, and asks
+//! The page: runs, one run, two runs beside each other, triggers, plugins. Rendered here, readable without its script, and asks
 //! nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy allows no
 //! script but ours.
 
@@ -6,6 +6,7 @@ mod compare;
 mod door;
 mod list;
 mod run;
+mod triggers;
 
 use crate::api::App;
 use axum::{
@@ -34,10 +35,12 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/logout", post(door::leave))
         .route("/t/{tenant}", get(list::runs))
         .route("/t/{tenant}/plugins", get(list::plugins))
+        .route("/t/{tenant}/triggers", get(triggers::triggers))
         .route("/t/{tenant}/compare", get(compare::compare))
         .route("/t/{tenant}/runs/{run}", get(run::show))
         .route("/t/{tenant}/runs/{run}/graph.svg", get(run::graph))
         .route("/t/{tenant}/runs/{run}/live", get(run::live))
+        .route("/t/{tenant}/runs/{run}/export", get(run::export))
         .route("/t/{tenant}/runs/{run}/answer", post(run::answer))
         .route("/t/{tenant}/runs/{run}/grant", post(run::grant))
         .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))
@@ -79,6 +82,7 @@ fn page(title: &str, tenant: Option<&str>, live: Option<&str>, main: Markup) -> 
                     @if let Some(tenant) = tenant {
                         nav aria-label="Tenant" {
                             a href=(place(tenant, "")) { "Runs" }
+                            a href=(place(tenant, "/triggers")) { "Triggers" }
                             a href=(place(tenant, "/plugins")) { "Plugins" }
                         }
                     }

@@ -116,3 +116,20 @@ fn the_input_is_the_body_or_what_the_file_takes_from_it() {
     let missing = webhook(&[], &[("title", "/issue/title")]).input_of(&body).unwrap_err();
     assert_eq!(missing.to_string(), "the body has nothing at `/issue/title`");
 }
+
+#[test]
+fn instants_without_a_run_were_missed_once_the_schedule_was_at_work() {
+    let hourly = schedule("0 * * * *", "UTC", Missed::Skip);
+    let hour = |hour: u32| at(&format!("2026-01-01T{hour:02}:00:00Z"));
+    let missed = |done: &[u32], now| {
+        let done: BTreeSet<Timestamp> = done.iter().map(|&done| hour(done)).collect();
+        texts(hourly.missed_since(&done, now))
+    };
+    assert_eq!(missed(&[], hour(9)), [""; 0], "nothing says that it was at work");
+    assert_eq!(missed(&[3, 4, 7], hour(9)), ["2026-01-01T08:00:00Z", "2026-01-01T06:00:00Z", "2026-01-01T05:00:00Z"]);
+    assert_eq!(missed(&[3, 4], at("2026-01-01T05:00:30Z")), [""; 0], "half a minute is not late");
+    assert_eq!(missed(&[3, 4], at("2026-01-01T05:01:30Z")), ["2026-01-01T05:00:00Z"]);
+    let every_second = schedule("* * * * * *", "UTC", Missed::Skip);
+    let long_ago = BTreeSet::from([at("2025-01-01T00:00:00Z")]);
+    assert_eq!(every_second.missed_since(&long_ago, hour(9)).len(), MOST_MISSED);
+}

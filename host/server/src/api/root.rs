@@ -1,6 +1,6 @@
 //! What monitoring and clients ask the server itself, outside of any tenant.
 
-use super::{App, events, operations, runs, send, triggers, workflows};
+use super::{App, events, export, operations, runs, send, triggers, workflows};
 use crate::{
     access,
     access::Access,
@@ -104,9 +104,9 @@ impl Modify for Bearer {
         health, ready, metrics, openapi,
         workflows::list, workflows::get, workflows::graph, workflows::check, workflows::compile,
         runs::list, runs::start, runs::get, runs::graph, runs::receipts, runs::denials, runs::replay, runs::fork,
-        events::events,
+        events::events, export::export,
         send::signal, send::message, send::approve, send::cancel,
-        operations::list, operations::describe, operations::invoke, operations::plugins,
+        operations::list, operations::describe, operations::invoke, operations::plugins, operations::plugin,
         triggers::list, triggers::hook,
     )
 )]

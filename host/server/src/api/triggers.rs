@@ -169,7 +169,7 @@ pub(super) async fn hook(
         .map_err(|error| Problem::bad_request("invalid-body", format!("the body is not JSON: {error}")))?;
     let part = |error: opcell::triggers::MissingPart| Problem::bad_request("body-lacks-part", error.to_string());
     let input = trigger.input_of(&body).map_err(part)?;
-    let key: Arc<str> = format!("hook:{name}:{id}").into();
+    let key: Arc<str> = format!("{}{id}", trigger.run_prefix()).into();
     let (run, first) = match &trigger.action {
         TriggerAction::Start { workflow } => {
             let (run, created) = begin(tenant, workflow, input, Some(key), true).await?;

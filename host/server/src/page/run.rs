@@ -3,7 +3,7 @@
 use super::{door::Visitor, duration, moment, page, place, run_place};
 use crate::{
     access::tokens::Scope,
-    api::{self, App, At, GraphFormat, Params},
+    api::{self, App, At, ExportParams, GraphFormat, Params},
     problem::Problem,
     spans::{self, Span},
 };
@@ -119,6 +119,8 @@ impl View<'_> {
                 input id="with" name="b" required;
                 button { "Compare" }
             }
+            p { "Export: " a href={ (self.here) "/export" } download={ (run) ".jsonl" } { "events" } " · "
+                a href={ (self.here) "/export?otlp=true" } download={ (run) ".trace.json" } { "trace (OTLP)" } }
             @if !outcome.status.has_ended() {
                 form.row method="post" action={ (self.here) "/cancel" } {
                     input type="hidden" name="proof" value=(self.proof);
@@ -318,6 +320,16 @@ pub(super) async fn live(
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
     api::stream(&admitted.tenant, run.into(), last.unwrap_or(after.after), app.stop.clone()).await
+}
+
+/// The run as a file.
+pub(super) async fn export(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Params(params): Params<ExportParams>,
+) -> Result<Response, Problem> {
+    let admitted = visitor.admit(&tenant, Scope::Read)?;
+    api::exported(&admitted, run.into(), params).await
 }
 
 /// An answer from the page.

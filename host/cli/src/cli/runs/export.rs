@@ -2,8 +2,8 @@
 
 use super::{Exit, Failure, Open, Terminal};
 use clap::Args;
-use opcell_server::telemetry;
-use serde_json::json;
+use opcell_journal::JournalError;
+use opcell_server::{export, telemetry};
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -19,9 +19,6 @@ pub struct ExportArgs {
     traceparent: Option<String>,
 }
 
-/// The name of what is printed without `--otlp`.
-const FORMAT: &str = "opcell-run/v1";
-
 pub async fn export(open: &Open, args: &ExportArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let history = open.engine.history(&run).await?;
@@ -31,14 +28,10 @@ pub async fn export(open: &Open, args: &ExportArgs, terminal: &Terminal) -> Resu
     }
     // One event a line: a run may be larger than what a reader wants to hold at once.
     let entry = open.engine.runs().await?.into_iter().find(|entry| entry.run == run);
-    let head = json!({
-        "format": FORMAT, "run": run, "workflow": entry.as_ref().map(|entry| &entry.workflow),
-        "status": entry.as_ref().map(|entry| &entry.state.status), "events": history.len(),
-    });
-    terminal.line(&head.to_string())?;
+    let entry = entry.ok_or_else(|| JournalError::UnknownRun(run.clone()))?;
+    terminal.line(&export::head(&run, &entry.workflow, &entry.state.status, history.len() as u64))?;
     for recorded in &history {
-        let line = json!({"seq": recorded.seq, "at": recorded.at.to_text(), "event": recorded.event});
-        terminal.line(&line.to_string())?;
+        terminal.line(&export::line(recorded))?;
     }
     Ok(Exit::Done)
 }
