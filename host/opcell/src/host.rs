@@ -20,7 +20,7 @@ use crate::{
 };
 use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
 use opcell_journal::RunId;
-use opcell_session::HostSessions;
+use opcell_session::{HostSessions, skills::SkillLibrary};
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, Severity, checks};
 use std::{sync::Arc, time::Duration};
@@ -60,6 +60,12 @@ impl Host {
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// The project's skills.
+    #[must_use]
+    pub fn skills(&self) -> &SkillLibrary {
+        &self.parts.ground.skills
     }
 
     /// The model conversations that steps open.

@@ -2,8 +2,9 @@
 //!
 //! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that
 //! starts a run and waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and
-//! asked for with `opcell_run`.
+//! asked for with `opcell_run`. A skill is a resource.
 
+mod skills;
 mod tools;
 
 use crate::{api::begin, tenant::Tenant};
@@ -13,8 +14,9 @@ use opcell_types::Value;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-        MetaObject, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourcesResult,
+        ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
+        ReadResourceResponse, ServerCapabilities, ServerConfig,
     },
     service::{RequestContext, ServiceExt},
 };
@@ -220,9 +222,18 @@ fn refused(problem: &crate::problem::Problem) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}{remedy}", problem.code, problem.detail))])
 }
 
+/// Where a page of a list of this length begins.
+fn start_of(request: Option<PaginatedRequestParams>, length: usize) -> Result<usize, ErrorData> {
+    match request.and_then(|request| request.cursor).map(|cursor| cursor.parse::<usize>()) {
+        None => Ok(0),
+        Some(Ok(start)) if start <= length => Ok(start),
+        Some(_) => Err(ErrorData::invalid_params("the cursor is not one of this server's", None)),
+    }
+}
+
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
         info.server_info = Implementation::new("opcell", env!("CARGO_PKG_VERSION")).with_title("Opcell");
         info.instructions = Some(
             "Each tool runs in a metered WebAssembly cell; `_meta` of a result has its receipt. A refusal says what would allow it."
@@ -237,17 +248,37 @@ impl ServerHandler for McpServer {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools().await;
-        let cursor = request.and_then(|request| request.cursor);
-        let start = match cursor.map(|cursor| cursor.parse::<usize>()) {
-            None => 0,
-            Some(Ok(start)) if start <= tools.len() => start,
-            Some(_) => return Err(ErrorData::invalid_params("the cursor is not one of this server's", None)),
-        };
+        let start = start_of(request, tools.len())?;
         let page = tools.page(start, PAGE);
         let end = start + page.len();
         let mut result = ListToolsResult::with_all_items(page);
         result.next_cursor = (end < tools.len()).then(|| end.to_string());
         Ok(result)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let all = skills::list(&self.tenant.host);
+        let (start, most) = (start_of(request, all.len())?, all.len());
+        let page: Vec<_> = all.into_iter().skip(start).take(PAGE).collect();
+        let end = start + page.len();
+        let mut result = ListResourcesResult::with_all_items(page);
+        result.next_cursor = (end < most).then(|| end.to_string());
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let tenant = self.tenant.clone();
+        let read = tokio::task::spawn_blocking(move || skills::read(&tenant.host, &request.uri)).await;
+        let read = read.map_err(|_| ErrorData::internal_error("reading the skill was abandoned", None))?;
+        Ok(read?.into())
     }
 
     async fn call_tool(

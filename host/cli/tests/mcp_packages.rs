@@ -1,0 +1,317 @@
+//! MCP with the programs of its own makers, from npm: their inspector as a client of `opcell mcp` and of the server, and
+//! their example servers under documents.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+
+#[path = "support/guest.rs"]
+mod guest;
+#[path = "support/server.rs"]
+mod server;
+
+use serde_json::{Value, json};
+use server::{PATIENCE, Server, opcell};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Instant,
+};
+
+/// What is installed from npm, into the target folder.
+const PACKAGES: [&str; 4] = [
+    "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+];
+
+/// The folder of the packages, made once; `None`, after a line on stderr, where they cannot be had.
+fn packages() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mcp-packages");
+    fs::create_dir_all(&folder).unwrap();
+    // One test at a time: each would remove what the other installs.
+    let lock = fs::File::create(folder.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let complete = folder.join("complete");
+    if fs::read_to_string(&complete).unwrap_or_default() != PACKAGES.join(" ") {
+        // A package of its own: npm would install into the next one above.
+        fs::write(folder.join("package.json"), r#"{"name": "clients", "private": true}"#).unwrap();
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).args(PACKAGES).current_dir(&folder);
+        let failed = match npm.output() {
+            Ok(output) if output.status.success() => None,
+            Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = failed {
+            eprintln!("SKIPPED: MCP's own programs could not be installed from npm: {error}");
+            return None;
+        }
+        fs::write(complete, PACKAGES.join(" ")).unwrap();
+    }
+    Some(folder.join("node_modules"))
+}
+
+/// The inspector in its command-line mode, with the servers of a file.
+struct Inspector {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Inspector {
+    /// What it prints, and its exit code.
+    fn ask(&self, server: &str, arguments: &[&str]) -> (Value, String, Option<i32>) {
+        let output = Command::new(&self.program)
+            .args(["--cli", "--config", "servers.json", "--server", server])
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("HOME", &self.folder)
+            .env("MCP_INSPECTOR_SECRET_STORE", "memory")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (serde_json::from_slice(&output.stdout).unwrap_or_default(), said, output.status.code())
+    }
+}
+
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let echo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/shared/echo/test.guest.wat");
+    fs::write(folder.path().join("test.wasm"), guest::component(&echo)).unwrap();
+    write(
+        "opcell.toml",
+        "workflows = [\".\"]\nskill-folders = [\"skills\"]\n\n[journal]\npath = \"runs.db\"\n\n[plugins.test]\n\
+         path = \"test.wasm\"\n",
+    );
+    for (skill, more) in [("bees", ""), ("secret", "disable-model-invocation: true\n")] {
+        fs::create_dir_all(folder.path().join("skills").join(skill)).unwrap();
+        let head = format!("---\nname: {skill}\ndescription: Knows {skill}\n{more}---\n");
+        write(&format!("skills/{skill}/SKILL.md"), &format!("{head}See [the hive](a hive.md).\n"));
+        write(&format!("skills/{skill}/a hive.md"), "Six sides.\n");
+    }
+    write(
+        "greet.edn",
+        r#"{:name "greet" :description "Greets"
+ :steps [{:name "greet" :type :exit :status :success :output {:from :workflow-input :path [:name]}}]}"#,
+    );
+    write(
+        "ask.edn",
+        r#"{:name "ask" :description "Asks" :steps [{:name "ask" :type :wait :signal "ship" :approval true}]}"#,
+    );
+    folder
+}
+
+#[test]
+fn the_inspector_lists_and_calls_over_both_transports() {
+    let Some(modules) = packages() else { return };
+    let folder = project();
+    let made = opcell(folder.path()).args(["token", "new", "inspector", "--scope", "run", "--scope", "read"]).output();
+    let token = String::from_utf8(made.unwrap().stdout).unwrap().trim().to_owned();
+    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet", "--mcp-workflow", "ask"]);
+    let url = format!("http://{}/v1/default/mcp", server.address);
+    let stdio = ["mcp", "--workflow", "greet", "--workflow", "ask"];
+    let command = json!({"command": env!("CARGO_BIN_EXE_opcell"), "args": stdio, "cwd": folder.path()});
+    let remote = |token: &str| json!({"type": "streamable-http", "url": url, "headers": {"Authorization": format!("Bearer {token}")}});
+    let servers = json!({"mcpServers": {"stdio": command, "http": remote(&token), "stranger": remote("opcell_wrong")}});
+    fs::write(folder.path().join("servers.json"), servers.to_string()).unwrap();
+    let inspector = Inspector { program: modules.join(".bin/mcp-inspector"), folder: folder.path().to_owned() };
+    for transport in ["stdio", "http"] {
+        // `--strict` fails for schemas that some client cannot read.
+        let (listed, said, code) = inspector.ask(transport, &["--method", "tools/list", "--strict"]);
+        let tools = listed["tools"].as_array().unwrap_or_else(|| panic!("{transport}: {said}"));
+        let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!((names, code), (vec!["opcell_run", "run_ask", "run_greet", "test_run"], Some(0)), "{said}");
+        let call = |tool: &str, arguments: &[&str]| {
+            let mut all = vec!["--method", "tools/call", "--tool-name", tool];
+            for argument in arguments {
+                all.extend(["--tool-arg", argument]);
+            }
+            inspector.ask(transport, &all)
+        };
+        let (greeted, said, _) = call("run_greet", &["name=Ada"]);
+        assert_eq!(greeted["content"], json!([{"type": "text", "text": "Ada"}]), "{transport}: {said}");
+        assert_eq!(greeted["structuredContent"]["status"], "completed");
+        // An operation: its result, and the receipt of its cell.
+        let (echoed, said, _) = call("test_run", &["n=7"]);
+        assert!(echoed["content"][0]["text"].as_str().is_some_and(|text| text.contains('7')), "{echoed} {said}");
+        assert!(echoed["_meta"]["opcell/receipt"]["duration-us"].is_number(), "{echoed}");
+        // A run that waits is asked for by its ID.
+        let (asked, said, _) = call("run_ask", &[]);
+        let run = asked["structuredContent"]["run"].as_str().unwrap_or_else(|| panic!("{transport}: {asked} {said}"));
+        assert_eq!(asked["structuredContent"]["questions"][0]["signal"]["name"], "ship", "{asked}");
+        let (looked, said, _) = call("opcell_run", &[&format!("run={run}")]);
+        assert_eq!(looked["structuredContent"]["status"], "suspended", "{transport}: {said}");
+        let (refused, said, _) = call("opcell_run", &["run=none"]);
+        assert_eq!(refused["isError"], true, "{transport}: {refused} {said}");
+        let (skills, said, _) = inspector.ask(transport, &["--method", "resources/list"]);
+        let uris: Vec<&Value> = skills["resources"].as_array().unwrap().iter().map(|skill| &skill["uri"]).collect();
+        assert_eq!(uris, ["skill://bees/SKILL.md"], "{transport}: {said}");
+        for (uri, text) in [("skill://bees/SKILL.md", "See [the hive]"), ("skill://bees/a%20hive.md", "Six sides.")] {
+            let (read, said, _) = inspector.ask(transport, &["--method", "resources/read", "--uri", uri]);
+            assert!(read["contents"][0]["text"].as_str().is_some_and(|found| found.contains(text)), "{read} {said}");
+        }
+        for uri in ["skill://secret/SKILL.md", "skill://bees/../secret/SKILL.md", "skill://bees/%2e%2e/x"] {
+            let (_, said, code) = inspector.ask(transport, &["--method", "resources/read", "--uri", uri]);
+            assert!(code != Some(0) && said.contains("there is no resource"), "{uri}: {said}");
+        }
+        let (_, said, code) = call("none", &[]);
+        assert!(code != Some(0) && said.contains("none"), "{transport}: {said}");
+    }
+    let (_, said, code) = inspector.ask("stranger", &["--method", "tools/list"]);
+    // It would log in, and there is no one to do so.
+    assert!(code != Some(0) && said.contains("auth_required"), "{code:?} {said}");
+}
+
+/// One of their servers over HTTP, on a port of its own.
+struct Everything(Child);
+
+impl Everything {
+    fn start(modules: &Path) -> (Self, u16) {
+        // Asked for and given back: nothing tells the port that the server would choose.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut child = Command::new("node")
+            .arg(modules.join("@modelcontextprotocol/server-everything/dist/index.js"))
+            .arg("streamableHttp")
+            .env("PORT", port.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "the server does not start");
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+        (Self(child), port)
+    }
+}
+
+impl Drop for Everything {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A step for each tool, whose whole result is kept.
+fn steps(tools: &[(&str, Value)]) -> String {
+    let step = |(tool, arguments): &(&str, Value)| {
+        let inputs: serde_json::Map<String, Value> = arguments
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| {
+                let kind = match value {
+                    Value::String(_) => "string",
+                    Value::Number(_) => "int",
+                    Value::Array(_) => "array",
+                    _ => "object",
+                };
+                (name.clone(), json!({"type": kind, "value": value}))
+            })
+            .collect();
+        let outputs = json!({"all": {"type": "object", "value": "$result"}});
+        json!({"id": tool, "type": "tool", "tool": tool, "inputs": inputs, "outputs": outputs})
+    };
+    let outputs: serde_json::Map<String, Value> = tools
+        .iter()
+        .map(|(tool, _)| ((*tool).to_owned(), json!({"type": "object", "value": format!("$steps.{tool}.output.all")})))
+        .collect();
+    json!({"outputs": outputs, "steps": tools.iter().map(step).collect::<Vec<_>>()}).to_string()
+}
+
+#[test]
+fn the_example_servers_of_mcp_are_listed_and_called_from_a_document() {
+    let Some(modules) = packages() else { return };
+    let (_remote, port) = Everything::start(&modules);
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    fs::create_dir(root.join("data")).unwrap();
+    fs::write(root.join("data/bees.txt"), "bees\n").unwrap();
+    let server = |name: &str| modules.join(format!("@modelcontextprotocol/server-{name}/dist/index.js"));
+    let project = format!(
+        r#"workflows = ["."]
+
+[mcp.everything]
+command = ["node", "{everything}"]
+
+[mcp.remote]
+url = "http://127.0.0.1:{port}/mcp"
+private = true
+
+[mcp.files]
+command = ["node", "{files}", "{data}"]
+confine = true
+read = ["{modules}"]
+write = ["data"]
+
+[mcp.memory]
+command = ["node", "{memory}"]
+env = ["MEMORY_FILE_PATH"]
+
+[tools]
+echo = {{ mcp = "everything", tool = "echo" }}
+sum = {{ mcp = "remote", tool = "get-sum" }}
+image = {{ mcp = "everything", tool = "get-tiny-image" }}
+weather = {{ mcp = "everything", tool = "get-structured-content" }}
+reference = {{ mcp = "remote", tool = "get-resource-reference" }}
+read = {{ mcp = "files", tool = "read_text_file" }}
+write = {{ mcp = "files", tool = "write_file" }}
+outside = {{ mcp = "files", tool = "write_file" }}
+remember = {{ mcp = "memory", tool = "create_entities" }}
+recall = {{ mcp = "memory", tool = "read_graph" }}
+"#,
+        everything = server("everything").display(),
+        files = server("filesystem").display(),
+        memory = server("memory").display(),
+        data = root.join("data").display(),
+        modules = modules.canonicalize().unwrap().display(),
+    );
+    fs::write(root.join("opcell.toml"), project).unwrap();
+    let path = |name: &str| root.join("data").join(name).display().to_string();
+    let entity = json!([{"name": "Ada", "entityType": "person", "observations": ["keeps bees"]}]);
+    let document = steps(&[
+        ("echo", json!({"message": "bees"})),
+        ("sum", json!({"a": 2, "b": 3})),
+        ("image", json!({})),
+        ("weather", json!({"location": "Chicago"})),
+        ("reference", json!({"resourceType": "Text", "resourceId": 1})),
+        ("write", json!({"path": path("new.txt"), "content": "wasps"})),
+        ("read", json!({"path": path("bees.txt")})),
+        ("remember", json!({"entities": entity})),
+        ("recall", json!({})),
+    ]);
+    fs::write(root.join("all.yaml"), document).unwrap();
+    fs::write(root.join("outside.yaml"), steps(&[("outside", json!({"path": "/etc/wasps", "content": "x"}))])).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = opcell(&root);
+        let output = command.args(arguments).env("MEMORY_FILE_PATH", root.join("memory.json")).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (said[0].clone(), said[1].clone(), output.status.code())
+    };
+    assert_eq!(run(&["trust"]).2, Some(0));
+    let (listed, said, code) = run(&["mcp", "list", "--json"]);
+    assert_eq!(code, Some(0), "{listed} {said}");
+    for tool in ["echo", "get-sum", "read_text_file", "create_entities"] {
+        assert!(listed.contains(&format!("\"{tool}\"")), "{tool}: {listed}");
+    }
+    let (printed, said, code) = run(&["run", "all.yaml", "--quiet"]);
+    assert_eq!(code, Some(0), "{said}");
+    let result: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"));
+    assert_eq!(result["echo"], "Echo: bees");
+    assert!(result["sum"].as_str().is_some_and(|sum| sum.contains("is 5")), "{result}");
+    let kinds: Vec<&Value> = result["image"].as_array().unwrap().iter().map(|part| &part["type"]).collect();
+    assert_eq!(kinds, ["text", "image", "text"], "{result}");
+    assert!(result["weather"]["temperature"].is_number(), "{result}");
+    assert!(result["reference"].to_string().contains("\"resource\""), "{result}");
+    assert_eq!(result["read"]["content"], "bees\n", "{result}");
+    assert_eq!(fs::read_to_string(root.join("data/new.txt")).unwrap(), "wasps");
+    assert_eq!(result["recall"]["entities"][0]["name"], "Ada", "{result}");
+    let (_, said, code) = run(&["run", "outside.yaml", "--quiet"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("Access denied"), "{said}");
+}
