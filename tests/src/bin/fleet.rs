@@ -3,7 +3,10 @@
 //!
 //! The last line is `N rounds, M differences`; the exit code is 1 if M is not 0, and 2 if there could be no campaign.
 
-use opcell_tests::fleet::campaign;
+use opcell_tests::fleet::{
+    campaign,
+    network::{Entered, Networks, enter},
+};
 use std::{path::Path, process::ExitCode};
 
 const USAGE: &str = "usage: fleet --kills N [--first ROUND] [--restate]";
@@ -23,7 +26,16 @@ fn main() -> ExitCode {
         _ => return wrong(USAGE),
     };
     let (Ok(rounds), Ok(first)) = (rounds, first) else { return wrong(USAGE) };
-    match campaign::run(first, rounds, !restate.is_empty(), |line| println!("{line}")) {
+    // A Restate server calls the workers: they stay where it finds them.
+    let networks = match restate.is_empty() {
+        true => match enter() {
+            Ok(Entered::Here(networks)) => networks,
+            Ok(Entered::Elsewhere(code)) => return code,
+            Err(error) => return wrong(&format!("{error:#}")),
+        },
+        false => Networks::NONE,
+    };
+    match campaign::run(first, rounds, !restate.is_empty(), networks, |line| println!("{line}")) {
         Ok(Some(differences)) => {
             println!("{rounds} rounds, {differences} differences");
             if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

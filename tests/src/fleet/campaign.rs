@@ -2,8 +2,9 @@
 
 use super::{
     balancer,
-    checks::{Remains, Shown},
+    checks::{self, Remains, Shown},
     clock::Clock,
+    network::{Loss, Networks},
     proxy::Network,
     recorder::Recorder,
     workers::{Ground, Restate, Worker},
@@ -69,14 +70,18 @@ enum Fault {
     Drain,
     /// The Restate server, as a power failure does; without one, a worker.
     Restate,
+    /// A worker's network, for longer than its lease.
+    Partition(Loss),
 }
 
 impl Fault {
-    fn of(round: u64, chance: &mut Chance) -> Self {
+    fn of(round: u64, networks: Networks, chance: &mut Chance) -> Self {
         let far = i64::try_from(60 + chance.below(600)).unwrap_or(60);
-        match round % 10 {
-            0 | 5 => Self::Kill(1 + chance.index(WORKERS)),
-            1 => Self::Stop,
+        match round % 12 {
+            10 if networks.are_there() => Self::Partition(Loss::Both),
+            11 if networks.are_there() => Self::Partition(if chance.below(2) == 0 { Loss::There } else { Loss::Back }),
+            0 | 5 | 10 => Self::Kill(1 + chance.index(WORKERS)),
+            1 | 11 => Self::Stop,
             2 => Self::Cut,
             3 => Self::Silence,
             4 => Self::Restart,
@@ -118,7 +123,13 @@ impl Chance {
 ///
 /// # Errors
 /// When there could be no campaign.
-pub fn run(first: u64, rounds: u64, with_restate: bool, tell: impl Fn(String)) -> Result<Option<usize>> {
+pub fn run(
+    first: u64,
+    rounds: u64,
+    with_restate: bool,
+    networks: Networks,
+    tell: impl Fn(String),
+) -> Result<Option<usize>> {
     let Some(server) = Server::start()? else { return Ok(None) };
     let restate = match with_restate {
         true => match RestateServer::start(&kept()?)? {
@@ -129,7 +140,7 @@ pub fn run(first: u64, rounds: u64, with_restate: bool, tell: impl Fn(String)) -
     };
     let folder = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let fought = runtime.block_on(fight(server, restate, folder.path(), first, rounds, &tell));
+    let fought = runtime.block_on(fight(server, restate, networks, folder.path(), first, rounds, &tell));
     if !matches!(fought, Ok(0)) {
         let folder = folder.keep();
         tell(format!("the workers' logs are in {}", folder.display()));
@@ -169,13 +180,14 @@ struct Servers {
 async fn fight(
     server: Server,
     restate: Option<RestateServer>,
+    networks: Networks,
     folder: &Path,
     first: u64,
     rounds: u64,
     tell: &dyn Fn(String),
 ) -> Result<usize> {
     let recorder = Recorder::default();
-    world::write(folder, recorder.start().await?)?;
+    world::write(folder, recorder.start(networks.recorder()).await?)?;
     let opcell = folder.join(COMMAND);
     let program = std::env::current_exe()?;
     if fs::hard_link(&program, &opcell).is_err() {
@@ -184,14 +196,14 @@ async fn fight(
     let config = Config::load(&folder.join("opcell.toml")).map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
     let trust = Requests::of(&config).digest().to_owned();
     let journal = format!("{}&schema=fleet&lease={LEASE}&connections=6", server.url());
-    let through = journal.replace(&format!(":{}/", server.port()), ":PORT/");
+    let through = journal.replace(&format!("127.0.0.1:{}/", server.port()), "ADDRESS/");
     let clock = Clock::build(folder)?;
     let turns = match &restate {
         Some(server) => Some(take_turns_from(server).await?),
         None => None,
     };
     let (clock, turns) = (clock.as_ref(), turns.as_ref());
-    let ground = Ground { folder, opcell: &opcell, trust: &trust, journal: &through, clock, restate: turns };
+    let ground = Ground { folder, opcell: &opcell, trust: &trust, journal: &through, networks, clock, restate: turns };
     let mut servers = Servers { journal: server, restate };
 
     let mut places = Places::default();
@@ -210,7 +222,7 @@ async fn fight(
     let mut differences = 0;
     for round in first..first + rounds {
         let mut chance = Chance(round);
-        let fault = Fault::of(round, &mut chance);
+        let fault = Fault::of(round, networks, &mut chance);
         let runs = field.start(&format!("round-{round}")).await.with_context(|| format!("round {round}"))?;
         let began = Instant::now();
         let disturb = field.disturb(fault, &mut chance, &mut workers, &mut servers, &ground);
@@ -222,6 +234,10 @@ async fn fight(
             tell(format!("round {round}, {fault:?}, run {run}:\n  {}", what.join("\n  ")));
         }
         tell(format!("round {round}: {fault:?}, {} runs, {:.1} s", runs.len(), began.elapsed().as_secs_f64()));
+        for what in checks::stored(&servers.journal, &recorder)? {
+            differences += 1;
+            tell(format!("round {round}, {fault:?}, stores: {what}"));
+        }
         for (number, worker) in workers.iter_mut().enumerate() {
             if worker.is_gone()? {
                 differences += 1;
@@ -317,6 +333,12 @@ impl Field<'_> {
                     worker.proxy.set(Network::Silent);
                     tokio::time::sleep(lease + chance.time(3_000)).await;
                     worker.proxy.set(Network::Whole);
+                }
+                Fault::Partition(loss) => {
+                    let link = worker.link.as_ref().context("the worker has no network of its own")?;
+                    link.fail(loss)?;
+                    tokio::time::sleep(lease + chance.time(3_000)).await;
+                    link.heal(loss)?;
                 }
                 Fault::Restart | Fault::PowerFailure => {
                     tokio::task::block_in_place(|| match fault {

@@ -4,8 +4,9 @@ use super::recorder::{Deed, Recorder};
 use anyhow::{Context as _, Result};
 use opcell_engine::{Engine, Event};
 use opcell_journal::{Record, RunId};
+use opcell_journal_postgres::scratch::Server;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
@@ -129,4 +130,34 @@ mod tests {
         assert!(shown.lost(&run, &[record("b")]).is_some());
         assert!(shown.lost(&run, &[]).is_some());
     }
+}
+
+/// What is wrong with what cells wrote to their store: a write that was acknowledged and is not there, or one that
+/// happened twice. Each call of `again` writes one entry under its key, before it does anything else.
+///
+/// # Errors
+/// When the server does not say.
+pub fn stored(server: &Server, recorder: &Recorder) -> Result<Vec<String>> {
+    let port = server.port().to_string();
+    let ask = |query: &str| {
+        let mut psql = server.command("psql");
+        psql.args(["-h", "127.0.0.1", "-U", "opcell", "-q", "-t", "-A", "-p", &port, "-c", query, "postgres"]);
+        let output = psql.output().context("psql")?;
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        anyhow::ensure!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
+        anyhow::Ok(said)
+    };
+    // Each write and each removal is a version, and nothing is removed.
+    let counts = ask("SELECT version, entries, (SELECT count(*) FROM fleet.store_entries) FROM fleet.stores")?;
+    let counts: Vec<&str> = counts.split('|').collect();
+    let keys = ask("SELECT convert_from(key, 'UTF8') FROM fleet.store_entries")?;
+    let there: BTreeSet<&str> = keys.lines().collect();
+    let mut found = Vec::new();
+    if counts.iter().any(|count| Some(count) != counts.first()) || counts.len() != 3 {
+        found.push(format!("writes, entries by count and entries are not as many: {counts:?}"));
+    }
+    for key in recorder.keys("again").iter().filter(|key| !there.contains(key.as_str())) {
+        found.push(format!("what was written under {key} is gone"));
+    }
+    Ok(found)
 }

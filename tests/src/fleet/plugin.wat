@@ -1,8 +1,10 @@
 ;; world operation-plugin
 ;; Operations `world/pure`, `world/again` (idempotent) and `world/once`, which give back their arguments. The latter two first say to the
-;; recorder what they do, in which run and step, and under which key.
+;; recorder what they do, in which run and step, and under which key; before that, `world/again` writes its arguments to the store `counts`,
+;; under that key.
 (module
   (import "opcell:plugin/tools@0.1.0" "call" (func $fetch (param i32 i32 i32 i32 i32)))
+  (import "opcell:plugin/store@0.2.0" "set" (func $set (param i32 i32 i32 i32 i32 i32 i32)))
   (memory (export "memory") 4)
   (global $heap (mut i32) (i32.const 131072))
   (global $at (mut i32) (i32.const 0))
@@ -11,10 +13,11 @@
   (data (i32.const 48) "world/once")
   (data (i32.const 64) "true")
   (data (i32.const 80) "http.fetch")
-  (data (i32.const 128) "{\22method\22:\22POST\22,\22url\22:\22http://127.0.0.1:")
-  (data (i32.const 192) "PORT")
+  (data (i32.const 128) "{\22method\22:\22POST\22,\22url\22:\22http://")
+  (data (i32.const 176) "RECORDER")
   (data (i32.const 208) "/\22,\22body\22:\22")
   (data (i32.const 224) "\22}")
+  (data (i32.const 240) "counts")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
     (local.set $at (global.get $heap))
     (global.set $heap (i32.and (i32.add (i32.add (local.get $at) (local.get 3)) (i32.const 7)) (i32.const -8)))
@@ -44,12 +47,18 @@
     (param $id i32) (param $id-length i32) (param $args i32) (param $args-length i32)
     (param $run i32) (param $run-length i32) (param $step i32) (param $step-length i32)
     (param $visit i32) (param $attempt i32) (param $key i32) (param $key-length i32) (result i32)
+    ;; `a` of `world/again`
+    (if (i32.eq (i32.load8_u offset=6 (local.get $id)) (i32.const 97))
+      (then
+        (call $set (i32.const 240) (i32.const 6) (local.get $key) (local.get $key-length) (local.get $args) (local.get $args-length)
+          (i32.const 3328))
+        (if (i32.load8_u (i32.const 3328)) (then (unreachable)))))
     ;; `p` of `world/pure`
     (if (i32.ne (i32.load8_u offset=6 (local.get $id)) (i32.const 112))
       (then
         (global.set $at (i32.const 65536))
-        (call $put (i32.const 128) (i32.const 41))
-        (call $put (i32.const 192) (i32.const PORT-LENGTH))
+        (call $put (i32.const 128) (i32.const 31))
+        (call $put (i32.const 176) (i32.const RECORDER-LENGTH))
         (call $put (i32.const 208) (i32.const 11))
         (call $put (i32.add (local.get $id) (i32.const 6)) (i32.sub (local.get $id-length) (i32.const 6)))
         (call $space)

@@ -1,6 +1,7 @@
 //! The network between a worker and the server: it can be cut, and it can swallow everything without a word.
 
 use anyhow::Result;
+use std::net::Ipv4Addr;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
@@ -27,8 +28,8 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens, and carries everything.
-    pub async fn start(server: u16) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    pub async fn start(listen: Ipv4Addr, server: u16) -> Result<Self> {
+        let listener = TcpListener::bind((listen, 0)).await?;
         let port = listener.local_addr()?.port();
         let network = watch::Sender::new(Network::Whole);
         let state = network.clone();

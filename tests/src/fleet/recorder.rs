@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::{
@@ -30,10 +31,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Listens; returns its port.
-    pub async fn start(&self) -> Result<u16> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let port = listener.local_addr()?.port();
+    /// Listens; returns where.
+    pub async fn start(&self, listen: Ipv4Addr) -> Result<SocketAddr> {
+        let listener = TcpListener::bind((listen, 0)).await?;
+        let address = listener.local_addr()?;
         let recorder = self.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -43,13 +44,19 @@ impl Recorder {
                 });
             }
         });
-        Ok(port)
+        Ok(address)
     }
 
     /// Deeds of a run, with how often each was done.
     pub fn of(&self, run: &str) -> BTreeMap<Deed, usize> {
         let deeds = self.deeds.lock().unwrap_or_else(PoisonError::into_inner);
         deeds.iter().filter(|(deed, _)| deed.run == run).map(|(deed, times)| (deed.clone(), *times)).collect()
+    }
+
+    /// The keys under which this was done, in any run.
+    pub fn keys(&self, what: &str) -> BTreeSet<String> {
+        let deeds = self.deeds.lock().unwrap_or_else(PoisonError::into_inner);
+        deeds.keys().filter(|deed| deed.what == what).map(|deed| deed.key.clone()).collect()
     }
 
     async fn hear(&self, mut stream: TcpStream) -> Result<()> {

@@ -2,12 +2,14 @@
 
 use super::{
     clock::{self, Clock},
+    network::{Link, Networks},
     proxy::Proxy,
 };
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::OpenOptions,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -15,6 +17,8 @@ use std::{
 /// One worker: its process, and what lies between it and the server.
 pub struct Worker {
     number: usize,
+    /// Its network, if it has one of its own.
+    pub link: Option<Link>,
     pub proxy: Proxy,
     clock: PathBuf,
     log: PathBuf,
@@ -29,8 +33,9 @@ pub struct Ground<'a> {
     pub opcell: &'a Path,
     /// Digest of what the project asks for.
     pub trust: &'a str,
-    /// The journal's URL with `PORT` where the port goes.
+    /// The journal's URL with `ADDRESS` where address and port go.
     pub journal: &'a str,
+    pub networks: Networks,
     pub clock: Option<&'a Clock>,
     /// Who gives turns, if it is not the journal's list.
     pub restate: Option<&'a Restate>,
@@ -50,10 +55,12 @@ pub struct Restate {
 
 impl Worker {
     pub async fn start(number: usize, server: u16, ground: &Ground<'_>) -> Result<Self> {
-        let proxy = Proxy::start(server).await?;
+        let link = ground.networks.of_worker(number)?;
+        let listen = link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::gateway);
+        let proxy = Proxy::start(listen, server).await?;
         let clock = ground.folder.join(format!("clock-{number}"));
         let log = ground.folder.join(format!("worker-{number}.log"));
-        let mut worker = Self { number, proxy, clock, log, child: None };
+        let mut worker = Self { number, link, proxy, clock, log, child: None };
         worker.launch(ground)?;
         Ok(worker)
     }
@@ -66,11 +73,13 @@ impl Worker {
             return Ok(());
         }
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        let mut command = command(ground);
+        let mut command = command(ground, self.link.as_ref());
+        let listen = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::gateway);
+        let address = format!("{listen}:{}", self.proxy.port);
         command
             .arg("worker")
             .arg("--journal")
-            .arg(ground.journal.replace("PORT", &self.proxy.port.to_string()))
+            .arg(ground.journal.replace("ADDRESS", &address))
             .args(["--concurrency", "6", "--grace", "2"])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -124,8 +133,11 @@ impl Drop for Worker {
 }
 
 /// The command, in the project, with directories of its own.
-fn command(ground: &Ground<'_>) -> Command {
-    let mut command = Command::new(ground.opcell);
+fn command(ground: &Ground<'_>, link: Option<&Link>) -> Command {
+    let mut command = match link {
+        Some(link) => link.command(ground.opcell.as_os_str()),
+        None => Command::new(ground.opcell),
+    };
     command
         .current_dir(ground.folder)
         .env("HOME", ground.folder.join("home"))

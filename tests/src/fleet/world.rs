@@ -1,7 +1,7 @@
 //! The project that the workers share: three documents, a plugin whose cells report to the recorder, a scripted model.
 
 use anyhow::Result;
-use std::{fs, path::Path};
+use std::{fs, net::SocketAddr, path::Path};
 
 /// The documents, by the name under which a run of each is started, with their input.
 pub const DOCUMENTS: [(&str, &str, &str); 3] = [
@@ -113,10 +113,11 @@ turns:
 ";
 
 const MANIFEST: &str = r#"{"schema":1,"name":"world","version":"1.0.0",
-    "capabilities":{"tools":[{"name":"http.fetch","reason":"says what it does"}]}}"#;
+    "capabilities":{"tools":[{"name":"http.fetch","reason":"says what it does"}],
+        "stores":[{"name":"counts","reason":"remembers what it did"}]}}"#;
 
 /// Writes the project.
-pub fn write(folder: &Path, recorder: u16) -> Result<()> {
+pub fn write(folder: &Path, recorder: SocketAddr) -> Result<()> {
     let project = format!(
         r#"workflows = ["."]
 
@@ -126,8 +127,12 @@ path = "world.wasm"
 [plugins.world.grants]
 tools = ["http.fetch"]
 
+[plugins.world.grants.stores.counts]
+quota = "1 GiB"
+entries = 10000000
+
 [[plugins.world.grants.http]]
-hosts = ["http://127.0.0.1:{recorder}"]
+hosts = ["http://{recorder}"]
 methods = ["POST"]
 private = true
 
@@ -140,8 +145,10 @@ once = "world/once"
 script = "script.yaml"
 "#
     );
-    let port = recorder.to_string();
-    let wat = include_str!("plugin.wat").replace("PORT-LENGTH", &port.len().to_string()).replace("PORT", &port);
+    let recorder = recorder.to_string();
+    let wat = include_str!("plugin.wat")
+        .replace("RECORDER-LENGTH", &recorder.len().to_string())
+        .replace("RECORDER", &recorder);
     let plugin = opcell_cli::selftest::component_from_wat(&wat, None, "operation-plugin", Some(MANIFEST))?;
     fs::write(folder.join("world.wasm"), plugin)?;
     for (name, text) in [
