@@ -5,7 +5,9 @@ use crate::{access::tokens::Scope, api::At, problem::Problem};
 use axum::response::Response;
 use jiff::Timestamp;
 use maud::{Markup, html};
-use opcell::triggers::{MOST_MISSED, Missed, RunName, Schedule, Trigger, TriggerAction, TriggerSource, Webhook};
+use opcell::triggers::{
+    MOST_MISSED, Missed, RunName, Schedule, Signature, Trigger, TriggerAction, TriggerSource, Webhook,
+};
 use opcell_engine::event::Timestamp as EventTime;
 use opcell_journal::RunEntry;
 use std::collections::BTreeSet;
@@ -96,7 +98,8 @@ fn for_requests(trigger: &Trigger, webhook: &Webhook, tenant: &str) -> Markup {
             li { b { "Requests " } code { "POST /v1/" (tenant) "/hooks/" (trigger.name) } }
             li { b { "Signed " } (webhook.signature) ", by any of " (webhook.secrets.len())
                 @if webhook.secrets.len() == 1 { " secret" } @else { " secrets" } }
-            li { b { "Window " } (webhook.window.as_secs()) " s" }
+            // GitHub's signature covers no time.
+            @if webhook.signature == Signature::Standard { li { b { "Window " } (webhook.window.as_secs()) " s" } }
         }
     }
 }
