@@ -3,16 +3,20 @@
 use super::{GRANT, PLUGIN_RECORD_BYTES, PluginStores, World, ask, entry, fill_the_record, get, set};
 use crate::config::JournalPlace;
 use opcell_journal::{Cut, Journal as _, JournalError, NewRun, RunId};
-use opcell_journal_postgres::{
-    PostgresJournal,
-    scratch::{self, Server},
-};
+use opcell_journal_postgres::{PostgresJournal, scratch};
 use opcell_sandbox::store::{StoreAnswer, StoreError};
 use opcell_types::CallContext;
 use std::{
     path::Path,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
 };
 
 /// A schema of its own on the server that the tests share.
@@ -118,32 +122,54 @@ async fn no_one_takes_a_run_in_the_middle_of_a_write() {
     assert_eq!(write.await.unwrap(), Ok((StoreAnswer::Stored(2), false)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_whose_answer_is_lost_is_there_once() {
-    // A server of its own: whose commit it is that is cut off cannot be seen.
-    let Some(server) = Server::start().unwrap() else { return };
-    let world = World::Server(Schema { server: server.url(), name: "stores".to_owned() });
-    let process = world.process().await;
-    ask(&mut *process.outside("p"), set("n", "0")).await;
-    let sql = format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
-         AND application_name = 'opcell' AND (query = 'COMMIT' OR query LIKE '%{}.store%')",
-        world.schema().name
-    );
-    let administrator = world.schema().client().await;
-    let cutter = tokio::spawn(async move {
-        loop {
-            let _ = administrator.batch_execute(&sql).await;
-            tokio::time::sleep(Duration::from_millis(15)).await;
+/// A way to the server that loses the answers to commits while it is told to: each connection ends after the server has
+/// committed, and before it is heard.
+async fn losing_answers(server: u16, loses: Arc<AtomicBool>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (mut server, loses) = (TcpStream::connect(("127.0.0.1", server)).await.unwrap(), loses.clone());
+            tokio::spawn(async move {
+                let (mut asked, mut answered) = (vec![0; 16 << 10], vec![0; 16 << 10]);
+                loop {
+                    tokio::select! {
+                        Ok(length @ 1..) = client.read(&mut asked) => {
+                            server.write_all(&asked[..length]).await?;
+                            let commits = asked[..length].windows(7).any(|text| text == b"COMMIT\0");
+                            if commits && loses.load(Ordering::Relaxed) {
+                                let _ = server.read(&mut answered).await?;
+                                return Ok(());
+                            }
+                        }
+                        Ok(length @ 1..) = server.read(&mut answered) => client.write_all(&answered[..length]).await?,
+                        else => return Ok::<_, std::io::Error>(()),
+                    }
+                }
+            });
         }
     });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_answer_is_lost_is_there_once() {
+    let Some(World::Server(schema)) = World::server() else { return };
+    let server = schema.server.split([':', '/']).find_map(|part| part.parse::<u16>().ok()).unwrap();
+    let loses = Arc::new(AtomicBool::new(false));
+    let way = losing_answers(server, loses.clone()).await;
+    let through = schema.server.replace(&format!(":{server}/"), &format!(":{way}/"));
+    let world = World::Server(Schema { server: through, name: schema.name });
+    let process = world.process().await;
+    ask(&mut *process.outside("p"), set("n", "0")).await;
+    loses.store(true, Ordering::Relaxed);
     let mut call = process.outside("p");
-    for number in 1..=150_u64 {
+    for number in 1..=20_u64 {
         // Each write is there once: a version that is skipped was written twice.
         assert_eq!(ask(&mut *call, set("n", &number.to_string())).await, StoreAnswer::Stored(number + 1));
     }
-    cutter.abort();
-    assert_eq!(ask(&mut *process.outside("p"), get("n")).await, StoreAnswer::Entry(entry("150", 151)));
+    loses.store(false, Ordering::Relaxed);
+    assert_eq!(ask(&mut *process.outside("p"), get("n")).await, StoreAnswer::Entry(entry("20", 21)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
