@@ -48,7 +48,7 @@ pub struct ToolInput {
     /// Who calls.
     pub caller: Caller,
     /// Cancelled when the caller no longer waits.
-    pub cancel: CancellationToken,
+    pub cancel: Arc<CancellationToken>,
     /// Where the tool notes what it touches, before it does: it becomes part of the caller's receipt.
     pub touched: TouchLog,
 }

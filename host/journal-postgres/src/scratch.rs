@@ -163,7 +163,9 @@ impl Server {
 /// # Errors
 /// When a server is installed and does not start.
 pub fn shared() -> io::Result<Option<&'static str>> {
-    static SERVER: OnceLock<Result<Option<(Mutex<Server>, String)>, String>> = OnceLock::new();
+    /// The server and its URL; nothing where there is no PostgreSQL.
+    type Started = Option<(Mutex<Server>, String)>;
+    static SERVER: OnceLock<Result<Started, String>> = OnceLock::new();
     let start = || {
         let Some(server) = Server::start()? else { return Ok(None) };
         stop_after_this_process(&server)?;
@@ -178,7 +180,6 @@ pub fn shared() -> io::Result<Option<&'static str>> {
 }
 
 /// A static is never dropped, so the server goes with a watcher that outlives this process by a moment.
-#[expect(clippy::zombie_processes, reason = "it outlives this process")]
 fn stop_after_this_process(server: &Server) -> io::Result<()> {
     let watch = format!(
         "while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -QUIT {} 2>/dev/null; sleep 2; rm -rf '{}'",

@@ -61,7 +61,7 @@ impl HostServices for PluginServices {
             arguments,
             context: context.clone(),
             caller: Caller::Plugin(self.plugin.clone()),
-            cancel,
+            cancel: cancel.into(),
             touched: touched.clone(),
         };
         Ok(tool.call(&input).await.result?.to_json())

@@ -102,36 +102,6 @@ fn digest(record: &Record) -> u64 {
     hasher.finish()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn remains(what: &str, times: &[usize]) -> Remains {
-        let deeds = [((what.to_owned(), "s".to_owned()), times.to_vec())].into();
-        Remains { outcome: "completed".to_owned(), deeds, signals: 1, replays: true }
-    }
-
-    #[test]
-    fn a_once_effect_that_happens_twice_and_a_second_key_are_differences() {
-        assert!(remains("again", &[3]).differences(&remains("again", &[1])).is_empty());
-        assert_eq!(remains("again", &[1, 1]).differences(&remains("again", &[1])).len(), 1);
-        assert_eq!(remains("once", &[2]).differences(&remains("once", &[1])).len(), 1);
-        assert_eq!(remains("once", &[]).differences(&remains("once", &[1])).len(), 1);
-    }
-
-    #[test]
-    fn a_record_that_changes_after_it_was_shown_is_lost() {
-        let record =
-            |text: &str| Record { seq: 1, kind: "k".into(), version: 1, at: 0, payload: text.to_owned().into() };
-        let run: RunId = "r".into();
-        let mut shown = Shown::default();
-        shown.note(&run, &[record("a")]);
-        assert_eq!(shown.lost(&run, &[record("a"), record("b")]), None);
-        assert!(shown.lost(&run, &[record("b")]).is_some());
-        assert!(shown.lost(&run, &[]).is_some());
-    }
-}
-
 /// What is wrong with what cells wrote to their store: a write that was acknowledged and is not there, or one that
 /// happened twice. Each call of `again` writes one entry under its key, before it does anything else.
 ///
@@ -160,4 +130,34 @@ pub fn stored(server: &Server, recorder: &Recorder) -> Result<Vec<String>> {
         found.push(format!("what was written under {key} is gone"));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remains(what: &str, times: &[usize]) -> Remains {
+        let deeds = [((what.to_owned(), "s".to_owned()), times.to_vec())].into();
+        Remains { outcome: "completed".to_owned(), deeds, signals: 1, replays: true }
+    }
+
+    #[test]
+    fn a_once_effect_that_happens_twice_and_a_second_key_are_differences() {
+        assert!(remains("again", &[3]).differences(&remains("again", &[1])).is_empty());
+        assert_eq!(remains("again", &[1, 1]).differences(&remains("again", &[1])).len(), 1);
+        assert_eq!(remains("once", &[2]).differences(&remains("once", &[1])).len(), 1);
+        assert_eq!(remains("once", &[]).differences(&remains("once", &[1])).len(), 1);
+    }
+
+    #[test]
+    fn a_record_that_changes_after_it_was_shown_is_lost() {
+        let record =
+            |text: &str| Record { seq: 1, kind: "k".into(), version: 1, at: 0, payload: text.to_owned().into() };
+        let run: RunId = "r".into();
+        let mut shown = Shown::default();
+        shown.note(&run, &[record("a")]);
+        assert_eq!(shown.lost(&run, &[record("a"), record("b")]), None);
+        assert!(shown.lost(&run, &[record("b")]).is_some());
+        assert!(shown.lost(&run, &[]).is_some());
+    }
 }

@@ -346,7 +346,6 @@ mod tests {
     use opcell_journal::SqliteJournal;
     use opcell_types::{CallContext, TouchLog};
     use std::path::Path;
-    use tokio_util::sync::CancellationToken;
 
     const ASK: &str = r#"{"version":"workflow-ir/v1","name":"ask","steps":[
         {"name":"w","type":"wait","wait":{"signal":"go"},"yields":{"type":"data","data":"data"}}]}"#;
@@ -390,7 +389,7 @@ mod tests {
             arguments: Value::object::<&str>([]),
             context,
             caller: Caller::Model(by),
-            cancel: CancellationToken::new(),
+            cancel: Arc::default(),
             touched: TouchLog::default(),
         }
     }

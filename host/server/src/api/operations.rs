@@ -182,7 +182,7 @@ pub(super) async fn plugin(
     Ok(Json(PluginDetail {
         plugin: plugin.name().to_owned(),
         version: plugin.version().map(str::to_owned),
-        digest: plugin.digest().to_owned(),
+        digest: plugin.digest().to_string(),
         capabilities: reach(plugin.manifest(), plugin.policy()).iter().map(|reach| json!(reach)).collect(),
         limits: plugin.limits_explained().iter().map(|limit| json!(limit)).collect(),
         operations: own.map(|entry| json!(entry)).collect(),
