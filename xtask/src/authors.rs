@@ -18,7 +18,7 @@ struct Tool {
     root: bool,
 }
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 5] = [
     Tool {
         language: "Python",
         program: "componentize-py",
@@ -27,6 +27,13 @@ const TOOLS: [Tool; 4] = [
     },
     // Each JavaScript plugin installs its own componentize-qjs.
     Tool { language: "JavaScript", program: "npm", install: &["apt-get", "install", "--yes", "npm"], root: true },
+    // With it, a plugin that is built twice has one digest.
+    Tool {
+        language: "Reproducible JavaScript",
+        program: "faketime",
+        install: &["apt-get", "install", "--yes", "faketime"],
+        root: true,
+    },
     Tool { language: "C", program: "clang", install: &["apt-get", "install", "--yes", "clang", "lld"], root: true },
     Tool { language: "C", program: "wasm-ld", install: &["apt-get", "install", "--yes", "lld"], root: true },
 ];

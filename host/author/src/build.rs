@@ -39,7 +39,16 @@ pub struct Built {
     pub bytes: Vec<u8>,
     /// Whether it was there already, made from the same inputs.
     pub reused: bool,
+    /// Why a build from nothing has another digest; none if it has the same one.
+    pub varies: Option<&'static str>,
 }
+
+/// What takes the random numbers and the clock of the machine out of the snapshot of an interpreter.
+const FAKETIME: &str = "faketime";
+
+/// The moment and the seed of every build under it: any would do, and must stay the same.
+const MOMENT: [&str; 2] = ["-f", "2024-01-01 00:00:00"];
+const SEED: &str = "0x6F7063656C6C0001";
 
 /// Builds a plugin. The tools' own messages go to stderr.
 ///
@@ -52,20 +61,33 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     let scratch = project.folder.join("target/opcell");
     fs::create_dir_all(&scratch).map_err(AuthorError::file(&scratch))?;
     let tool = tool(project)?;
+    let faketime = on_path(FAKETIME).filter(|_| project.language == Language::Javascript);
+    let varies = match project.language {
+        Language::Rust | Language::C => None,
+        Language::Javascript if faketime.is_some() => None,
+        Language::Javascript => Some(
+            "the component holds the random numbers and the time of its build; with `faketime` on the path it would \
+             not: sudo apt-get install faketime",
+        ),
+        Language::Python => Some(
+            "the component holds the random numbers, the time and the temporary files of its build, and \
+             componentize-py cannot leave them out",
+        ),
+    };
     // Cargo knows itself what has changed, and gives the same bytes for the same source.
     let inputs = match project.language {
         Language::Rust => None,
-        _ => inputs::digest(project, &tool, &format!("{profile:?}"))?,
+        _ => inputs::digest(project, &tool, &format!("{profile:?} {}", varies.is_none()))?,
     };
     let note = scratch.join("built");
     if let (Some(inputs), Ok(bytes)) = (&inputs, read_bounded(&path, MAX_COMPONENT))
         && read_text_bounded(&note, MAX_NOTE).is_ok_and(|noted| noted == noted_line(inputs, &bytes))
     {
-        return Ok(Built { path, bytes, reused: true });
+        return Ok(Built { path, bytes, reused: true, varies });
     }
     let made = match project.language {
         Language::Rust => rust(project, profile)?,
-        Language::Javascript => javascript(project, profile, &tool, &scratch)?,
+        Language::Javascript => javascript(project, profile, &tool, faketime.as_deref(), &scratch)?,
         Language::Python => python(project, &tool, &scratch)?,
         Language::C => c(project, profile, &tool, &scratch)?,
     };
@@ -80,7 +102,7 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     if let Some(inputs) = inputs {
         fs::write(&note, noted_line(&inputs, &bytes)).map_err(AuthorError::file(&note))?;
     }
-    Ok(Built { path, bytes, reused: false })
+    Ok(Built { path, bytes, reused: false, varies })
 }
 
 /// Makes a component of a core module that carries its interface: `x.wasm` becomes `x.component.wasm` beside it.
@@ -93,7 +115,7 @@ pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
         component::of_module(&bytes).map_err(|message| AuthorError::Component { path: module.to_owned(), message })?;
     let path = module.with_extension("component.wasm");
     write_whole(&path, &bytes)?;
-    Ok(Built { path, bytes, reused: false })
+    Ok(Built { path, bytes, reused: false, varies: None })
 }
 
 /// Whoever loads the plugin meanwhile gets the old file or the new one, and never half of it.
@@ -166,9 +188,23 @@ fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
     Ok(target.join(toolchain::TARGET).join(folder).join(module))
 }
 
-fn javascript(project: &Project, profile: Profile, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
+fn javascript(
+    project: &Project,
+    profile: Profile,
+    tool: &Path,
+    faketime: Option<&Path>,
+    scratch: &Path,
+) -> Result<PathBuf, AuthorError> {
     let (wit, output) = (write_contract(scratch)?, scratch.join("plugin.wasm"));
-    let mut command = Command::new(tool);
+    let mut command = match faketime {
+        Some(faketime) => {
+            let mut command = Command::new(faketime);
+            // The moment is one of the time zone.
+            command.env("TZ", "UTC").env("FAKERANDOM_SEED", SEED).args(MOMENT).arg(tool);
+            command
+        }
+        None => Command::new(tool),
+    };
     command.current_dir(&project.folder).arg("--wit").arg(wit).args(["--world", "plugin", "--module-root", "."]);
     command.arg("--js").arg(&project.source).args(["--sync", "--opt-size", "--stub-wasi", "-o"]).arg(&output);
     if profile == Profile::Release {

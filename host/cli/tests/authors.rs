@@ -4,13 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 /// A folder that is not part of the checkout, with user directories that outlast a run: a component is compiled once.
@@ -112,6 +116,46 @@ fn from_nothing_to_a_call(language: &str) {
     assert!(tested.ends_with("2 passed, 0 failed\n"), "{tested}");
     let data = place.json("my-plugin", &["op", "invoke", "my-plugin/greet", "--args", "name=Ada"]);
     assert_eq!(data["greeting"], "Hello, Ada!");
+}
+
+/// The digests of two builds from nothing, in two folders; the second with sources that are younger.
+fn built_twice(language: &str) -> Option<[Value; 2]> {
+    let places = [Place::new(), Place::new()];
+    let mut built = Vec::new();
+    for place in &places {
+        place.plugin("my-plugin", language)?;
+        built.push(place.json("my-plugin", &["plugin", "build", "--json"]));
+    }
+    assert!(built.iter().all(|built| built["reused"] == false), "{built:?}");
+    Some([built[0].clone(), built[1].clone()])
+}
+
+#[test]
+fn two_builds_of_a_c_plugin_from_nothing_have_the_same_digest() {
+    let Some([one, other]) = built_twice("c") else { return };
+    assert_eq!((&one["reproducible"], &one["digest"]), (&Value::Bool(true), &other["digest"]));
+}
+
+#[test]
+fn two_builds_of_a_javascript_plugin_from_nothing_have_the_same_digest() {
+    let Some([one, other]) = built_twice("javascript") else { return };
+    if !has("faketime") {
+        assert_eq!(one["reproducible"], false);
+        eprintln!("SKIPPED: JavaScript builds vary: this machine has no faketime (apt-get install faketime)");
+        return;
+    }
+    assert_eq!((&one["reproducible"], &one["digest"]), (&Value::Bool(true), &other["digest"]));
+}
+
+#[test]
+fn a_build_that_varies_says_so_and_why() {
+    let place = Place::new();
+    if place.plugin("my-plugin", "python").is_none() {
+        return;
+    }
+    let output = place.opcell("my-plugin", &["plugin", "build"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("a build from nothing has another digest: "), "{said}");
 }
 
 #[test]
@@ -292,12 +336,15 @@ fn check_says_what_an_operator_would_stumble_over() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// Serves `hello` to every request, on this machine.
-fn server() -> u16 {
+/// Serves `hello` to every request, on this machine, and counts them.
+fn server() -> (u16, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let requests = Arc::<AtomicU32>::default();
+    let counted = requests.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::Relaxed);
             let mut reader = BufReader::new(&stream);
             let mut line = String::new();
             while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
@@ -306,7 +353,7 @@ fn server() -> u16 {
             let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello");
         }
     });
-    port
+    (port, requests)
 }
 
 /// A component of someone else's WIT, in Python, that fetches a page through `wasi:http`.
@@ -348,7 +395,8 @@ fn a_component_of_another_world_is_offered_by_its_types_and_fetches_what_is_gran
     assert!(ids.contains(&"pages/fetch") && ids.contains(&"pages/measure"), "{ids:?}");
     assert_eq!(place.json("", &["op", "invoke", "pages/measure", "--args", "text=four"]), 4);
 
-    let authority = format!("authority=127.0.0.1:{}", server());
+    let (port, requests) = server();
+    let authority = format!("authority=127.0.0.1:{port}");
     let fetch = ["op", "invoke", "pages/fetch", "--args", &authority, "--args", "path=/"];
     let denied = place.opcell("", &fetch);
     let said = text(&denied.stderr);
@@ -362,6 +410,38 @@ fn a_component_of_another_world_is_offered_by_its_types_and_fetches_what_is_gran
     place.done("", &["plugin", "grant", "web", "http", &origin, "--private"]);
     place.done("", &["trust", "--quiet"]);
     assert_eq!(place.json("", &fetch), "200 hello");
+    replays_without_a_network(&place, &authority, &requests);
+}
+
+/// What `wasi:http` answered in a run is answered again, and no one is asked.
+fn replays_without_a_network(place: &Place, authority: &str, requests: &AtomicU32) {
+    let folder = place.folder.path();
+    let project = fs::read_to_string(folder.join("opcell.toml")).unwrap();
+    let journal = "\n[journal]\npath = \"runs.db\"\nrecord-host-calls = true\n";
+    fs::write(folder.join("opcell.toml"), format!("workflows = [\".\"]\n{project}{journal}")).unwrap();
+    let workflow = "{:name \"get\" :description \"Fetches a page\" :steps [{:name \"get\" :type :invoke \
+                    :operation \"pages/fetch\" :args {:authority {:from :workflow-input :path [:authority]} \
+                    :path {:from :workflow-input :path [:path]}}}]}";
+    fs::write(folder.join("get.edn"), workflow).unwrap();
+    let run = |name: &str| {
+        let arguments = ["run", "get", "--as", name, "--json", "--input", authority, "--input", "path=/"];
+        place.opcell("", &arguments)
+    };
+    assert!(run("granted").status.success());
+    place.done("", &["plugin", "revoke", "web", "tool", "http.fetch"]);
+    assert!(!run("refused").status.success());
+
+    let before = requests.load(Ordering::Relaxed);
+    assert!(before > 1, "the run reached the server");
+    for name in ["granted", "refused"] {
+        let replayed = place.json("", &["op", "replay", name, "--step", "get", "--json"]);
+        assert_eq!(
+            (&replayed["ok"], &replayed["replayed"]["not-made"]),
+            (&Value::Bool(true), &json!([])),
+            "{replayed}"
+        );
+    }
+    assert_eq!(requests.load(Ordering::Relaxed), before, "a replay reaches no network");
 }
 
 #[test]

@@ -68,6 +68,9 @@ pub(super) async fn noted(folder: &Path, profile: Profile, terminal: &Terminal) 
     let time = milliseconds(started.elapsed().as_secs_f64() * 1_000.0);
     let what = if built.reused { "nothing changed".to_owned() } else { format!("built in {time}") };
     terminal.note(&format!("{what}: {}", shown(&built.path)));
+    if let (Some(why), false) = (built.varies, built.reused) {
+        terminal.note(&format!("a build from nothing has another digest: {why}"));
+    }
     Ok((project, built))
 }
 
@@ -96,6 +99,7 @@ pub(super) async fn build(args: &BuildArgs, terminal: &Terminal) -> Result<Exit,
     if terminal.json {
         terminal.json(&json!({
             "ok": true, "path": built.path, "bytes": built.bytes.len(), "digest": digest, "reused": built.reused,
+            "reproducible": built.varies.is_none(),
             "manifest": component.surface.manifest, "operations": plugin.operations(), "judges": plugin.judges(),
             "empty-call": plugin.describe_receipt(),
         }))?;
