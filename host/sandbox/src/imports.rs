@@ -5,6 +5,7 @@
 pub(crate) mod config;
 pub(crate) mod files;
 pub(crate) mod http;
+pub(crate) mod keyvalue;
 mod log;
 mod skills;
 mod store;
@@ -31,10 +32,11 @@ impl HasData for View<'static> {
 
 impl types::Host for View<'_> {}
 
-/// Links all of `opcell:plugin`; once per engine.
+/// Links all of `opcell:plugin`, and what of WASI is ours; once per engine.
 pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
     Plugin::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))?;
-    config::link(linker)
+    config::link(linker)?;
+    keyvalue::link(linker)
 }
 
 impl From<Denial> for types::Denial {

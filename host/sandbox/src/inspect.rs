@@ -2,7 +2,7 @@
 
 use crate::{
     error::LoadError,
-    imports::{config, http::TOOL},
+    imports::{config, http::TOOL, keyvalue},
     manifest::{self, Manifest, ManifestError, Request},
 };
 use std::fmt;
@@ -66,6 +66,11 @@ impl Surface {
         self.imports.iter().any(|name| name.starts_with("wasi:http/"))
     }
 
+    /// Whether it keeps anything through `wasi:keyvalue`.
+    pub(crate) fn keyvalue(&self) -> bool {
+        self.imports.iter().any(|name| keyvalue::SERVED.contains(&name.as_str()))
+    }
+
     /// The oldest version of the contract that has everything which it imports and exports; `None` when it has nothing
     /// of `opcell:plugin`.
     #[must_use]
@@ -113,6 +118,10 @@ pub fn inspect_typed(bytes: &[u8]) -> Result<Surface, LoadError> {
     if requests && !surface.manifest.tools.iter().any(|request| request.name == TOOL) {
         let reason = "imports wasi:http/outgoing-handler".to_owned();
         surface.manifest.tools.push(Request { name: TOOL.to_owned(), access: None, reason });
+    }
+    if surface.keyvalue() && surface.manifest.stores.is_empty() {
+        let reason = "imports wasi:keyvalue/store".to_owned();
+        surface.manifest.stores.push(Request { name: keyvalue::DEFAULT.to_owned(), access: None, reason });
     }
     Ok(surface)
 }
@@ -201,7 +210,8 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
         }
     }
     surface.manifest = manifest.unwrap_or_default();
-    surface.wasi = surface.imports.iter().any(|name| name.starts_with("wasi:") && name != config::SERVED);
+    let own = |name: &str| name == config::SERVED || keyvalue::SERVED.contains(&name);
+    surface.wasi = surface.imports.iter().any(|name| name.starts_with("wasi:") && !own(name));
     Ok(surface)
 }
 
@@ -264,6 +274,10 @@ fn refuse(name: &str) -> Option<RefusedImport> {
         }
         ("wasi:config", _) if name == config::SERVED => return None,
         ("wasi:config", _) => "this host serves `wasi:config/store@0.2.0-rc.1`, the only version that is out",
+        ("wasi:keyvalue", _) if keyvalue::SERVED.contains(&name) => return None,
+        ("wasi:keyvalue", _) => {
+            "this host serves `store` and `atomics` of `wasi:keyvalue@0.2.0-draft2`, and nothing else"
+        }
         ("wasi:http", _) => {
             "plugins have no network; ask for the host tool `http.fetch` and call it through `opcell:plugin/tools`"
         }
@@ -329,6 +343,17 @@ mod tests {
         assert!(error.contains("this host serves `wasi:config/store@0.2.0-rc.1`"), "{error}");
         let error = inspected(&of("0.2.0-rc.1")).unwrap_err();
         assert_eq!(error.kind(), "wrong-world", "it exports nothing, and that alone is wrong: {error}");
+    }
+
+    #[test]
+    fn of_keys_and_values_one_draft_is_served() {
+        let of = |import: &str| format!(r#"(component (import "wasi:keyvalue/{import}" (instance)))"#);
+        for import in ["store@0.2.0-draft", "batch@0.2.0-draft2"] {
+            let error = inspected(&of(import)).unwrap_err().to_string();
+            assert!(error.contains("serves `store` and `atomics` of `wasi:keyvalue@0.2.0-draft2`"), "{error}");
+        }
+        let surface = inspect_typed(&wat::parse_str(of("store@0.2.0-draft2")).unwrap()).unwrap();
+        assert_eq!((surface.wasi, surface.manifest.stores[0].name.as_str()), (false, "default"));
     }
 
     #[test]
