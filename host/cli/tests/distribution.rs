@@ -55,11 +55,17 @@ impl Person {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with_path(Path::new("/nowhere"), arguments)
+    }
+
+    /// With the programs of a folder as well.
+    fn run_with_path(&self, folder: &Path, arguments: &[&str]) -> Output {
+        let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new(env!("CARGO_BIN_EXE_opcell"))
             .args(arguments)
             .current_dir(self.root.path().join("work"))
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", format!("{path}:{}", folder.display()))
             .env("HOME", self.root.path())
             .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .env("XDG_STATE_HOME", self.root.path().join("state"))
@@ -235,6 +241,50 @@ fn another_key_and_no_key_are_refused_until_the_operator_says_otherwise() {
     careless.run(&INVOKE).ok();
     careless.edit("opcell.toml", "unsigned = true", "unsigned = false");
     careless.run(&INVOKE).refused(&["names no publisher", "unsigned = true"]);
+}
+
+/// A helper as Docker's: it keeps what it is given in a file, and gives it back.
+fn helper(person: &Person) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = person.root.path().join("bin");
+    fs::create_dir(&folder).unwrap();
+    let program = folder.join("docker-credential-test");
+    let text = "#!/bin/sh\ncase $1 in\nstore) cat >\"$HOME/kept\" ;;\n\
+                get) grep -q \"$(cat)\" \"$HOME/kept\" && cat \"$HOME/kept\" || { echo 'credentials not found'; exit 1; } ;;\n\
+                esac\n";
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+#[test]
+fn a_key_in_a_keyring_signs_and_is_in_no_file_of_opcell() {
+    let person = Person::new();
+    let missing = person.run(&["key", "new", "release", "--helper", "test"]);
+    missing.refused(&["docker-credential-test is not installed"]);
+    let bin = helper(&person);
+    let with_helper = |arguments: &[&str]| person.run_with_path(&bin, arguments);
+    let public = with_helper(&["key", "new", "release", "--helper", "test"]).ok().trim().to_owned();
+    assert!(with_helper(&["key", "list"]).ok().contains(&format!("release  {public}  in docker-credential-test")));
+    with_helper(&["key", "new", "release"]).refused(&["a key is never replaced"]);
+    let kept: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(person.root.path().join("kept")).unwrap()).unwrap();
+    let secret = kept["Secret"].as_str().unwrap();
+    let named = fs::read_to_string(person.root.path().join("state/opcell/signing/release.helper")).unwrap();
+    assert!(named.contains(&public) && !named.contains(secret), "{named}");
+
+    let Some(registry) = Registry::start(false, None) else { return };
+    person.write_guest("old");
+    let reference = registry.reference("tools/greet:1").to_string();
+    let push = ["plugin", "push", &reference, "greet.wasm", "--key", "release"];
+    let pushed = with_helper(&push).ok();
+    assert!(pushed.contains(&format!("signed by {public}")), "{pushed}");
+    // Another secret under the same name is not what the public half says.
+    let other = fs::read_to_string(person.root.path().join("kept")).unwrap().replace(secret, &"7".repeat(64));
+    fs::write(person.root.path().join("kept"), other).unwrap();
+    with_helper(&push).refused(&["the key `release` cannot be used", "docker-credential-test has the key"]);
+    fs::remove_file(person.root.path().join("kept")).unwrap();
+    with_helper(&push).refused(&["the key `release` cannot be used", "docker-credential-test refuses to get it"]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! The signed text is two lines after a fixed first one: the SHA-256 by which registries know the component, and the
 //! BLAKE3 by which locks know it. A host that checked either needs no third hash to check the signature.
 
+mod helper;
+
 use base64::Engine as _;
 use ed25519_dalek::{
     Signer as _, SigningKey, VerifyingKey,
@@ -17,6 +19,8 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
 };
+
+pub use helper::Helper;
 
 const BASE64: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
 const PREFIX: &str = "ed25519:";
@@ -200,7 +204,7 @@ impl SecretKey {
     }
 }
 
-/// Secret keys of this user, each a PKCS #8 file that no one else may read.
+/// Secret keys of this user, each a PKCS #8 file that no one else may read, or kept by a [`Helper`] and only named here.
 #[derive(Debug, Clone)]
 pub struct Keys {
     folder: PathBuf,
@@ -217,12 +221,16 @@ impl Keys {
     }
 
     fn file(&self, name: &str) -> io::Result<PathBuf> {
+        self.path(name, "pem")
+    }
+
+    fn path(&self, name: &str, extension: &str) -> io::Result<PathBuf> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
             let message = "a key's name has up to 64 letters, digits, `_` and `-`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        Ok(self.folder.join(format!("{name}.pem")))
+        Ok(self.folder.join(format!("{name}.{extension}")))
     }
 
     /// Makes a key and keeps it; one of the same name is never replaced.
@@ -230,21 +238,66 @@ impl Keys {
     /// # Errors
     /// When it exists already, or cannot be written.
     pub fn create(&self, name: &str) -> io::Result<(PublicKey, PathBuf)> {
-        let file = self.file(name)?;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let file = self.new_file(name, "pem")?;
         let key = SecretKey::generate()?;
         let pem = key.0.to_pkcs8_pem(LineEnding::LF).map_err(io::Error::other)?;
-        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
-        out.write_all(pem.as_bytes())?;
-        out.sync_all()?;
+        write_new(&file, &pem)?;
         Ok((key.public(), file))
+    }
+
+    /// Makes a key that a helper keeps; here is only a file that names the helper and the public half.
+    ///
+    /// # Errors
+    /// As [`Self::create`], and when the helper does not take it.
+    pub fn create_with(&self, name: &str, helper: &Helper) -> io::Result<(PublicKey, PathBuf)> {
+        let file = self.new_file(name, HELPED)?;
+        let key = SecretKey::generate()?;
+        helper.store(name, &key)?;
+        write_new(&file, &format!("{}\n{}\n", helper.name(), key.public()))?;
+        Ok((key.public(), file))
+    }
+
+    /// Where a new key is put, or named.
+    fn new_file(&self, name: &str, extension: &str) -> io::Result<PathBuf> {
+        for taken in [self.file(name)?, self.path(name, HELPED)?] {
+            if taken.exists() {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", taken.display())));
+            }
+        }
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.path(name, extension)
+    }
+
+    /// The public half of a key, and the helper that keeps the other; nothing is unlocked for that.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn public(&self, name: &str) -> io::Result<(PublicKey, Option<Helper>)> {
+        match self.helped(name)? {
+            Some((helper, public)) => Ok((public, Some(helper))),
+            None => Ok((self.open(name)?.public(), None)),
+        }
+    }
+
+    fn helped(&self, name: &str) -> io::Result<Option<(Helper, PublicKey)>> {
+        let file = self.path(name, HELPED)?;
+        let text = match opcell_types::files::read_text_bounded(&file, MAX_SIGNATURE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let broken = || io::Error::other(format!("{} does not name a helper and a public key", file.display()));
+        let (helper, public) = text.trim().split_once('\n').ok_or_else(broken)?;
+        Ok(Some((Helper::new(helper).map_err(|_| broken())?, public.parse().map_err(|_| broken())?)))
     }
 
     /// A key by its name.
     ///
     /// # Errors
-    /// When there is none, it is not a key, or others may read it.
+    /// When there is none, it is not a key, others may read it, or its helper does not give it.
     pub fn open(&self, name: &str) -> io::Result<SecretKey> {
+        if let Some((helper, public)) = self.helped(name)? {
+            return helper.get(name, &public);
+        }
         let file = self.file(name)?;
         let opened = std::fs::File::open(&file)?;
         let status = opened.metadata()?;
@@ -268,11 +321,24 @@ impl Keys {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".pem")?.to_owned());
+        let name = |path: &Path| {
+            let (name, extension) = path.file_name()?.to_str()?.rsplit_once('.')?;
+            ["pem", HELPED].contains(&extension).then(|| name.to_owned())
+        };
         let mut names: Vec<String> = entries.flatten().filter_map(|entry| name(&entry.path())).collect();
         names.sort();
         Ok(names)
     }
+}
+
+/// The extension of a file that names the helper of a key.
+const HELPED: &str = "helper";
+
+/// Writes a file that is not there and that no one else may read.
+fn write_new(file: &Path, text: &str) -> io::Result<()> {
+    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Exit, Failure, Terminal, missing::signing_keys};
 use clap::Subcommand;
-use opcell_registry::signature::DEFAULT_KEY;
+use opcell_registry::signature::{DEFAULT_KEY, Helper};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 
@@ -13,6 +13,10 @@ pub enum KeyCommand {
         /// Name of the key.
         #[arg(default_value = DEFAULT_KEY)]
         name: String,
+        /// Keep the key in a keyring of the system, by the program `docker-credential-HELPER`: `secretservice`,
+        /// `pass`, `osxkeychain`. By default it is a file with mode 0600.
+        #[arg(long, value_name = "HELPER")]
+        helper: Option<String>,
     },
     /// List the keys with their public halves.
     List,
@@ -20,13 +24,18 @@ pub enum KeyCommand {
 
 pub fn key(command: &KeyCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
-        KeyCommand::New { name } => new(name, terminal),
+        KeyCommand::New { name, helper } => new(name, helper.as_deref(), terminal),
         KeyCommand::List => list(terminal),
     }
 }
 
-fn new(name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let (public, file) = signing_keys()?.create(name).map_err(|error| {
+fn new(name: &str, helper: Option<&str>, terminal: &Terminal) -> Result<Exit, Failure> {
+    let keys = signing_keys()?;
+    let made = match helper {
+        Some(helper) => Helper::new(helper).and_then(|helper| keys.create_with(name, &helper)),
+        None => keys.create(name),
+    };
+    let (public, file) = made.map_err(|error| {
         let finding = Diagnostic::error("key-not-made", format!("the key `{name}` cannot be made: {error}"));
         match error.kind() {
             std::io::ErrorKind::AlreadyExists => finding.help("a key is never replaced; choose another name"),
@@ -34,14 +43,18 @@ fn new(name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
         }
     })?;
     if terminal.json {
-        terminal.json(&json!({"name": name, "public": public.to_string(), "file": file}))?;
+        let shown = json!({"name": name, "public": public.to_string(), "file": file, "helper": helper});
+        terminal.json(&shown)?;
         return Ok(Exit::Done);
     }
     terminal.line(&public.to_string())?;
+    let place = match helper {
+        Some(helper) => format!("kept by docker-credential-{helper}"),
+        None => format!("in {}", file.display()),
+    };
     terminal.note(&format!(
-        "the secret half is in {}; keep a copy where others cannot read it: without it, users of your plugins have to accept \
-         another key",
-        file.display()
+        "the secret half is {place}; keep a copy where others cannot read it: without it, users of your plugins have to \
+         accept another key"
     ));
     Ok(Exit::Done)
 }
@@ -50,9 +63,15 @@ fn list(terminal: &Terminal) -> Result<Exit, Failure> {
     let keys = signing_keys()?;
     let (mut entries, mut broken) = (Vec::new(), false);
     for name in keys.names()? {
-        match keys.open(&name) {
-            Ok(key) if terminal.json => entries.push(json!({"name": name, "public": key.public().to_string()})),
-            Ok(key) => terminal.line(&format!("{name}  {}", key.public()))?,
+        match keys.public(&name) {
+            Ok((public, helper)) if terminal.json => {
+                let helper = helper.as_ref().map(Helper::name);
+                entries.push(json!({"name": name, "public": public.to_string(), "helper": helper}));
+            }
+            Ok((public, None)) => terminal.line(&format!("{name}  {public}"))?,
+            Ok((public, Some(helper))) => {
+                terminal.line(&format!("{name}  {public}  in docker-credential-{}", helper.name()))?;
+            }
             Err(error) => {
                 broken = true;
                 terminal.rejected(&Diagnostic::error("key-unreadable", format!("{name}: {error}")).into());

@@ -82,7 +82,8 @@ pub async fn push(args: &PushArgs, terminal: &Terminal) -> Result<Exit, Failure>
 fn sign(key: &str, digests: &Digests) -> Result<SignatureFile, Failure> {
     let keys = signing_keys()?;
     let opened = keys.open(key).map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let known = keys.names().is_ok_and(|names| names.iter().any(|name| name == key));
+        let missing = error.kind() == std::io::ErrorKind::NotFound && !known;
         let what = if missing { "it does not exist".to_owned() } else { error.to_string() };
         let help = match key {
             _ if !missing => "`opcell key list` lists the keys".to_owned(),
