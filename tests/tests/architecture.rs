@@ -12,8 +12,8 @@ use std::{
 
 /// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
 const FLOORS: &[&[&str]] = &[
-    &["opcell-types", "opcell-author", "opcell-allocator"],
-    &["opcell-schema", "opcell-journal"],
+    &["opcell-types", "opcell-allocator"],
+    &["opcell-schema", "opcell-journal", "opcell-author"],
     &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
     &["opcell-core"],
     &["opcell-engine", "opcell-runlog"],
