@@ -6,8 +6,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use opcell_cli::bench::Guest;
-use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
-use std::path::Path;
+use opcell_sandbox::{CellRequest, CompileMode, Exports, LoadRequest, PluginSource, Sandbox, SandboxConfig};
+use std::{collections::BTreeMap, path::Path};
 
 #[global_allocator]
 static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
@@ -44,6 +44,28 @@ fn cells(c: &mut Criterion) {
     group.finish();
 }
 
+/// The same operation over the contract, where both ways are JSON text, and as a function of a component's own types,
+/// whose values are made of JSON and made JSON again.
+fn typed(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
+    let typed = Exports::Typed(BTreeMap::default());
+    let mut group = c.benchmark_group("typed");
+    for (name, guest, exports) in
+        [("contract", Guest::built_in(), Exports::Contract), ("by-its-types", Guest::typed(), typed)]
+    {
+        let guest = guest.unwrap();
+        let mut request = LoadRequest::new("echo", PluginSource::Bytes(guest.component));
+        request.exports = exports;
+        let plugin = runtime.block_on(sandbox.load(request)).unwrap();
+        group.bench_function(name, |b| {
+            b.to_async(&runtime)
+                .iter(async || plugin.invoke(CellRequest::new("echo/echo", &guest.arguments)).await.result.unwrap());
+        });
+    }
+    group.finish();
+}
+
 /// A cell that calls its host a hundred times, and the same one when it does not.
 fn host_calls(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -59,5 +81,5 @@ fn host_calls(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cells, host_calls);
+criterion_group!(benches, cells, typed, host_calls);
 criterion_main!(benches);

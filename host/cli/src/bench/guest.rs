@@ -4,6 +4,8 @@ use crate::selftest::component_from_wat;
 use anyhow::Result;
 use opcell_sandbox::Grants;
 use std::sync::Arc;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
 
 /// Fifty bytes of JSON.
 const ARGUMENTS: &str = r#"{"text":"hello world","numbers":[1,2,3],"flag":10}"#;
@@ -33,6 +35,22 @@ impl Guest {
     pub fn built_in() -> Result<Self> {
         let component = component_from_wat(include_str!("echo.wat"), None, "operation-plugin", None)?;
         Ok(Self::echo("built-in echo", component))
+    }
+
+    /// The same echo as a component that was not written for the contract, written by hand as well: its operation
+    /// `echo/echo` is the function `echo` of an interface `echo`, with a parameter for each member. To be loaded with
+    /// [`Exports::Typed`](opcell_sandbox::Exports::Typed).
+    ///
+    /// # Errors
+    /// When it does not fit its interface, which a test rules out.
+    pub fn typed() -> Result<Self> {
+        let mut resolve = Resolve::default();
+        let package = resolve.push_str("echo.wit", include_str!("echo-typed.wit"))?;
+        let world = resolve.select_world(&[package], None)?;
+        let mut module = wat::parse_str(include_str!("echo-typed.wat"))?;
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)?;
+        let component = ComponentEncoder::default().module(&module)?.encode()?;
+        Ok(Self::echo("built-in echo by its types", component))
     }
 
     /// Another echo: a component whose `echo/echo` returns its arguments.
@@ -76,7 +94,18 @@ pub fn native_echo(arguments: &str) -> serde_json::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, PluginSource, Sandbox, SandboxConfig};
+    use opcell_sandbox::{CellRequest, CompileMode, Exports, LoadRequest, PluginSource, Sandbox, SandboxConfig};
+
+    #[tokio::test]
+    async fn the_guest_that_is_called_by_its_types_does_the_same() {
+        let guest = Guest::typed().unwrap();
+        let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
+        let mut request = LoadRequest::new("echo", PluginSource::Bytes(guest.component));
+        request.exports = Exports::Typed(std::collections::BTreeMap::default());
+        let plugin = sandbox.load(request).await.unwrap();
+        let cell = plugin.invoke(CellRequest::new("echo/echo", ARGUMENTS)).await;
+        assert_eq!(cell.result.unwrap().data.to_string(), native_echo(ARGUMENTS).unwrap());
+    }
 
     #[tokio::test]
     async fn the_built_in_guest_does_what_the_native_echo_does() {

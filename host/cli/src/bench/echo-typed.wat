@@ -1,0 +1,15 @@
+;; Returns its five words as they came: where the text and the numbers lie, how many there are, the flag.
+(module
+  (memory (export "memory") 2)
+  (global $heap (mut i32) (i32.const 1024))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+    (local.set $at (global.get $heap))
+    (global.set $heap (i32.and (i32.add (i32.add (local.get $at) (local.get 3)) (i32.const 7)) (i32.const -8)))
+    (local.get $at))
+  (func (export "bench:echo/echo#echo") (param i32 i32 i32 i32 i32) (result i32)
+    (i32.store (i32.const 16) (local.get 0))
+    (i32.store (i32.const 20) (local.get 1))
+    (i32.store (i32.const 24) (local.get 2))
+    (i32.store (i32.const 28) (local.get 3))
+    (i32.store (i32.const 32) (local.get 4))
+    (i32.const 16)))
