@@ -12,6 +12,7 @@ mod graph;
 mod init;
 mod input;
 mod key;
+mod live;
 mod manual;
 mod mcp;
 mod missing;
@@ -384,18 +385,27 @@ impl Global {
 
     /// The project for running. Asks its user where consent is needed and there is a terminal.
     fn trusted(&self) -> Result<Config, Failure> {
+        self.if_allowed(trust::Asked::require)
+    }
+
+    /// The project for running, read again in the middle of a command that asks no one.
+    fn unasked(&self) -> Result<Config, Failure> {
+        self.if_allowed(|asked| asked.refuse_unless_allowed())
+    }
+
+    fn if_allowed(&self, require: impl Fn(trust::Asked) -> Result<(), Failure>) -> Result<Config, Failure> {
         let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
-        trust::Asked::of(self, &config)?.require()?;
+        require(trust::Asked::of(self, &config)?)?;
         self.complete(config)
     }
 
     /// The project of a tenant, for running: it must be this user's own, and needs consent like any other. What the
     /// user's own folders hold is not the tenant's.
-    fn of_tenant(&self, file: &Path) -> Result<Config, Failure> {
+    fn of_tenant(&self, file: &Path, require: impl Fn(trust::Asked) -> Result<(), Failure>) -> Result<Config, Failure> {
         consent::check_owner(file)?;
         let of = Self { config: Some(file.to_owned()), without_grant: Vec::new(), ..self.clone() };
         let mut config = Config::load(file)?;
-        trust::Asked::of(&of, &config)?.require()?;
+        require(trust::Asked::of(&of, &config)?)?;
         config.locked = self.locked;
         if self.locked {
             config.lock = config.lock.map(Lock::frozen);

@@ -45,6 +45,8 @@ pub struct EngineBuilder {
     timer: Option<Arc<dyn Timer>>,
     values: ValueLimits,
     journal: Arc<dyn Journal>,
+    shutdown: Shutdown,
+    driven: TaskTracker,
 }
 
 /// How a run starts.
@@ -161,8 +163,8 @@ impl EngineBuilder {
             ports: Arc::new(self.ports),
             values: self.values,
             journal: self.journal,
-            shutdown: Shutdown::default(),
-            driven: TaskTracker::new(),
+            shutdown: self.shutdown,
+            driven: self.driven,
         }
     }
 }
@@ -178,7 +180,27 @@ impl Engine {
             workflows: nothing,
             timer: Arc::new(SystemTimer),
         };
-        EngineBuilder { ports, timer: None, values: ValueLimits::default(), journal: Arc::new(MemoryJournal::new()) }
+        EngineBuilder {
+            ports,
+            timer: None,
+            values: ValueLimits::default(),
+            journal: Arc::new(MemoryJournal::new()),
+            shutdown: Shutdown::default(),
+            driven: TaskTracker::new(),
+        }
+    }
+
+    /// Begins to build another engine on the same journal, with the same clock and the same end: to shut one of the two
+    /// down is to shut down both. What it reaches is still to be given.
+    pub fn sibling(&self) -> EngineBuilder {
+        EngineBuilder {
+            timer: Some(self.ports.timer.clone()),
+            values: self.values,
+            journal: self.journal.clone(),
+            shutdown: self.shutdown.clone(),
+            driven: self.driven.clone(),
+            ..Self::builder()
+        }
     }
 
     /// What the engine reaches.

@@ -166,6 +166,11 @@ impl Catalog {
             |why: String| Failure::host("not-granted", format!("plugin `{plugin}` cannot be granted this: {why}"));
         let widen = self.widen.get().ok_or_else(|| cannot("the host loads no plugins".to_owned()))?;
         let loaded = widen.widened(plugin, granted).await.map_err(cannot)?;
+        // It is loaded from its file, which may hold another version by now.
+        let own = self.loaded(plugin).map(|own| own.plugin.digest() == loaded.plugin.digest());
+        if own == Some(false) {
+            return Err(cannot("its file holds another version than the one that the run began with".to_owned()));
+        }
         let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
         if widened.len() < MOST_WIDENED {
             widened.insert(key, loaded.clone());

@@ -164,7 +164,7 @@ pub struct TenantShare {
 }
 
 /// One plugin of a project.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PluginConfig {
     /// Its name in this project.

@@ -186,6 +186,10 @@ impl Host {
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
 
+    pub(crate) fn parts(&self) -> &loading::Parts {
+        &self.parts
+    }
+
     /// A plugin that a run was started with may be missing because it was left out: then that is what has to be put
     /// right.
     fn why_unpinned(&self, error: RunError) -> RunError {

@@ -78,6 +78,7 @@ pub mod triggers;
 
 mod given;
 pub mod host;
+pub mod live;
 mod names;
 mod pins;
 pub mod prompts;
@@ -89,6 +90,7 @@ pub use async_trait::async_trait;
 pub use config::{Config, Grant, PluginConfig};
 pub use futures_util::{Stream, StreamExt};
 pub use host::{Host, HostBuilder, HostError, Invocation, NewPermissions, PluginError, StartError, runtime};
+pub use live::{Exchange, LiveHost};
 pub use opcell_engine::{
     Engine, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},

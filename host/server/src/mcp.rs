@@ -62,11 +62,12 @@ impl McpServer {
 
     async fn tools(&self) -> ToolList {
         self.tenant.refresh().await;
-        ToolList::of(&self.tenant.host, &self.workflows)
+        ToolList::of(&self.tenant.host.now(), &self.workflows)
     }
 
     async fn invoke(&self, id: &str, arguments: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let reply = self.tenant.host.invoke(id, arguments).cancel(context.ct.clone()).await;
+        let host = self.tenant.host.now();
+        let reply = host.invoke(id, arguments).cancel(context.ct.clone()).await;
         let receipt = reply.receipt.map(|receipt| Json::from(&*receipt));
         let mut result = match reply.result {
             Ok(success) => {
@@ -261,7 +262,7 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let all = skills::list(&self.tenant.host);
+        let all = skills::list(&self.tenant.host.now());
         let (start, most) = (start_of(request, all.len())?, all.len());
         let page: Vec<_> = all.into_iter().skip(start).take(PAGE).collect();
         let end = start + page.len();
@@ -276,7 +277,7 @@ impl ServerHandler for McpServer {
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let tenant = self.tenant.clone();
-        let read = tokio::task::spawn_blocking(move || skills::read(&tenant.host, &request.uri)).await;
+        let read = tokio::task::spawn_blocking(move || skills::read(&tenant.host.now(), &request.uri)).await;
         let read = read.map_err(|_| ErrorData::internal_error("reading the skill was abandoned", None))?;
         Ok(read?.into())
     }

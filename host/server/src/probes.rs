@@ -9,7 +9,7 @@ use crate::{
     stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::{Tenant, TenantLimits, Tenants},
 };
-use opcell::Host;
+use opcell::LiveHost;
 use opcell_engine::RunOutcome;
 use std::{
     net::{SocketAddr, TcpListener},
@@ -30,7 +30,7 @@ impl Probes {
     ///
     /// # Errors
     /// [`ServeError::Listen`].
-    pub fn listen(address: SocketAddr, host: Host, stop: CancellationToken) -> Result<Self, ServeError> {
+    pub fn listen(address: SocketAddr, host: impl Into<LiveHost>, stop: CancellationToken) -> Result<Self, ServeError> {
         let refused = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;

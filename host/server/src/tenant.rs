@@ -3,7 +3,7 @@
 use crate::{feed::Feeds, metrics::RunCounters, problem::Problem};
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use opcell::{Host, triggers::Trigger};
+use opcell::{LiveHost, triggers::Trigger};
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
@@ -41,7 +41,7 @@ impl Default for TenantLimits {
 /// One tenant.
 pub struct Tenant {
     pub(crate) name: Arc<str>,
-    pub(crate) host: Host,
+    pub(crate) host: LiveHost,
     pub(crate) feeds: Feeds,
     pub(crate) counters: RunCounters,
     pub(crate) started: Arc<Semaphore>,
@@ -57,9 +57,10 @@ impl Tenant {
     /// The name of the only tenant of a project that declares none.
     pub const DEFAULT: &str = "default";
 
-    /// A tenant with its host.
+    /// A tenant with its host, whose plugins may be exchanged while it serves.
     #[must_use]
-    pub fn new(name: &str, host: Host, limits: TenantLimits) -> Self {
+    pub fn new(name: &str, host: impl Into<LiveHost>, limits: TenantLimits) -> Self {
+        let host = host.into();
         let rate = NonZeroU32::new(limits.requests_per_second).unwrap_or(NonZeroU32::MIN);
         Self {
             name: name.into(),
@@ -109,7 +110,7 @@ impl Tenant {
             *looked = Some(Instant::now());
         }
         let tenant = self.clone();
-        if tokio::task::spawn_blocking(move || tenant.host.library().refresh()).await.is_err() {
+        if tokio::task::spawn_blocking(move || tenant.host.now().library().refresh()).await.is_err() {
             tracing::warn!("the workflows of a tenant could not be read");
         }
     }

@@ -1,10 +1,11 @@
 //! `opcell mcp`: operations and workflows as tools over stdio, and the MCP servers of the project.
 
 use super::{
-    Exit, Failure, Global, Terminal,
+    Exit, Failure, Global, Terminal, live,
     tools::{self, McpCommand},
 };
 use clap::Args;
+use opcell::LiveHost;
 use opcell_server::{Tenant, mcp::McpServer, tenant::TenantLimits};
 use opcell_workflow::Diagnostic;
 use std::sync::Arc;
@@ -33,7 +34,11 @@ pub async fn mcp(global: &Global, args: &McpArgs, terminal: &Terminal) -> Result
             }
         }
     }
-    let tenant = Arc::new(Tenant::new(Tenant::DEFAULT, host, TenantLimits::default()));
-    McpServer::new(tenant, args.workflow.clone()).stdio().await?;
+    let host = LiveHost::new(host);
+    let tenant = Arc::new(Tenant::new(Tenant::DEFAULT, host.clone(), TenantLimits::default()));
+    tokio::select! {
+        ended = McpServer::new(tenant, args.workflow.clone()).stdio() => ended?,
+        () = live::follow(&host, live::project(global), terminal, false) => {}
+    }
     Ok(Exit::Done)
 }

@@ -3,13 +3,17 @@
 use super::{
     Exit, Failure, Global, Terminal,
     graph::{self, Format},
+    live,
     run::journal_place,
     stop::{Stop, StopArgs},
     triggers,
+    trust::Asked,
 };
 use crate::graph::{Drawing, Path};
 use clap::Args;
+use futures_util::future::join_all;
 use opcell::{
+    LiveHost,
     config::{Config, JournalPlace, JournalSettings, TenantShare},
     places::Places,
 };
@@ -72,7 +76,7 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
         (None, false) if config.journal.is_none() => config.journal = Some(JournalSettings::usual(&config.root)?),
         (None, false) => {}
     }
-    let tenants = tenants(global, args, config, terminal).await?;
+    let (tenants, lives) = tenants(global, args, config, terminal).await?;
     let requires_token = settings.access.requires_token();
     let serving = Serving::bind(settings, tenants).await?;
     let url = serving.url()?;
@@ -82,17 +86,34 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     } else {
         terminal.note(&format!("listening on {url}"));
     }
-    serving.run(stop.token()).await?;
+    let following = join_all(lives.into_iter().map(|(host, project)| {
+        let global = global.clone();
+        let read = move || match &project {
+            Some(project) => global.of_tenant(project, |asked| asked.refuse_unless_allowed()),
+            None => global.unasked(),
+        };
+        async move { live::follow(&host, read, terminal, terminal.json).await }
+    }));
+    tokio::select! { served = serving.run(stop.token()) => served?, _ = following => {} }
     Ok(Exit::Done)
 }
 
+/// Hosts whose plugins are exchanged, each with the project file of its tenant; none for the project that is served.
+type Lives = Vec<(LiveHost, Option<PathBuf>)>;
+
 /// The project itself, and the projects that it declares as tenants.
-async fn tenants(global: &Global, args: &ServeArgs, own: Config, terminal: &Terminal) -> Result<Tenants, Failure> {
+async fn tenants(
+    global: &Global,
+    args: &ServeArgs,
+    own: Config,
+    terminal: &Terminal,
+) -> Result<(Tenants, Lives), Failure> {
     let declared = own.tenants.clone();
     let mut journals = BTreeMap::from_iter(journal_of(&own).map(|journal| (journal, Tenant::DEFAULT.to_owned())));
-    let mut tenants = vec![tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?];
+    let (first, live) = tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?;
+    let (mut tenants, mut lives) = (vec![first], vec![(live, None)]);
     for declared in declared {
-        let mut config = global.of_tenant(&declared.project)?;
+        let mut config = global.of_tenant(&declared.project, Asked::require)?;
         if !config.tenants.is_empty() {
             let message = format!("the project of tenant `{}` declares tenants of its own", declared.name);
             let help = "declare them in the project that is served";
@@ -110,13 +131,20 @@ async fn tenants(global: &Global, args: &ServeArgs, own: Config, terminal: &Term
             let help = "give each project a journal of its own: a tenant sees every run of its journal";
             return Err(Diagnostic::error("shared-journal", message).help(help).into());
         }
-        tenants.push(tenant(&declared.name, config, &declared.share, terminal).await?);
+        let (tenant, live) = tenant(&declared.name, config, &declared.share, terminal).await?;
+        tenants.push(tenant);
+        lives.push((live, Some(declared.project)));
     }
-    Ok(Tenants::new(tenants))
+    Ok((Tenants::new(tenants), lives))
 }
 
 /// One tenant, with its share of the server.
-async fn tenant(name: &str, mut config: Config, share: &TenantShare, terminal: &Terminal) -> Result<Tenant, Failure> {
+async fn tenant(
+    name: &str,
+    mut config: Config,
+    share: &TenantShare,
+    terminal: &Terminal,
+) -> Result<(Tenant, LiveHost), Failure> {
     let triggers = config.triggers.clone();
     config.sessions.rounds_at_a_time = share.model_rounds;
     let host = crate::cli::host_with(config, share.cells, terminal).await?;
@@ -127,7 +155,8 @@ async fn tenant(name: &str, mut config: Config, share: &TenantShare, terminal: &
     limits.started_runs = size(share.started_runs, limits.started_runs);
     limits.calls = size(share.calls, limits.calls);
     limits.readers = size(share.readers, limits.readers);
-    Ok(Tenant::new(name, host, limits).with_triggers(triggers))
+    let live = LiveHost::new(host);
+    Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers), live))
 }
 
 /// Where a project keeps its runs, so that one place under two names is seen as one.

@@ -73,6 +73,14 @@ impl Asked {
         if readable && io::stdin().is_terminal() && io::stderr().is_terminal() && self.ask()? {
             return Ok(self.trusted.allow(&self.project, &self.requests)?);
         }
+        self.refuse_unless_allowed()
+    }
+
+    /// Asks no one.
+    pub(super) fn refuse_unless_allowed(&self) -> Result<(), Failure> {
+        if self.is_allowed() {
+            return Ok(());
+        }
         let message = format!("{}\n{}", self.headline(), self.list(READABLE));
         let mut finding = Diagnostic::error("consent-needed", message.trim_end());
         finding.help = Some(format!(

@@ -4,12 +4,13 @@
 mod restate;
 
 use super::{
-    Exit, Failure, Global, Terminal,
+    Exit, Failure, Global, Terminal, live,
     runs::StoreArgs,
     stop::{Stop, StopArgs},
     units::counted,
 };
 use clap::Args;
+use opcell::LiveHost;
 use opcell_engine::{
     RunOutcome, Status,
     ports::{SystemTimer, Timer as _},
@@ -43,7 +44,7 @@ pub struct WorkerArgs {
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = args.store.config(global)?;
     let journal = config.journal.as_ref().map(|journal| journal.place.to_string()).unwrap_or_default();
-    let host = crate::cli::host(config, terminal).await?;
+    let host = LiveHost::new(crate::cli::host(config, terminal).await?);
     let stop = Stop::listen(args.stop, true, terminal)?;
     let probes = match args.health {
         Some(address) => Some(Probes::listen(address, host.clone(), stop.token())?),
@@ -60,11 +61,14 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
         terminal.note(&format!("driving the runs of {journal}; Ctrl-C or SIGTERM stops, and gives them back"));
     }
     let report = |event| report(terminal, probes.as_ref(), event);
+    let following = live::follow(&host, live::project(global), terminal, terminal.json);
     #[cfg(feature = "restate")]
     if let Some(options) = args.restate.options(&options) {
-        return restate::work(host, options, stop.token(), report, terminal).await;
+        let working = restate::work(host.clone(), options, stop.token(), report, terminal);
+        return tokio::select! { worked = working => worked, () = following => Ok(Exit::Done) };
     }
-    let end = Worker::new(host, options).run(stop.token(), report).await?;
+    let working = Worker::new(host.clone(), options).run(stop.token(), report);
+    let end = tokio::select! { end = working => end?, () = following => return Ok(Exit::Done) };
     if end.released > 0 {
         terminal.note(&format!("stopped; {} given back to the journal", counted(end.released as u64, "run")));
     }

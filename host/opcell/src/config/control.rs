@@ -1,6 +1,6 @@
 //! Which files of a project decide what runs and what it may reach, for [`opcell_types::control`].
 
-use super::{Config, JournalPlace, tools::ToolTarget};
+use super::{Config, JournalPlace, PluginConfig, tools::ToolTarget};
 use crate::{
     document,
     http::{HttpRule, SecretSource},
@@ -50,6 +50,11 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
         }
     }
     secrets
+}
+
+/// The files that a plugin's credentials are read from, as they stand among the secrets.
+pub(crate) fn key_files(plugin: &PluginConfig) -> impl Iterator<Item = PathBuf> {
+    plugin.grants.http.iter().filter_map(key_file).map(real)
 }
 
 fn key_file(rule: &HttpRule) -> Option<&Path> {

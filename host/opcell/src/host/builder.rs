@@ -272,7 +272,7 @@ impl HostBuilder {
             (None, Some(settings)) => Some(store::open_with_stores(settings, &ground.stores).await?),
             (None, None) => None,
         };
-        Host::of(Parts { config, ground, loader, tools, journal }, catalog)
+        Host::of(Parts { config, ground, loader, tools, journal, sibling: None }, catalog)
     }
 
     /// The first phase: what documents, plugins and models may call that is not in a cell.
@@ -352,15 +352,19 @@ impl Host {
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
         let sessions = Self::sessions_of(config, parts.ground.clone(), &catalog, &library, child_runs.clone())?;
-        let mut engine = Engine::builder()
+        let mut engine = match &parts.sibling {
+            Some(engine) => engine.sibling(),
+            None => Engine::builder(),
+        };
+        if let (None, Some(journal)) = (&parts.sibling, &parts.journal) {
+            engine = engine.journal(journal.clone());
+        }
+        engine = engine
             .values(values)
             .operations(catalog.clone())
             .judges(catalog.clone())
             .sessions(sessions.clone())
             .workflows(library.clone());
-        if let Some(journal) = &parts.journal {
-            engine = engine.journal(journal.clone());
-        }
         let engine = Arc::new(engine.build());
         child_runs.connect(&engine, &library, &catalog);
         Ok(Self { catalog, library, sessions, engine, parts: Arc::new(parts) })

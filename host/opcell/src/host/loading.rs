@@ -12,7 +12,7 @@ use crate::{
     tools::{Fetch, Tools},
 };
 use async_trait::async_trait;
-use opcell_engine::tool::Tool;
+use opcell_engine::{Engine, tool::Tool};
 use opcell_journal::Journal;
 use opcell_sandbox::{LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// What every phase of a host builds on.
 #[derive(Clone)]
-pub(super) struct Ground {
+pub(crate) struct Ground {
     pub skills: Arc<SkillLibrary>,
     pub http: Arc<HttpClient>,
     /// The host's own tools.
@@ -42,17 +42,19 @@ pub(super) struct Ground {
 
 /// What a host was made of, as far as another one can be made of it again.
 #[derive(Clone)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     pub config: Config,
     pub ground: Ground,
     pub loader: Option<Loader>,
     pub tools: Tools,
     pub journal: Option<Arc<dyn Journal>>,
+    /// The engine whose journal and end it shares.
+    pub sibling: Option<Engine>,
 }
 
 /// Loads plugins, each with the services that its cells get.
 #[derive(Clone)]
-pub(super) struct Loader {
+pub(crate) struct Loader {
     pub sandbox: Arc<Sandbox>,
     /// Tools of the embedder for plugins.
     pub offered: Vec<Arc<dyn Tool>>,
@@ -192,7 +194,34 @@ impl Host {
     /// When this host has no such plugin; as [`HostBuilder::build`](super::HostBuilder::build), and this host stays as
     /// it is.
     pub async fn reload(&self, plugin: PluginConfig) -> Result<Self, HostError> {
+        let parts = Parts::clone(&self.parts);
+        let refused = parts.loader.as_ref().map_or(NewPermissions::Refuse, |loader| loader.new_permissions);
+        self.remade(parts, plugin, refused).await
+    }
+
+    /// This host with another version of one plugin, as [`Host::reload`], with what a project file and its lock say
+    /// now. The engine of the new one shares its journal and its end with `sibling`.
+    pub(crate) async fn exchange(
+        &self,
+        plugin: PluginConfig,
+        fresh: &Config,
+        sibling: &Engine,
+    ) -> Result<Self, HostError> {
         let mut parts = Parts::clone(&self.parts);
+        parts.sibling = Some(sibling.clone());
+        // Places in the file of what is not read again are those of before; they are only looked at in errors of plugins.
+        parts.config.source = fresh.source.clone();
+        parts.config.limit_spans = fresh.limit_spans.clone();
+        parts.config.lock = fresh.lock.clone();
+        for (name, plugin) in &mut parts.config.plugins {
+            plugin.span = fresh.plugins.get(name).and_then(|fresh| fresh.span);
+        }
+        self.remade(parts, plugin, NewPermissions::Refuse).await
+    }
+
+    /// `refused` says what becomes of this plugin if it asks for more than was agreed to; of any other, the host's own
+    /// settings do.
+    async fn remade(&self, mut parts: Parts, plugin: PluginConfig, refused: NewPermissions) -> Result<Self, HostError> {
         let name = plugin.name.clone();
         let known = || parts.config.plugins.keys().map(String::as_str);
         let Some(loader) = parts.loader.clone().filter(|_| known().any(|known| known == name)) else {
@@ -206,7 +235,12 @@ impl Host {
             let kept = (config.name != name).then(|| self.catalog.loaded(&config.name)).flatten();
             let loaded = match kept {
                 Some(kept) => Ok(kept),
-                None => loader.load(config, &parts.config, &parts.ground).await?,
+                None => match loader.load(config, &parts.config, &parts.ground).await? {
+                    Err(left_out) if config.name == name && refused == NewPermissions::Refuse => {
+                        return Err(Box::new(left_out).into());
+                    }
+                    loaded => loaded,
+                },
             };
             add(&mut catalog, loaded, &parts.config)?;
         }

@@ -38,7 +38,8 @@ pub struct OperationList {
 #[utoipa::path(get, path = "/v1/{tenant}/operations", tag = "operations", params(("tenant" = String, Path)), responses(
     (status = 200, body = OperationList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(Reading(admitted): Reading) -> Json<OperationList> {
-    let entries = admitted.tenant.host.catalog().entries();
+    let host = admitted.tenant.host.now();
+    let entries = host.catalog().entries();
     Json(OperationList { operations: entries.into_iter().map(|entry| json!(entry)).collect() })
 }
 
@@ -50,7 +51,7 @@ pub(super) async fn describe(
     Reading(admitted): Reading,
     At((_, namespace, name)): At<(String, String, String)>,
 ) -> Result<Json<Json_>, Problem> {
-    Ok(Json(json!(admitted.tenant.host.catalog().find(&format!("{namespace}/{name}"))?)))
+    Ok(Json(json!(admitted.tenant.host.now().catalog().find(&format!("{namespace}/{name}"))?)))
 }
 
 /// A call.
@@ -87,7 +88,8 @@ pub(super) async fn invoke(
     Body(body): Body<InvokeBody>,
 ) -> Result<Json<Invoked>, Problem> {
     let (tenant, id) = (&admitted.tenant, format!("{namespace}/{name}"));
-    tenant.host.catalog().find(&id)?;
+    let host = tenant.host.now();
+    host.catalog().find(&id)?;
     let time = body.timeout_ms.unwrap_or(MAX_TIME_MS);
     if time == 0 || time > MAX_TIME_MS {
         return Err(Problem::bad_request("invalid-timeout", format!("`timeout-ms` must be from 1 to {MAX_TIME_MS}")));
@@ -101,7 +103,7 @@ pub(super) async fn invoke(
         let detail = "as many calls are under way as the tenant may have at a time";
         Problem { retry_after: Some(1), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-calls", detail) }
     })?;
-    let mut call = tenant.host.invoke(&id, arguments).timeout(Duration::from_millis(time));
+    let mut call = host.invoke(&id, arguments).timeout(Duration::from_millis(time));
     if let Some(key) = idempotency_key(&headers)? {
         call = call.idempotency_key(key);
     }
@@ -135,7 +137,7 @@ pub struct PluginList {
 #[utoipa::path(get, path = "/v1/{tenant}/plugins", tag = "operations", params(("tenant" = String, Path)), responses(
     (status = 200, body = PluginList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn plugins(Reading(admitted): Reading) -> Json<PluginList> {
-    let host = &admitted.tenant.host;
+    let host = admitted.tenant.host.now();
     let plugins = host.catalog().plugins().map(|plugin| json!({"name": plugin.name(), "digest": plugin.digest()}));
     let left_out = host
         .left_out()
@@ -169,7 +171,8 @@ pub(super) async fn plugin(
     Reading(admitted): Reading,
     At((_, name)): At<(String, String)>,
 ) -> Result<Json<PluginDetail>, Problem> {
-    let catalog = admitted.tenant.host.catalog();
+    let host = admitted.tenant.host.now();
+    let catalog = host.catalog();
     let Some(plugin) = catalog.plugins().find(|plugin| plugin.name() == name) else {
         let problem = Problem::not_found("unknown-plugin", format!("the host has no plugin `{}`", shown(&name)));
         return Err(match did_you_mean(&name, catalog.plugins().map(|plugin| plugin.name())) {

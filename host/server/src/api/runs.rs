@@ -222,7 +222,7 @@ pub(crate) async fn begin(
     let (starter, begun, given) = (tenant.clone(), workflow.clone(), input.clone());
     // In a task of its own: a client that goes away meanwhile must not take the permit of a run that is driven.
     let starting = tokio::spawn(async move {
-        let started = starter.host.start_with(&begun, given, options).await?;
+        let started = starter.host.now().start_with(&begun, given, options).await?;
         starter.counters.started.fetch_add(1, Ordering::Relaxed);
         let driven = started.clone();
         tokio::spawn(async move {

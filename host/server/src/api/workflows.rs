@@ -69,16 +69,17 @@ pub(super) async fn list(Reading(admitted): Reading) -> Json<WorkflowList> {
             findings: rejected.to_json(),
         },
     };
-    Json(WorkflowList { workflows: admitted.tenant.host.library().listed().into_iter().map(entry).collect() })
+    Json(WorkflowList { workflows: admitted.tenant.host.now().library().listed().into_iter().map(entry).collect() })
 }
 
 /// A workflow by name; never a file by its path.
 pub(crate) async fn named(tenant: &Arc<Tenant>, name: &str) -> Result<Workflow, Problem> {
     tenant.refresh().await;
-    match tenant.host.library().named(name) {
+    let host = tenant.host.now();
+    match host.library().named(name) {
         Some(read) => Ok(read?),
         None => {
-            let names: Vec<Arc<str>> = tenant.host.library().listed().into_iter().map(|(name, _)| name).collect();
+            let names: Vec<Arc<str>> = host.library().listed().into_iter().map(|(name, _)| name).collect();
             let problem = Problem::not_found("unknown-workflow", format!("there is no workflow `{}`", shown(name)));
             Err(match did_you_mean(name, names.iter().map(AsRef::as_ref)) {
                 Some(meant) => problem.remedy(format!("did you mean `{meant}`?")),
@@ -193,7 +194,7 @@ pub(super) async fn check(
     let source = document.source.clone();
     let mut findings = document.diagnostics.clone();
     if let Ok(workflow) = Workflow::of(document) {
-        findings.extend(admitted.tenant.host.check(&workflow));
+        findings.extend(admitted.tenant.host.now().check(&workflow));
     }
     let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
     let findings = findings.iter().map(|finding| report::to_json(Some(&source), finding)).collect();

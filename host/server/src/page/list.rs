@@ -128,7 +128,7 @@ fn asked(question: &Question) -> String {
 /// The plugins and what they offer.
 pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
-    let host = &admitted.tenant.host;
+    let host = admitted.tenant.host.now();
     let entries = host.catalog().entries();
     let main = html! {
         h1 { "Plugins" }

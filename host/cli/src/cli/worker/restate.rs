@@ -2,7 +2,7 @@
 
 use crate::cli::{Exit, Failure, Terminal};
 use clap::Args;
-use opcell::Host;
+use opcell::LiveHost;
 use opcell_engine::worker::{WorkerEvent, WorkerOptions};
 use opcell_restate::{RestateOptions, RestateWorker, Url};
 use opcell_workflow::Diagnostic;
@@ -54,7 +54,7 @@ impl RestateArgs {
 
 /// Takes turns until `stop` is cancelled.
 pub async fn work(
-    host: Host,
+    host: LiveHost,
     options: RestateOptions,
     stop: CancellationToken,
     report: impl FnMut(WorkerEvent) -> Result<(), Failure>,

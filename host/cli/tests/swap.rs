@@ -1,0 +1,261 @@
+//! A new version of a plugin under a worker and a server that go on: what begins has it, what began keeps what it began
+//! with, and a version that no one accepted changes nothing.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+
+#[path = "support/guest.rs"]
+mod guest;
+#[path = "support/server.rs"]
+mod server;
+
+use serde_json::{Value, json};
+use server::{PATIENCE, Server, opcell};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+const WORKFLOW: &str = r#"{:name "say" :description "Waits, then says which version it has"
+ :steps [{:name "wait" :type :wait :signal "go"}
+         {:name "say" :type :invoke :operation "test/run" :args {}}]}"#;
+
+/// A project whose plugin is at version 1.
+fn project(plugin: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("say.edn"), WORKFLOW).unwrap();
+    let project = format!(
+        "workflows = [\".\"]\n\n[plugins.test]\npath = \"test.wasm\"\n{plugin}\n[journal]\npath = \"runs.db\"\n"
+    );
+    fs::write(at.join("opcell.toml"), project).unwrap();
+    put(at, &version(at, "one", ""));
+    folder
+}
+
+/// A component whose operation gives `says`, and which asks for `asks`.
+fn version(folder: &Path, says: &str, asks: &str) -> Vec<u8> {
+    let manifest = json!({
+        "schema": 1, "name": "test", "version": "1.0.0",
+        "capabilities": { "tools": if asks.is_empty() { json!([]) } else { json!([{"name": asks, "reason": "a test"}]) } },
+    });
+    let says = format!("\"{says}\"");
+    let text = format!(
+        ";; world operation-plugin\n(module\n(@custom \"opcell:manifest\" {:?})\n;; @memory\n;; @entry\n;; @describe\n\
+         (data (i32.const 512) {says:?})\n(func (export \"opcell:plugin/operations@0.1.0#invoke\")\n\
+         (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)\n\
+         (call $ok (i32.const 512) (i32.const {})))\n)\n",
+        manifest.to_string(),
+        says.len(),
+    );
+    let source = folder.join("guest.wat");
+    fs::write(&source, text).unwrap();
+    let bytes = guest::component(&source);
+    fs::remove_file(source).unwrap();
+    bytes
+}
+
+/// As builds do it: whoever reads the file has all of one version.
+fn put(folder: &Path, bytes: &[u8]) {
+    fs::write(folder.join(".part"), bytes).unwrap();
+    fs::rename(folder.join(".part"), folder.join("test.wasm")).unwrap();
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    opcell(folder).args(arguments).output().unwrap()
+}
+
+fn done(folder: &Path, arguments: &[&str]) {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A run that has begun, with the version of the moment, and waits.
+fn begin(folder: &Path, name: &str) {
+    let output = run(folder, &["run", "say", "--as", name, "--quiet"]);
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a run came to.
+fn result(folder: &Path, name: &str) -> Value {
+    let output = run(folder, &["runs", "show", name, "--json"]);
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    shown["result"].clone()
+}
+
+/// A worker whose lines come as they are printed.
+struct Worker {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Worker {
+    fn start(folder: &Path) -> Self {
+        let mut child = opcell(folder).arg("worker").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = mpsc::channel();
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let streams: [Box<dyn std::io::Read + Send>; 2] = [Box::new(out), Box::new(err)];
+        for stream in streams {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+            });
+        }
+        let worker = Self { child, lines };
+        worker.hears("driving the runs of");
+        worker
+    }
+
+    /// Everything up to these words, in one line.
+    fn hears(&self, what: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        let mut heard = String::new();
+        while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            // Findings are wrapped for people.
+            let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "|").collect();
+            heard = heard + &words.join(" ") + " ";
+            if heard.contains(what) {
+                return heard;
+            }
+        }
+        panic!("the worker did not say {what:?}: {heard}");
+    }
+
+    /// Everything that it still says until it has been silent for a while.
+    fn rest(&self) -> String {
+        let mut heard = String::new();
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(3)) {
+            heard += &line;
+            heard.push('\n');
+        }
+        heard
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_worker_takes_an_accepted_version_and_ends_earlier_runs_with_theirs() {
+    let folder = project("");
+    let at = folder.path();
+    begin(at, "old");
+    let worker = Worker::start(at);
+
+    put(at, &version(at, "two", ""));
+    let refused = worker.hears("opcell plugin update test");
+    assert!(
+        refused.contains("plugin `test` stays as it is") && refused.contains("its bytes have changed"),
+        "{refused}"
+    );
+
+    done(at, &["plugin", "update", "test"]);
+    worker.hears("plugin `test`: a new version is loaded");
+    begin(at, "new");
+    for name in ["old", "new"] {
+        done(at, &["runs", "signal", name, "go"]);
+        worker.hears(&format!("{name}  completed"));
+    }
+    assert_eq!((result(at, "old"), result(at, "new")), (json!("one"), json!("two")));
+}
+
+#[test]
+fn a_version_that_asks_for_more_is_refused_as_at_the_start_until_it_is_granted() {
+    let folder = project("dev = true\n");
+    let at = folder.path();
+    begin(at, "old");
+    let worker = Worker::start(at);
+
+    put(at, &version(at, "two", "http.fetch"));
+    let refused = worker.hears("opcell plugin grant test tool http.fetch");
+    assert!(refused.contains("this version requests more than the one before"), "{refused}");
+    done(at, &["runs", "signal", "old", "go"]);
+    let said = worker.hears("old  completed");
+    assert!(!said.contains("a new version is loaded"), "{said}");
+    assert_eq!(result(at, "old"), json!("one"));
+
+    done(at, &["plugin", "grant", "test", "http", "https://a.example"]);
+    worker.hears("plugin `test`: a new version is loaded");
+    begin(at, "new");
+    done(at, &["runs", "signal", "new", "go"]);
+    worker.hears("new  completed");
+    assert_eq!(result(at, "new"), json!("two"));
+}
+
+#[test]
+fn a_half_written_file_and_a_broken_project_file_are_said_once_and_change_nothing() {
+    let folder = project("dev = true\n");
+    let at = folder.path();
+    begin(at, "any");
+    let worker = Worker::start(at);
+
+    let whole = version(at, "two", "");
+    fs::write(at.join("test.wasm"), &whole[..whole.len() / 2]).unwrap();
+    worker.hears("plugin `test` stays as it is");
+    let project = fs::read_to_string(at.join("opcell.toml")).unwrap();
+    fs::write(at.join("opcell.toml"), format!("{project}\n[plugins.")).unwrap();
+    worker.hears("the project file cannot be used, and every plugin stays as it is");
+    let rest = worker.rest();
+    assert!(!rest.contains("stays as it is"), "{rest}");
+
+    fs::write(at.join("opcell.toml"), project).unwrap();
+    fs::write(at.join("test.wasm"), &whole).unwrap();
+    worker.hears("plugin `test`: a new version is loaded");
+}
+
+#[test]
+fn a_component_at_another_place_takes_a_restart() {
+    let folder = project("dev = true\n");
+    let at = folder.path();
+    begin(at, "any");
+    let worker = Worker::start(at);
+    fs::copy(at.join("test.wasm"), at.join("other.wasm")).unwrap();
+    let project = fs::read_to_string(at.join("opcell.toml")).unwrap();
+    fs::write(at.join("opcell.toml"), project.replace("test.wasm", "other.wasm")).unwrap();
+    let said = worker.hears("restart this process");
+    assert!(said.contains("plugin `test`: its component is at another place"), "{said}");
+}
+
+#[test]
+fn a_server_answers_with_the_new_version_and_ends_earlier_runs_with_theirs() {
+    let folder = project("dev = true\n");
+    let at = folder.path();
+    let server = Server::start(at);
+    let says = || server.post("/v1/default/operations/test/run", &[], &json!({})).1["success"]["data"].clone();
+    let begin = |name: &str| {
+        let headers = [("Idempotency-Key", name)];
+        let (status, begun) = server.post("/v1/default/runs", &headers, &json!({"workflow": "say"}));
+        assert!(status < 300, "{begun}");
+        begun["run"].as_str().unwrap().to_owned()
+    };
+    let digest = || server.get("/v1/default/plugins").1["plugins"][0]["digest"].clone();
+    let before = digest();
+    assert_eq!(says(), json!("one"));
+    let old = begin("old");
+    server.wait_for(&old, "suspended");
+
+    put(at, &version(at, "two", ""));
+    let until = Instant::now() + PATIENCE;
+    while digest() == before {
+        assert!(Instant::now() < until, "the server keeps the version that it started with");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(says(), json!("two"));
+    let new = begin("new");
+    server.wait_for(&new, "suspended");
+    for (run, expected) in [(&old, "one"), (&new, "two")] {
+        let (status, sent) = server.post(&format!("/v1/default/runs/{run}/signal"), &[], &json!({"name": "go"}));
+        assert!(status < 300, "{sent}");
+        assert_eq!(server.wait_for(run, "completed")["result"], expected);
+    }
+    assert_eq!(server.terminate(), Some(0), "former hosts end with the server");
+}

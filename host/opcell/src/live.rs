@@ -1,0 +1,322 @@
+//! A host whose plugins are exchanged while it runs.
+//!
+//! A [`Host`] never changes. A [`LiveHost`] holds the newest of several that differ in their plugins: what begins now
+//! begins there, and a run that began with an earlier version goes on with that one, because it pinned its digest.
+//! Which bytes are acceptable is decided as at the start: by the lock, by `dev = true`, by the grants. A version that is
+//! refused changes nothing.
+//!
+//! Plugins only: every other setting is read at the start.
+
+mod files;
+
+use crate::{
+    config::{Config, PluginConfig, control, lock::Locked},
+    host::{Host, HostError},
+    pins,
+    report::Rejected,
+};
+use files::Stamps;
+use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
+use opcell_journal::RunId;
+use opcell_workflow::Diagnostic;
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+/// Earlier hosts that are kept for the runs that began with them, those that were needed last. Each holds the machine
+/// code of the plugins that have been exchanged since.
+const MOST_FORMER: usize = 8;
+
+/// How often the files are looked at. What is different in one look and the same in the next counts as whole.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A host whose plugins are exchanged while it runs. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct LiveHost(Arc<Shared>);
+
+struct Shared {
+    /// Reads the journal and tells runs things, whatever host drives them. To shut it down is to shut down every host.
+    engine: Engine,
+    /// The newest first, then the earlier ones, those that were needed last first.
+    hosts: RwLock<VecDeque<Host>>,
+    /// What was refused, so that it is tried and reported once.
+    refused: Mutex<HashMap<String, Tried>>,
+    /// One exchange at a time.
+    exchanging: tokio::sync::Mutex<()>,
+}
+
+/// A plugin as it was found: the digest of its bytes, what the lock says, what the project file says.
+#[derive(Debug, Clone, PartialEq)]
+struct Tried {
+    found: Result<String, String>,
+    locked: Option<Locked>,
+    config: Option<PluginConfig>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Exchange {
+    /// What begins now has this version of a plugin.
+    Loaded {
+        /// The plugin.
+        plugin: String,
+        /// The digest of its component.
+        digest: String,
+        /// The digest before; the same if only its grants, limits or settings changed, none if it was left out.
+        before: Option<String>,
+    },
+    /// The version that was there stays.
+    Refused {
+        /// The plugin.
+        plugin: String,
+        /// Why, as at the start.
+        why: Rejected,
+    },
+    /// The project file or its lock cannot be used; everything stays.
+    Unreadable {
+        /// Why.
+        why: Rejected,
+    },
+}
+
+impl From<Host> for LiveHost {
+    fn from(host: Host) -> Self {
+        Self::new(host)
+    }
+}
+
+impl LiveHost {
+    /// A host that stays as it is until it is refreshed.
+    #[must_use]
+    pub fn new(host: Host) -> Self {
+        Self(Arc::new(Shared {
+            engine: host.engine().sibling().build(),
+            hosts: RwLock::new([host].into()),
+            refused: Mutex::default(),
+            exchanging: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// The newest host. Take it once for each thing that begins.
+    #[must_use]
+    pub fn now(&self) -> Host {
+        let hosts = self.0.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        // There is always one: exchanging a host adds one, and only former ones are dropped.
+        #[expect(clippy::indexing_slicing, reason = "never empty")]
+        hosts[0].clone()
+    }
+
+    /// For the runs of the journal: lists them, reads them, tells them things. It reaches no plugin, so it starts and
+    /// resumes nothing itself. To shut it down is to shut down every host.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Looks at every plugin that `fresh`, the project as it is now, has in common with the host, and exchanges those
+    /// whose component, lock, grants or settings have changed. Says what became of each change, once.
+    pub async fn refresh(&self, fresh: &Config) -> Vec<Exchange> {
+        let _one = self.0.exchanging.lock().await;
+        let mut said = Vec::new();
+        let names: BTreeSet<String> = self.now().plugin_names().chain(fresh.plugins.keys()).cloned().collect();
+        for name in names {
+            said.extend(self.refresh_one(&name, fresh).await);
+        }
+        said
+    }
+
+    async fn refresh_one(&self, name: &str, fresh: &Config) -> Option<Exchange> {
+        let host = self.now();
+        let (known, wanted) = (host.plugin_config(name), fresh.plugins.get(name));
+        let locked = fresh.lock.as_ref().and_then(|lock| lock.plugin(name)).cloned();
+        let found = match wanted {
+            Some(wanted) => found(wanted, locked.as_ref()).await,
+            None => Err("it is not in the project".to_owned()),
+        };
+        let before =
+            host.catalog().plugins().find(|plugin| plugin.name() == name).map(|plugin| plugin.digest().to_string());
+        let same_settings = known.map(settings) == wanted.map(settings);
+        if same_settings && before.is_some() && found.as_ref().ok() == before.as_ref() {
+            self.refused().remove(name);
+            return None;
+        }
+        let tried = Tried { found, locked, config: wanted.map(settings) };
+        if self.refused().get(name) == Some(&tried) {
+            return None;
+        }
+        let exchanged = match (known, wanted) {
+            (Some(known), Some(wanted)) => match host.needs_restart(known, wanted) {
+                None => host.exchange(wanted.clone(), fresh, &self.0.engine).await,
+                Some(why) => Err(restart(name, why)),
+            },
+            (None, Some(_)) => Err(restart(name, "it is new in the project")),
+            (_, None) => Err(restart(name, "it is no longer in the project, and stays loaded")),
+        };
+        match exchanged {
+            Ok(new) => {
+                let plugin = new.catalog().plugins().find(|plugin| plugin.name() == name);
+                let digest = plugin.map(|plugin| plugin.digest().to_string()).unwrap_or_default();
+                self.refused().remove(name);
+                let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
+                hosts.push_front(new);
+                hosts.truncate(1 + MOST_FORMER);
+                Some(Exchange::Loaded { plugin: name.to_owned(), digest, before })
+            }
+            Err(error) => {
+                self.refused().insert(name.to_owned(), tried);
+                Some(Exchange::Refused { plugin: name.to_owned(), why: rejected(error) })
+            }
+        }
+    }
+
+    /// Refreshes the host whenever the project file, its lock or a component has changed and then stopped changing.
+    /// `read` reads the project as at the start, without asking anyone anything; it may block. Never returns.
+    pub async fn follow(
+        &self,
+        read: impl Fn() -> Result<Config, Rejected> + Send + Sync + 'static,
+        mut report: impl FnMut(Exchange),
+    ) {
+        let read = Arc::new(read);
+        let (mut last, mut settled, mut unreadable) = (None, None, None);
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let files = self.now().followed_files();
+            // A look that is lost is made up for by the next one.
+            let Ok(now) = tokio::task::spawn_blocking(move || Stamps::of(files)).await else { continue };
+            let whole = last.replace(now.clone()).is_some_and(|last| last == now);
+            // What cannot be used may need consent, which is in none of these files.
+            if !whole || (settled.as_ref() == Some(&now) && unreadable.is_none()) {
+                continue;
+            }
+            settled = Some(now);
+            let read = read.clone();
+            let Ok(read) = tokio::task::spawn_blocking(move || read()).await else { continue };
+            match read {
+                Ok(fresh) => {
+                    unreadable = None;
+                    self.refresh(&fresh).await.into_iter().for_each(&mut report);
+                }
+                Err(why) => {
+                    let text = Some(why.to_string());
+                    if unreadable != text {
+                        unreadable = text;
+                        report(Exchange::Unreadable { why });
+                    }
+                }
+            }
+        }
+    }
+
+    fn refused(&self) -> std::sync::MutexGuard<'_, HashMap<String, Tried>> {
+        self.0.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hosts that have this version of a plugin, the newest first.
+    fn having(&self, name: &str, digest: &str) -> Vec<Host> {
+        let hosts = self.0.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        let has = |host: &&Host| pins::all(host.catalog()).get(name).is_some_and(|found| **found == *digest);
+        hosts.iter().skip(1).filter(has).cloned().collect()
+    }
+
+    /// Keeps a former host longer than those that are not needed.
+    fn needed(&self, host: &Host) {
+        let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        let at = hosts.iter().position(|kept| std::ptr::eq(kept.parts(), host.parts()));
+        if let Some(host) = at.filter(|at| *at > 1).and_then(|at| hosts.remove(at)) {
+            hosts.insert(1, host);
+        }
+    }
+}
+
+impl Turns for LiveHost {
+    fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// The newest host drives what it can; a run that began with another version of a plugin is driven by the host that
+    /// has it.
+    async fn turn(&self, run: &RunId, options: ResumeOptions) -> Result<RunOutcome, RunError> {
+        let (former, refused) = match self.now().turn(run, options.clone()).await {
+            Err(RunError::Pin { run, name, pinned, found }) => {
+                (self.having(&name, &pinned), RunError::Pin { run, name, pinned, found })
+            }
+            ended => return ended,
+        };
+        for host in former {
+            self.needed(&host);
+            match host.turn(run, options.clone()).await {
+                // It has this plugin, and not another one that the run pinned.
+                Err(RunError::Pin { .. }) => {}
+                ended => return ended,
+            }
+        }
+        Err(refused)
+    }
+}
+
+impl Host {
+    fn plugin_names(&self) -> impl Iterator<Item = &String> {
+        self.parts().config.plugins.keys()
+    }
+
+    /// The files that say what its plugins are.
+    fn followed_files(&self) -> Vec<PathBuf> {
+        let config = &self.parts().config;
+        let project = config.file.iter().flat_map(|file| [file.clone(), file.with_extension("lock")]);
+        // What comes from a registry lies under its digest, which the lock has.
+        let plugins = config.plugins.values().filter(|plugin| plugin.origin.is_none());
+        project.chain(plugins.map(|plugin| plugin.path.clone())).collect()
+    }
+
+    /// What grants of the host do not extend to was found out at the start: a component or a key at another place is
+    /// not among it.
+    fn needs_restart(&self, known: &PluginConfig, wanted: &PluginConfig) -> Option<&'static str> {
+        let moved =
+            known.origin.is_some() != wanted.origin.is_some() || (wanted.origin.is_none() && known.path != wanted.path);
+        if moved {
+            return Some("its component is at another place");
+        }
+        let sealed = &self.parts().ground.control.secrets;
+        let has_new_key = control::key_files(wanted).any(|file| !sealed.contains(&file));
+        has_new_key.then_some("a credential of its grants is read from another file")
+    }
+}
+
+/// What the project file says, wherever it says so.
+fn settings(plugin: &PluginConfig) -> PluginConfig {
+    let mut plugin = PluginConfig { span: None, ..plugin.clone() };
+    plugin.limit_spans.clear();
+    if plugin.origin.is_some() {
+        // It follows from the lock.
+        plugin.path = PathBuf::new();
+    }
+    plugin
+}
+
+/// The digest of what would be loaded.
+async fn found(plugin: &PluginConfig, locked: Option<&Locked>) -> Result<String, String> {
+    if plugin.origin.is_some() {
+        let digest = locked.and_then(|locked| locked.digest.as_ref()).map(ToString::to_string);
+        return digest.ok_or_else(|| "opcell.lock has no version".to_owned());
+    }
+    let path = plugin.path.clone();
+    let hashed = tokio::task::spawn_blocking(move || files::digest(&path)).await;
+    hashed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+fn restart(name: &str, why: &str) -> HostError {
+    let finding = Diagnostic::error("restart-needed", format!("plugin `{name}`: {why}"));
+    HostError::Rejected(Rejected::plain(finding.help("restart this process: this is only read at its start")))
+}
+
+fn rejected(error: HostError) -> Rejected {
+    match error {
+        HostError::Rejected(rejected) => rejected,
+        HostError::Plugin(error) => error.to_rejected(),
+        error => Rejected::plain(Diagnostic::error("plugin-not-exchanged", error.to_string())),
+    }
+}
