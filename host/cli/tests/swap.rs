@@ -163,7 +163,7 @@ fn a_worker_takes_an_accepted_version_and_ends_earlier_runs_with_theirs() {
     begin(at, "new");
     for name in ["old", "new"] {
         done(at, &["runs", "signal", name, "go"]);
-        worker.hears(&format!("{name}  completed"));
+        worker.hears(&format!("{name} completed"));
     }
     assert_eq!((result(at, "old"), result(at, "new")), (json!("one"), json!("two")));
 }
@@ -179,15 +179,18 @@ fn a_version_that_asks_for_more_is_refused_as_at_the_start_until_it_is_granted()
     let refused = worker.hears("opcell plugin grant test tool http.fetch");
     assert!(refused.contains("this version requests more than the one before"), "{refused}");
     done(at, &["runs", "signal", "old", "go"]);
-    let said = worker.hears("old  completed");
+    let said = worker.hears("old completed");
     assert!(!said.contains("a new version is loaded"), "{said}");
     assert_eq!(result(at, "old"), json!("one"));
 
     done(at, &["plugin", "grant", "test", "http", "https://a.example"]);
+    // Consent to it is in none of the files that are looked at.
+    worker.hears("consent-needed");
+    done(at, &["trust", "--quiet"]);
     worker.hears("plugin `test`: a new version is loaded");
     begin(at, "new");
     done(at, &["runs", "signal", "new", "go"]);
-    worker.hears("new  completed");
+    worker.hears("new completed");
     assert_eq!(result(at, "new"), json!("two"));
 }
 
