@@ -428,7 +428,7 @@ fn replays_without_a_network(place: &Place, authority: &str, requests: &AtomicU3
         place.opcell("", &arguments)
     };
     assert!(run("granted").status.success());
-    place.done("", &["plugin", "revoke", "web", "tool", "http.fetch"]);
+    place.done("", &["plugin", "revoke", "web", "http", &authority.replace("authority=", "http://")]);
     assert!(!run("refused").status.success());
 
     let before = requests.load(Ordering::Relaxed);

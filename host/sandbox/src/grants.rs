@@ -175,13 +175,21 @@ pub struct Policy {
     plugin: Arc<str>,
     requests: Requests,
     grants: Grants,
+    /// Whether it cannot say which stores it asks for, and so asks for whichever it opens.
+    any_store: bool,
 }
 
 impl Policy {
     /// What `plugin` may reach.
     #[must_use]
     pub fn new(plugin: Arc<str>, requests: Requests, grants: Grants) -> Self {
-        Self { plugin, requests, grants }
+        Self { plugin, requests, grants, any_store: false }
+    }
+
+    /// The same for a component that has no manifest to ask for stores in: those that are granted are all that it gets.
+    #[must_use]
+    pub(crate) fn asking_for_any_store(self) -> Self {
+        Self { any_store: true, ..self }
     }
 
     /// What the operator gave.
@@ -323,7 +331,7 @@ impl Policy {
             Capability::Tool => self.requests.tools.contains(name),
             Capability::Skill => self.requests.skills.contains(name),
             Capability::Files => self.requests.files.contains_key(name),
-            Capability::Store => self.requests.stores.contains(name),
+            Capability::Store => self.any_store || self.requests.stores.contains(name),
         }
     }
 

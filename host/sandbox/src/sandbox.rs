@@ -224,12 +224,11 @@ impl Sandbox {
                 .await
                 .map_err(|error| LoadError::NotAComponent { message: error.to_string() })??;
         let name: Arc<str> = name.into();
-        let mut requests = surface.manifest.requests();
+        let mut policy = Policy::new(Arc::clone(&name), surface.manifest.requests(), grants);
         if matches!(exports, Exports::Typed(_)) && surface.keyvalue() {
-            // Such a component cannot say which stores it asks for.
-            requests.stores.extend(grants.stores.keys().cloned());
+            policy = policy.asking_for_any_store();
         }
-        let policy = Arc::new(Policy::new(Arc::clone(&name), requests, grants));
+        let policy = Arc::new(policy);
         // Before anything of a version that no one agreed to is compiled or run.
         let excess = agreed.map(|agreed| policy.excess_requests(&agreed)).unwrap_or_default();
         let digest = Digest::of_hash(hash);

@@ -173,13 +173,13 @@ async fn a_bucket_is_a_store_of_the_plugin() {
 }
 
 #[tokio::test]
-async fn without_a_grant_a_bucket_is_refused_and_the_receipt_says_so() {
+async fn without_a_grant_a_bucket_is_refused_and_the_receipt_says_what_would_grant_it() {
     let plugin = load(false).await;
     let done = call(&plugin, &Kept::default(), "notes/count", json!({"key": "visits"}), Tape::Off).await;
     let Err(CellError::PluginFailure(failure)) = done.result else { panic!("{:?}", done.result) };
     assert_eq!(failure.message.as_str(), "denied");
     let denied = &done.receipt.denials[0];
-    assert_eq!(denied.capability.as_str(), "store kept");
+    assert_eq!((denied.capability.as_str(), denied.remedy.plugin()), ("store kept", Some("notes")));
 }
 
 #[tokio::test]

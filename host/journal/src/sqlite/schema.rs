@@ -159,8 +159,8 @@ pub(super) fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '
 /// What [`PACKS`] makes anew in a store from before packs.
 const REPLACED: [&str; 2] = ["records_of_a_run", "events"];
 
-/// Refuses what is no store of a schema that this code reads, and a store with anything in it that this code did not
-/// make: whoever made the file would have it run. Looks at nothing but definitions.
+/// Refuses a file that is not a store of a schema that this code reads, and a store with anything in it that this code
+/// did not make: whoever made the file would have it run. Looks at nothing but definitions.
 fn check_tables(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     static OF_NOW: OnceLock<Tables> = OnceLock::new();
     static BEFORE: OnceLock<Tables> = OnceLock::new();
