@@ -182,7 +182,23 @@ fn within(
         // A part that fails, or takes more than its share, says nothing about the whole. What does must not depend on
         // how many processors there are.
     }
-    part(operation, 0, items, context, bounds).map(Array::from)
+    part(operation, 0, items, context, bounds).map(Array::from).map_err(|error| named(error, operation, items.len()))
+}
+
+/// The error, which says of too much work whose it is.
+fn named(error: ExprError, operation: &TransformOperation, elements: usize) -> ExprError {
+    if error.kind != ExprErrorKind::Work {
+        return error;
+    }
+    let what = match operation {
+        TransformOperation::Filter { condition } => format!("`{}`", condition.text()),
+        TransformOperation::Map { .. } | TransformOperation::Sort { .. } => "the expressions of the map".to_owned(),
+    };
+    let message = format!(
+        "evaluating {what} for {elements} elements takes more than {MAX_WORK} steps; compare with fewer elements, or let \
+         a plugin do it"
+    );
+    ExprError { message, ..error }
 }
 
 /// Filters or maps elements, the first of which is at the position `from`.
@@ -476,6 +492,8 @@ mod tests {
         assert!(run_on(filter, items(1000), u64::MAX).is_ok());
         let error = run_on(filter, items(1_000_000), u64::MAX).unwrap_err();
         assert_eq!(error.kind, ExprErrorKind::Work, "{error}");
+        let expected = "evaluating `$inputs.items contains $item` for 1000000 elements takes more than 400000000 steps";
+        assert!(error.message.starts_with(expected), "{error}");
     }
 
     #[test]
