@@ -334,6 +334,7 @@ impl Catalog {
         let request = CellRequest {
             id: &entry.id,
             arguments: &arguments,
+            value: Some(&call.arguments),
             context: call.context.clone(),
             narrowing: call.capabilities.as_ref().map(narrowing),
             timeout: call.timeout_ms.map(Duration::from_millis),
@@ -403,11 +404,7 @@ impl Operations for Catalog {
         self.cell(
             &call,
             async |plugin, request| plugin.invoke(request).await,
-            |success| Success {
-                data: success.data.into(),
-                summary: success.summary,
-                details: success.details.map(Value::from),
-            },
+            |success| Success { data: success.data, summary: success.summary, details: success.details },
         )
         .await
     }

@@ -21,8 +21,10 @@ use crate::{
 };
 use opcell_types::{CallContext, Denial, Touched};
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -40,7 +42,7 @@ pub(crate) struct Call {
     pub(crate) operation: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) narrowing: Option<Narrowing>,
-    pub(crate) context: CallContext,
+    pub(crate) context: Arc<CallContext>,
     pub(crate) cancel: Arc<CancellationToken>,
     pub(crate) host: Arc<dyn HostServices>,
     pub(crate) tape: Tape,
@@ -87,7 +89,7 @@ where
     let started = Instant::now();
     let operation = Arc::clone(&call.operation);
     let work: permits::Work<_> = Box::pin(live(Arc::clone(linked), call, started, before, export, after));
-    match permits::run(&linked.share, work).await {
+    match permits::run(&linked.share, started, work).await {
         Some(done) => done,
         None => {
             let message = "the host failed inside of the cell".to_owned();
@@ -104,14 +106,13 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     export: E,
     after: impl FnOnce(E::Output, Option<Denial>) -> F,
 ) -> (Result<T, CellError>, Receipt) {
-    let linked = &*linked;
-    let limits = Arc::clone(&call.limits);
-    let operation = Arc::clone(&call.operation);
+    let linked = &linked;
+    let (wall_time, fuel) = (call.limits.wall_time, call.limits.fuel);
     let cancel = Arc::clone(&call.cancel);
-    let deadline = (started + Duration::from_millis(limits.wall_time)).into();
+    let deadline = started + Duration::from_millis(wall_time);
     let mut store = match new_store(linked, call) {
         Ok(store) => store,
-        Err(error) => {
+        Err((error, operation)) => {
             let message = opcell_types::text::printable(&format!("{error:#}"), 1_000);
             return (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()));
         }
@@ -127,7 +128,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     let end = within(deadline, &cancel, work).await;
     let counts_fuel = linked.metering == Metering::Deterministic;
     let left = counts_fuel.then(|| store.get_fuel().ok()).flatten();
-    let fuel = left.map(|left| limits.fuel.saturating_sub(left));
+    let fuel = left.map(|left| fuel.saturating_sub(left));
     let mut state = store.into_data();
     drain_output(&mut state);
     let result = match end {
@@ -140,31 +141,51 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     };
     let result = result.map_err(|end| match end {
         End::Timeout if wait.goes_on() => {
-            let message = format!("no cell became free within {} ms; nothing of the plugin has run", limits.wall_time);
+            let message = format!("no cell became free within {wall_time} ms; nothing of the plugin has run");
             CellError::Busy { message }
         }
         end => explain(end, &state),
     });
     let queued_us = micros(wait.length());
     drop(held);
-    (result, Receipt { queued_us, ..Receipt::of(state, linked, operation, started.elapsed(), fuel) })
+    (result, Receipt { queued_us, ..Receipt::of(state, started.elapsed(), fuel) })
 }
 
-/// Work, unless it is cancelled or its time is up first.
+/// Work, unless it is cancelled or its time is up first. Work that never waits needs neither a timer nor an ear for the
+/// cancellation: both are made when it first does.
 async fn within<T>(
-    deadline: tokio::time::Instant,
+    deadline: Instant,
     cancel: &CancellationToken,
     work: impl Future<Output = Result<T, End>>,
 ) -> Result<T, End> {
-    tokio::select! {
-        biased;
-        ended = tokio::time::timeout_at(deadline, work) => ended.unwrap_or(Err(End::Timeout)),
-        () = cancel.cancelled() => Err(End::Cancelled),
-    }
+    let mut work = pin!(work);
+    let mut ends = None;
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        let ends = ends.get_or_insert_with(|| {
+            Box::pin(async {
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep_until(deadline.into()) => End::Timeout,
+                    () = cancel.cancelled() => End::Cancelled,
+                }
+            })
+        });
+        ends.as_mut().poll(context).map(Err)
+    })
+    .await
 }
 
-fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> {
-    let Call { limits, narrowing, context, host, describes, tape, .. } = call;
+/// A store that is ready for the guest; an error comes with what was called.
+fn new_store(linked: &Arc<Linked>, call: Call) -> Result<Store<CellState>, (wasmtime::Error, Arc<str>)> {
+    let operation = Arc::clone(&call.operation);
+    store_of(linked, call).map_err(|error| (error, operation))
+}
+
+fn store_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<Store<CellState>> {
+    let Call { operation, limits, narrowing, context, host, describes, tape, .. } = call;
     let random = |error: getrandom::Error| wasmtime::Error::msg(format!("no random numbers: {error}"));
     let taped = match &tape {
         Tape::Off => None,
@@ -206,12 +227,10 @@ fn new_store(linked: &Linked, call: Call) -> wasmtime::Result<Store<CellState>> 
         touched: None,
         open_files: OpenFiles::default(),
         resources,
-        policy: Arc::clone(&linked.policy),
+        linked: Arc::clone(linked),
         narrowing,
-        roots: Arc::clone(&linked.roots),
-        settings: Arc::clone(&linked.settings),
-        plugin: Arc::clone(&linked.name),
         context,
+        operation,
         host,
         tape,
         stores: None,
@@ -372,7 +391,7 @@ impl Receipt {
         }
     }
 
-    fn of(state: CellState, linked: &Linked, operation: Arc<str>, duration: Duration, fuel: Option<u64>) -> Self {
+    fn of(state: CellState, duration: Duration, fuel: Option<u64>) -> Self {
         Self {
             ticks: state.slices / SLICES_PER_TICK,
             fuel,
@@ -393,7 +412,7 @@ impl Receipt {
                     Running::Player(player) => player.into_rest(),
                 })
             }),
-            ..Self::unused(linked, operation, duration)
+            ..Self::unused(&state.linked, state.operation, duration)
         }
     }
 }

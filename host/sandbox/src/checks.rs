@@ -7,7 +7,8 @@
 
 use crate::permits::{Share, yield_to_others};
 use opcell_schema::{MAX_STEPS, Schema, Weight};
-use serde_json::Value;
+use opcell_types::Value;
+use serde_json::error::Category;
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -21,6 +22,20 @@ const QUICK_BYTES: usize = 16 << 10;
 
 /// Threads for checks. They are as many as one host needs: what waits for them holds the permits of its cell meanwhile.
 const THREADS: usize = 2;
+
+/// The value of a text, if it is small and fits for certain: what most arguments and results are. Nothing is said of any
+/// other text.
+pub(crate) fn quick(schema: &Schema, text: &str, most: u64) -> Option<Value> {
+    if !schema.is_plain() || text.len() > QUICK_BYTES || Weight::most(text) > most {
+        return None;
+    }
+    Value::from_json(text).ok().filter(|value| schema.surely_fits(value))
+}
+
+/// Whether a value, which was written as this text, fits for certain, and is found out soon.
+pub(crate) fn surely_fits(schema: &Schema, value: &Value, text: &str, most: u64) -> bool {
+    text.len() <= QUICK_BYTES && Weight::most(text) <= most && schema.surely_fits(value)
+}
 
 /// Parses a text and checks that the value fits; the message names the first violation with its place. As a value it
 /// may cost no more than `most` bytes of memory.
@@ -39,18 +54,30 @@ pub(crate) async fn parse(
             most >> 10
         ));
     }
-    let parsed = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("it is not JSON: {error}"));
     if text.len() <= QUICK_BYTES && schema.is_quick(&text, weight) {
-        let value = parsed(&text)?;
-        return schema.check(&value).map(|()| value);
+        return checked(schema, &text, |_| Ok(()));
     }
     let schema = Arc::clone(schema);
-    let check = move || {
-        let value = parsed(&text)?;
-        schema.check_cost(&value, MAX_STEPS)?;
-        schema.check(&value).map(|()| value)
-    };
+    let check = move || checked(&schema, &text, |value| schema.check_cost(value, MAX_STEPS));
     apart(share, check).await.unwrap_or_else(|| Err("the schema cannot be checked".to_owned()))
+}
+
+/// The value of a text that fits. `affordable` is asked before the validator is, which works on a tree of its own.
+fn checked(
+    schema: &Schema,
+    text: &str,
+    affordable: impl FnOnce(&serde_json::Value) -> Result<(), String>,
+) -> Result<Value, String> {
+    let value = Value::from_json(text).map_err(|error| match error.classify() {
+        Category::Data => error.to_string(),
+        _ => format!("it is not JSON: {error}"),
+    })?;
+    if schema.surely_fits(&value) {
+        return Ok(value);
+    }
+    let tree = serde_json::Value::from(&value);
+    affordable(&tree)?;
+    schema.check(&tree).map(|()| value)
 }
 
 /// Does work on the threads for checks; `None` when it panicked. Whoever stops waiting is not kept, and work that has

@@ -4,9 +4,12 @@
 //! Everything that plugins do not need is off: threads, GC, exceptions, memory64, concurrency. Each pool has an engine
 //! of its own, and a [`CellEngine`] never lends its objects to another.
 
-use crate::{error::SandboxError, ticker::Clock};
+use crate::{
+    error::SandboxError,
+    slots::{Slot, Slots},
+    ticker::Clock,
+};
 use std::{num::NonZeroUsize, sync::Arc};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
     Strategy, WasmFeatures,
@@ -77,22 +80,22 @@ pub(crate) struct CellEngine {
     engine: Engine,
     name: &'static str,
     /// Cells at once, all plugins together.
-    slots: Arc<Semaphore>,
+    slots: Arc<Slots>,
     clock: Arc<Clock>,
 }
 
 impl CellEngine {
     /// Waits for a slot; the clock ticks while one is held. A pool has exactly as many as there are permits, so that
     /// waiting happens here, where it is counted.
-    pub(crate) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
-        let slot = self.slots.acquire().await.ok();
+    pub(crate) async fn slot(&self) -> Option<Slot<'_>> {
+        let slot = self.slots.wait().await;
         self.clock.wake();
         slot
     }
 
     /// A slot that is free now; the clock ticks while it is held.
-    pub(crate) fn free_slot(&self) -> Option<SemaphorePermit<'_>> {
-        let slot = self.slots.try_acquire().ok()?;
+    pub(crate) fn free_slot(&self) -> Option<Slot<'_>> {
+        let slot = self.slots.free()?;
         self.clock.wake();
         Some(slot)
     }
@@ -282,9 +285,9 @@ impl Engines {
                 vec![(build(&config(metering, room, None))?, "on-demand", admitted(cells, memory))]
             }
         };
-        let slots: Vec<_> = pools.iter().map(|(.., cells)| Arc::new(Semaphore::new(*cells as usize))).collect();
-        let counted: Vec<_> = slots.iter().map(|slots| (Arc::clone(slots), slots.available_permits())).collect();
-        let busy = move || counted.iter().any(|(slots, all)| slots.available_permits() < *all);
+        let slots: Vec<_> = pools.iter().map(|(.., cells)| Arc::new(Slots::new(*cells as usize))).collect();
+        let counted = slots.clone();
+        let busy = move || counted.iter().any(|slots| slots.in_use());
         let clock = Clock::start(pools.iter().map(|(engine, ..)| engine.weak()).collect(), busy);
         let clock = Arc::new(clock.map_err(SandboxError::Ticker)?);
         let pools = pools.into_iter().zip(slots);

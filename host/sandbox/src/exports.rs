@@ -152,12 +152,12 @@ impl<I: Interface> Export for Describe<I> {
 pub(crate) struct Ask<I> {
     id: Arc<str>,
     arguments: Arc<str>,
-    context: CallContext,
+    context: Arc<CallContext>,
     interface: PhantomData<fn() -> I>,
 }
 
 impl<I> Ask<I> {
-    pub(crate) fn new(id: Arc<str>, arguments: Arc<str>, context: CallContext) -> Self {
+    pub(crate) fn new(id: Arc<str>, arguments: Arc<str>, context: Arc<CallContext>) -> Self {
         Self { id, arguments, context, interface: PhantomData }
     }
 }

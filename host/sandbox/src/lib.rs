@@ -38,6 +38,7 @@ mod cell;
 mod exports;
 mod permits;
 mod queue;
+mod slots;
 mod state;
 mod typed;
 
@@ -79,7 +80,7 @@ pub use typed::Exports;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
     /// What a cell's result becomes: the value, when the schema is one and the result fits it.
-    pub async fn result(schema: &str, result: &str) -> Option<serde_json::Value> {
+    pub async fn result(schema: &str, result: &str) -> Option<opcell_types::Value> {
         let (_, schema) = opcell_schema::Schema::parse(schema).ok()?;
         crate::checks::parse(&crate::permits::Share::new(), &std::sync::Arc::new(schema), result.into(), 64 << 20)
             .await

@@ -76,8 +76,7 @@ impl Share {
     }
 
     /// Whether a new cell begins among the workers.
-    fn waits(&self) -> bool {
-        let now = now();
+    fn waits(&self, now: u64) -> bool {
         if LAST.load(Ordering::Relaxed) != self.id {
             LAST.store(self.id, Ordering::Relaxed);
             CHANGED.store(now, Ordering::Relaxed);
@@ -89,8 +88,12 @@ impl Share {
 
 /// Nanoseconds since the first cell.
 fn now() -> u64 {
+    since_start(Instant::now())
+}
+
+fn since_start(instant: Instant) -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    nanos(START.elapsed())
+    nanos(instant.saturating_duration_since(*START))
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -127,16 +130,17 @@ enum Place<T> {
     There(FallibleTask<T>),
 }
 
-/// Runs a cell to its end; `None` when it panicked. Dropping this cancels it.
-pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, work: Work<T>) -> Option<T> {
-    let mut place = match share.waits() {
+/// Runs a cell to its end; `None` when it panicked. Dropping this cancels it. It is first polled right after `started`.
+pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant, work: Work<T>) -> Option<T> {
+    let mut started = Some(since_start(started));
+    let mut place = match share.waits(started.unwrap_or_default()) {
         true => hand_over(share, work),
         false => Place::Here(work),
     };
     poll_fn(|context| {
         if let Place::Here(work) = &mut place {
             SLICE_OVER.set(false);
-            let started = now();
+            let started = started.take().unwrap_or_else(now);
             let polled = work.as_mut().poll(context);
             let ended = now();
             share.charge(ended.saturating_sub(started), ended);

@@ -26,11 +26,10 @@ use crate::{
 };
 use opcell_schema::Schema;
 use opcell_types::{
-    CallContext, Denial, Digest, Effects, Failure, OperationId, Outcome, Verdict, suggest::did_you_mean,
+    CallContext, Denial, Digest, Effects, Failure, OperationId, Outcome, Value, Verdict, suggest::did_you_mean,
     text::printable,
 };
 use serde::Serialize;
-use serde_json::Value;
 use std::{
     collections::HashMap,
     future::Future,
@@ -52,6 +51,8 @@ pub(crate) struct Linked {
     /// The functions of a component that was not written for the contract.
     pub(crate) typed: Option<Typed>,
     pub(crate) policy: Arc<Policy>,
+    /// What its cells may use, where no step allows less.
+    pub(crate) limits: Arc<Limits>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) wasi: bool,
@@ -80,6 +81,8 @@ pub struct CellRequest<'a> {
     pub id: &'a str,
     /// One JSON value as text.
     pub arguments: &'a str,
+    /// The value that this text was written of, where the caller has it: it need not be read again to be checked.
+    pub value: Option<&'a Value>,
     /// Where in a run.
     pub context: CallContext,
     /// What the step leaves of the grant.
@@ -102,6 +105,7 @@ impl<'a> CellRequest<'a> {
         Self {
             id,
             arguments,
+            value: None,
             context: CallContext::default(),
             narrowing: None,
             timeout: None,
@@ -117,8 +121,6 @@ pub struct Plugin {
     linked: Arc<Linked>,
     manifest: Manifest,
     limits: EffectiveLimits,
-    /// The same limits, shared with every cell that no step narrows.
-    shared_limits: Arc<Limits>,
     operations: Vec<OperationDescription>,
     operation_schemas: Vec<OperationSchemas>,
     operation_index: HashMap<OperationId, usize>,
@@ -146,13 +148,12 @@ impl Plugin {
         typed: Option<Vec<operations::OperationDescription>>,
     ) -> Result<Self, LoadError> {
         let linked = Arc::new(linked);
-        let shared_limits = Arc::new(limits.limits.clone());
         let call = || Call {
             operation: "describe".into(),
-            limits: Arc::clone(&shared_limits),
+            limits: Arc::clone(&linked.limits),
             // Describing needs nothing from the host.
             narrowing: Some(Narrowing::to_nothing()),
-            context: CallContext::default(),
+            context: Arc::default(),
             cancel: Arc::default(),
             host: Arc::new(NoServices),
             tape: Tape::Off,
@@ -181,7 +182,6 @@ impl Plugin {
             linked,
             manifest,
             limits,
-            shared_limits,
             operations,
             operation_schemas,
             operation_index,
@@ -282,16 +282,17 @@ impl Plugin {
         let Some((schemas, description)) = found else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
-        let (call, arguments, before) = match self.call(&request, description.id.shared(), &schemas.arguments) {
+        let id = request.id;
+        let (call, arguments, before) = match self.call(request, description.id.shared(), &schemas.arguments) {
             Ok(ready) => ready,
-            Err(error) => return self.refused(request.id, error),
+            Err(error) => return self.refused(id, error),
         };
-        let id = Arc::clone(description.id.shared());
+        let id = Arc::clone(&call.operation);
         let ask = match self.linked.typed {
-            None => AskOperation::Contract(Ask::new(id, arguments, request.context)),
+            None => AskOperation::Contract(Ask::new(id, arguments, Arc::clone(&call.context))),
             Some(_) => AskOperation::Typed { id, arguments },
         };
-        let (id, schema, check) = (Arc::clone(description.id.shared()), Arc::clone(&schemas.data), self.checks());
+        let (id, schema, check) = (Arc::clone(&call.operation), Arc::clone(&schemas.data), self.checks());
         let after = |answer, denial| async move {
             match answer {
                 Ok(success) => check.success(&id, success, &schema).await,
@@ -311,13 +312,13 @@ impl Plugin {
         let Some((schema, description)) = found else {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
-        let (call, arguments, before) = match self.call(&request, description.id.shared(), schema) {
+        let id = request.id;
+        let (call, arguments, before) = match self.call(request, description.id.shared(), schema) {
             Ok(ready) => ready,
-            Err(error) => return self.refused(request.id, error),
+            Err(error) => return self.refused(id, error),
         };
-        let ask = Ask::<Judges>::new(Arc::clone(description.id.shared()), arguments, request.context);
-        let (id, outcomes, check) =
-            (Arc::clone(description.id.shared()), Arc::clone(&description.outcomes), self.checks());
+        let ask = Ask::<Judges>::new(Arc::clone(&call.operation), arguments, Arc::clone(&call.context));
+        let (id, outcomes, check) = (Arc::clone(&call.operation), Arc::clone(&description.outcomes), self.checks());
         let after = |answer, denial| async move {
             match answer {
                 Ok(verdict) => check.verdict(&id, verdict, &outcomes),
@@ -332,18 +333,19 @@ impl Plugin {
     #[expect(clippy::type_complexity, reason = "three things that are used at once")]
     fn call(
         &self,
-        request: &CellRequest<'_>,
+        request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
     ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
-        let limit = self.shared_limits.argument_bytes;
+        let own = &self.linked.limits;
+        let limit = own.argument_bytes;
         if request.arguments.len() as u64 > limit {
             let message =
                 format!("{} bytes of arguments, more than {limit} (limit `argument-bytes`)", request.arguments.len());
             return Err(CellError::TransferLimit { message });
         }
         let limits = match request.timeout {
-            None => Arc::clone(&self.shared_limits),
+            None => Arc::clone(own),
             Some(timeout) => {
                 let wall_time = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
                 let step = LimitRequest { wall_time: Some(wall_time), ..LimitRequest::default() };
@@ -353,24 +355,30 @@ impl Plugin {
         let call = Call {
             operation: Arc::clone(id),
             limits,
-            narrowing: request.narrowing.clone(),
-            context: request.context.clone(),
-            cancel: Arc::clone(&request.cancel),
-            host: Arc::clone(&request.host),
-            tape: request.tape.clone(),
+            narrowing: request.narrowing,
+            context: Arc::new(request.context),
+            cancel: request.cancel,
+            host: request.host,
+            tape: request.tape,
             describes: false,
         };
         let arguments: Arc<str> = request.arguments.into();
-        let (id, schema, text, check) = (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), self.checks());
+        let most = own.memory;
+        let fits = match request.value {
+            Some(value) => checks::surely_fits(schema, value, &arguments, most),
+            None => checks::quick(schema, &arguments, most).is_some(),
+        };
+        let rest = (!fits).then(|| (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), self.checks()));
         let before = async move {
-            let checked = checks::parse(&check.share, &schema, text, check.limits.memory).await;
+            let Some((id, schema, text, check)) = rest else { return Ok(()) };
+            let checked = checks::parse(&check.0.share, &schema, text, check.0.limits.memory).await;
             checked.map(drop).map_err(|message| CellError::InvalidArguments { id: id.to_string(), message })
         };
         Ok((call, arguments, before))
     }
 
     fn checks(&self) -> Checks {
-        Checks { share: Arc::clone(&self.linked.share), limits: Arc::clone(&self.shared_limits) }
+        Checks(Arc::clone(&self.linked))
     }
 
     fn unknown<'a, T>(&self, what: &'static str, id: &str, known: impl Iterator<Item = &'a str>) -> CellResult<T> {
@@ -394,10 +402,7 @@ fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T
 }
 
 /// What the host makes of a cell's answer.
-struct Checks {
-    share: Arc<Share>,
-    limits: Arc<Limits>,
-}
+struct Checks(Arc<Linked>);
 
 impl Checks {
     async fn success(
@@ -407,10 +412,13 @@ impl Checks {
         schema: &Arc<Schema>,
     ) -> Result<OperationSuccess, CellError> {
         let malformed = |message: String| CellError::MalformedResult { id: id.to_owned(), message };
-        let memory = self.limits.memory;
-        let data = checks::parse(&self.share, schema, success.data.into(), memory)
-            .await
-            .map_err(|message| malformed(format!("of its data, {message}")))?;
+        let memory = self.0.limits.memory;
+        let data = match checks::quick(schema, &success.data, memory) {
+            Some(data) => data,
+            None => checks::parse(&self.0.share, schema, success.data.into(), memory)
+                .await
+                .map_err(|message| malformed(format!("of its data, {message}")))?,
+        };
         let details = match success.details {
             None => None,
             Some(text) => {
@@ -424,15 +432,17 @@ impl Checks {
     /// Details are for people and models who look for a mistake: they are cleaned, and too long ones become a text that
     /// is cut.
     async fn details(&self, text: String) -> Result<Value, String> {
-        let most = usize::try_from(self.limits.log_bytes).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.0.limits.log_bytes).unwrap_or(usize::MAX);
         if text.len() > most {
-            return Ok(Value::String(printable(&text, most)));
+            return Ok(Value::from(printable(&text, most)));
         }
-        static ANY: LazyLock<Result<Arc<Schema>, String>> = LazyLock::new(|| Schema::shared(&Value::Bool(true)));
+        static ANY: LazyLock<Result<Arc<Schema>, String>> =
+            LazyLock::new(|| Schema::shared(&serde_json::Value::Bool(true)));
         let any = ANY.as_ref().map_err(Clone::clone)?;
-        let mut details = checks::parse(&self.share, any, text.into(), self.limits.memory).await?;
+        let details = checks::parse(&self.0.share, any, text.into(), self.0.limits.memory).await?;
+        let mut details = serde_json::Value::from(&details);
         clean(&mut details);
-        Ok(details)
+        Ok(details.into())
     }
 
     fn verdict(&self, id: &str, verdict: judges::Verdict, outcomes: &[Outcome]) -> Result<Verdict, CellError> {
@@ -452,17 +462,18 @@ impl Checks {
     fn failure(&self, failure: types::Failure, denial: Option<Denial>) -> CellError {
         match denial {
             Some(denial) if failure.reason == Failure::DENIED => CellError::Denied(denial),
-            _ => CellError::PluginFailure(failure_from_guest(failure, self.limits.failure_bytes)),
+            _ => CellError::PluginFailure(failure_from_guest(failure, self.0.limits.failure_bytes)),
         }
     }
 
     fn text_bytes(&self) -> usize {
-        usize::try_from(self.limits.failure_bytes).unwrap_or(usize::MAX)
+        usize::try_from(self.0.limits.failure_bytes).unwrap_or(usize::MAX)
     }
 }
 
 /// Replaces what is hostile in every text of a value, names of members included. Values that were parsed are not deep.
-fn clean(value: &mut Value) {
+fn clean(value: &mut serde_json::Value) {
+    use serde_json::Value;
     match value {
         Value::String(text) => {
             let shown = printable(text, usize::MAX);

@@ -1,21 +1,25 @@
 //! Waiting for a cell: how many calls of one plugin run, how many more may wait, and how long one has waited.
 
-use crate::{engine::CellEngine, error::CellError, limits::Limits};
+use crate::{
+    engine::CellEngine,
+    error::CellError,
+    limits::Limits,
+    slots::{Slot, Slots},
+};
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The calls of one plugin.
 pub(crate) struct Queue {
-    cells: Semaphore,
+    cells: Slots,
     waiting: AtomicU64,
     most: u64,
 }
 
 /// The right to run a cell; given back when it is dropped.
-pub(crate) type Turn<'a> = (Option<SemaphorePermit<'a>>, Option<SemaphorePermit<'a>>);
+pub(crate) type Turn<'a> = (Option<Slot<'a>>, Option<Slot<'a>>);
 
 /// How long one call has waited. A call that finds a free cell never looks at the clock.
 #[derive(Debug, Default)]
@@ -52,9 +56,8 @@ impl Drop for Place<'_> {
 
 impl Queue {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let cells = usize::try_from(limits.concurrent_cells).unwrap_or(Semaphore::MAX_PERMITS);
         Self {
-            cells: Semaphore::new(cells.min(Semaphore::MAX_PERMITS)),
+            cells: Slots::new(usize::try_from(limits.concurrent_cells).unwrap_or(usize::MAX)),
             waiting: AtomicU64::new(0),
             most: limits.waiting_cells,
         }
@@ -65,7 +68,7 @@ impl Queue {
     /// # Errors
     /// [`CellError::Busy`] when as many calls wait as may.
     pub(crate) async fn enter<'a>(&'a self, engine: &'a CellEngine, wait: &mut Wait) -> Result<Turn<'a>, CellError> {
-        if let Ok(cell) = self.cells.try_acquire()
+        if let Some(cell) = self.cells.free()
             && let Some(slot) = engine.free_slot()
         {
             return Ok((Some(cell), Some(slot)));
@@ -77,7 +80,7 @@ impl Queue {
             return Err(CellError::Busy { message });
         }
         wait.since = Some(Instant::now());
-        let turn = (self.cells.acquire().await.ok(), engine.slot().await);
+        let turn = (self.cells.wait().await, engine.slot().await);
         wait.end();
         Ok(turn)
     }

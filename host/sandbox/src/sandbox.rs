@@ -404,6 +404,7 @@ impl Pool {
             judges: Exported::find::<Judges>(component, surface)?,
             typed: None,
             policy,
+            limits: Arc::new(limits.limits.clone()),
             roots,
             settings: Arc::default(),
             wasi: surface.wasi,

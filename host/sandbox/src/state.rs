@@ -3,14 +3,13 @@
 use crate::{
     budget::Budget,
     descriptors::OpenFiles,
-    grants::{Narrowing, Policy},
+    grants::Narrowing,
     host::HostServices,
-    imports::files::Roots,
     limits::Limits,
     memory::Memory,
+    plugin::Linked,
     receipt::{FileBytes, LogTail},
     recording::Running,
-    sandbox::Settings,
     store::Stores,
     wasi::ClosedWasi,
 };
@@ -56,12 +55,12 @@ pub(crate) struct CellState {
     pub(crate) open_files: OpenFiles,
     pub(crate) resources: ResourceTable,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) policy: Arc<Policy>,
+    /// Its plugin: one pointer, so that cells of one plugin count up and down as little as possible that they share.
+    pub(crate) linked: Arc<Linked>,
     pub(crate) narrowing: Option<Narrowing>,
-    pub(crate) roots: Arc<Roots>,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) plugin: Arc<str>,
-    pub(crate) context: CallContext,
+    pub(crate) context: Arc<CallContext>,
+    /// What is called: an operation or judge, or `describe`.
+    pub(crate) operation: Arc<str>,
     pub(crate) host: Arc<dyn HostServices>,
     /// Present only when host calls are recorded or replayed.
     pub(crate) tape: Option<Running>,
@@ -74,7 +73,7 @@ pub(crate) struct CellState {
 impl CellState {
     /// Whether this cell may use `name`; a refusal is noted.
     pub(crate) fn check(&mut self, kind: Capability, name: &str) -> Result<(), Denial> {
-        self.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))
+        self.linked.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))
     }
 
     /// Where this cell notes what it touches.

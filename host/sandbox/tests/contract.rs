@@ -64,5 +64,5 @@ async fn a_plugin_of_0_1_0_loads_and_runs() {
     let plugin = sandbox().load(LoadRequest::new("echo", PluginSource::Bytes(OLD_PLUGIN.into()))).await.unwrap();
     let id = plugin.operations()[0].id.to_string();
     let done = plugin.invoke(CellRequest::new(&id, r#"{"text":"as ever"}"#)).await;
-    assert!(done.result.unwrap().data.to_string().contains("as ever"));
+    assert!(done.result.unwrap().data.to_json().contains("as ever"));
 }

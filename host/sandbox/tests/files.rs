@@ -88,7 +88,7 @@ async fn call(plugin: &Plugin, text: &str) -> CellResult<OperationSuccess> {
 }
 
 async fn data(plugin: &Plugin, text: &str) -> Value {
-    call(plugin, text).await.result.unwrap().data
+    (&call(plugin, text).await.result.unwrap().data).into()
 }
 
 #[tokio::test]

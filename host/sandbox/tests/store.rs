@@ -12,7 +12,7 @@ use opcell_sandbox::{
     store::{KEY_BYTES, StoreAnswer, StoreEntry, StoreError, StoreRequest, Stores, VALUE_BYTES},
 };
 use opcell_types::{Capability, touched::StoreAction};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -140,7 +140,7 @@ async fn call(plugin: &Plugin, host: &Kept, what: &str) -> CellResult<OperationS
 }
 
 async fn data(plugin: &Plugin, host: &Kept, what: &str) -> Value {
-    call(plugin, host, what).await.result.unwrap().data
+    (&call(plugin, host, what).await.result.unwrap().data).into()
 }
 
 /// The cases of `store-error`.
@@ -154,7 +154,7 @@ async fn what_one_call_writes_another_reads_and_receipts_say_so() {
     let (plugin, host) = (load(Some(StoreGrant::default())).await, Kept::default());
     assert_eq!(data(&plugin, &host, "ga").await, Value::Null);
     let written = call(&plugin, &host, "sa").await;
-    assert_eq!(written.result.unwrap().data, 1);
+    assert_eq!(written.result.unwrap().data, json!(1));
     assert_eq!(written.receipt.host_calls.store, 1);
     let touched = &written.receipt.touched.stores[0];
     assert_eq!((touched.key.as_str(), touched.version), ("kept/a", Some(1)));
@@ -172,7 +172,7 @@ async fn without_a_grant_it_is_denied_and_the_receipt_says_what_would_grant_it()
     let (plugin, host) = (load(None).await, Kept::default());
     for what in ["ga", "sa", "ca", "da", "l"] {
         let done = call(&plugin, &host, what).await;
-        assert_eq!(done.result.unwrap().data, DENIED, "{what}");
+        assert_eq!(done.result.unwrap().data, json!(DENIED), "{what}");
         let denial = &done.receipt.denials[0];
         let (plugin, name) = ("guest".into(), "kept".to_owned());
         assert_eq!(denial.capability, "store kept");
@@ -191,7 +191,7 @@ async fn a_step_takes_a_store_away() {
         ..CellRequest::new("test/run", "\"ga\"")
     };
     let done = plugin.invoke(request).await;
-    assert_eq!(done.result.unwrap().data, DENIED);
+    assert_eq!(done.result.unwrap().data, json!(DENIED));
     assert!(done.receipt.denials[0].rule.contains("narrows `capabilities.stores`"));
 }
 
@@ -215,7 +215,7 @@ async fn a_full_store_is_an_error_of_its_own() {
 async fn a_host_without_stores_says_so() {
     let plugin = load(Some(StoreGrant::default())).await;
     let done = plugin.invoke(CellRequest::new("test/run", "\"ga\"")).await;
-    assert_eq!(done.result.unwrap().data, FAILED);
+    assert_eq!(done.result.unwrap().data, json!(FAILED));
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ fn guest(body: &str) -> Guest {
 }
 
 async fn data(plugin: &Plugin) -> Value {
-    plugin.invoke(CellRequest::new("test/run", "{}")).await.result.unwrap().data
+    (&plugin.invoke(CellRequest::new("test/run", "{}")).await.result.unwrap().data).into()
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@
 mod cost;
 mod graph;
 mod patterns;
+mod plain;
 #[cfg(test)]
 mod promises;
 mod shared;
@@ -22,6 +23,7 @@ use cost::Cost;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use opcell_types::text::printable;
 use patterns::{LAZY_BYTES, MAX_PATTERN_BYTES, Patterns};
+use plain::Plain;
 use serde_json::Value;
 pub use weight::Weight;
 
@@ -56,6 +58,8 @@ pub struct Schema {
     cost: Cost,
     /// States of its patterns, which count against a limit over all schemas of a plugin or a document.
     states: u64,
+    /// The same as checks in a row, if it is so simple.
+    plain: Option<Plain>,
 }
 
 impl Schema {
@@ -87,7 +91,7 @@ impl Schema {
                 .map_err(|error| format!("not a JSON Schema: {}", printable(&error.to_string(), VIOLATION_BYTES)))
         };
         let validator = stack::with_room_for(cost.compiled, build)??;
-        Ok(Self { validator, cost, states })
+        Ok(Self { validator, cost, states, plain: Plain::of(value) })
     }
 
     /// As [`Schema::compile`], and kept for the next time that the same schema is asked for.
@@ -134,6 +138,18 @@ impl Schema {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a value fits for certain, found out in one walk over it. `false` says nothing: ask [`Schema::check`] then.
+    #[must_use]
+    pub fn surely_fits(&self, value: &opcell_types::Value) -> bool {
+        self.plain.as_ref().is_some_and(|plain| plain.fits(value))
+    }
+
+    /// Whether the schema is so simple that [`Schema::surely_fits`] decides, and looks at each part of a value once.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.plain.is_some()
     }
 
     /// Checks that a value fits. [`Schema::check_cost`] says whether that ends soon.

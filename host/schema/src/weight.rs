@@ -21,6 +21,13 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// More memory than any text of this length takes, known without looking at it.
+    #[must_use]
+    pub fn most(text: &str) -> u64 {
+        // Each byte is at most the bracket of one more array or object.
+        (text.len() as u64).saturating_mul(1 + VALUE_BYTES + CONTAINER_BYTES).saturating_add(VALUE_BYTES)
+    }
+
     /// Weighs a text in one pass that keeps nothing; a text that is not JSON has a weight as well, and the parser
     /// refuses it.
     #[must_use]
@@ -88,6 +95,7 @@ mod tests {
             let mut value = None;
             let used = allocation_counter::measure(|| value = serde_json::from_str::<serde_json::Value>(&text).ok());
             assert!(value.is_some(), "{text:.40}");
+            assert!(weight.bytes <= Weight::most(&text), "{text:.40}");
             assert!(used.bytes_max <= weight.bytes, "{text:.40}: {} > {}", used.bytes_max, weight.bytes);
             assert!(used.bytes_max * 8 + 2_000 >= weight.bytes, "{text:.40}: {} ≪ {}", used.bytes_max, weight.bytes);
         }

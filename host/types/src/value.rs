@@ -72,6 +72,13 @@ impl PartialEq for Value {
     }
 }
 
+/// The JSON of a value, which has neither [`Value::Undefined`] nor numbers that are not finite.
+impl PartialEq<serde_json::Value> for Value {
+    fn eq(&self, other: &serde_json::Value) -> bool {
+        *self == Self::from(other.clone())
+    }
+}
+
 impl Value {
     /// An object. The last of two values with the same key counts.
     pub fn object<K: Into<Text>>(entries: impl IntoIterator<Item = (K, Value)>) -> Self {

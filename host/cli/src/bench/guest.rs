@@ -104,7 +104,7 @@ mod tests {
         request.exports = Exports::Typed(std::collections::BTreeMap::default());
         let plugin = sandbox.load(request).await.unwrap();
         let cell = plugin.invoke(CellRequest::new("echo/echo", ARGUMENTS)).await;
-        assert_eq!(cell.result.unwrap().data.to_string(), native_echo(ARGUMENTS).unwrap());
+        assert_eq!(cell.result.unwrap().data.to_json(), native_echo(ARGUMENTS).unwrap());
     }
 
     #[tokio::test]
@@ -114,10 +114,10 @@ mod tests {
         let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
         let plugin = sandbox.load(LoadRequest::new("echo", PluginSource::Bytes(guest.component))).await.unwrap();
         let cell = plugin.invoke(CellRequest::new("echo/echo", ARGUMENTS)).await;
-        assert_eq!(cell.result.unwrap().data.to_string(), native_echo(ARGUMENTS).unwrap());
+        assert_eq!(cell.result.unwrap().data.to_json(), native_echo(ARGUMENTS).unwrap());
         let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20));
         let cell = plugin.invoke(CellRequest::new("echo/echo", &large)).await;
-        assert_eq!(cell.result.unwrap().data.to_string(), large);
+        assert_eq!(cell.result.unwrap().data.to_json(), large);
         let cell = plugin.invoke(CellRequest::new("echo/log", "{}")).await;
         assert_eq!(cell.receipt.host_calls.log, 100);
         assert!(cell.result.is_ok());

@@ -141,7 +141,8 @@ async fn call(plugin: &Plugin, case: &Case, doubles: Arc<Doubles>) -> Called {
         let done = plugin.invoke(request).await;
         let members = |success: opcell_sandbox::OperationSuccess| {
             let summary = success.summary.map(Value::from);
-            present([("data", Some(success.data)), ("summary", summary), ("details", success.details)])
+            let details = success.details.as_ref().map(Value::from);
+            present([("data", Some(Value::from(&success.data))), ("summary", summary), ("details", details)])
         };
         return (done.result.map(members), done.receipt);
     }

@@ -40,14 +40,14 @@ impl wit::Host for View<'_> {
 impl View<'_> {
     fn setting(&mut self, key: &str) -> wasmtime::Result<Result<Option<String>, wit::Error>> {
         self.0.budget.charge(Interface::Wasi, key.len())?;
-        let value = self.0.settings.get(key).cloned();
+        let value = self.0.linked.settings.get(key).cloned();
         self.0.budget.give(value.as_ref().map_or(0, String::len))?;
         Ok(Ok(value))
     }
 
     fn settings(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, wit::Error>> {
         self.0.budget.charge(Interface::Wasi, 0)?;
-        self.0.budget.give(self.0.settings.iter().map(|(key, value)| key.len() + value.len()).sum())?;
-        Ok(Ok(self.0.settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+        self.0.budget.give(self.0.linked.settings.iter().map(|(key, value)| key.len() + value.len()).sum())?;
+        Ok(Ok(self.0.linked.settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
     }
 }

@@ -213,9 +213,10 @@ impl View<'_> {
 impl View<'_> {
     fn granted_roots(&mut self) -> wasmtime::Result<Vec<wit::Root>> {
         self.0.budget.charge(Interface::Files, 0)?;
-        let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
+        let (policy, narrowing) = (&self.0.linked.policy, self.0.narrowing.as_ref());
         let roots: Vec<wit::Root> = self
             .0
+            .linked
             .roots
             .names()
             .filter_map(|name| {
@@ -232,8 +233,8 @@ impl View<'_> {
         if let Err(denial) = self.0.check(Capability::Files, name) {
             return Ok(Err(FileError::Denied(denial.into())));
         }
-        let Some(root) = self.0.roots.get(name) else { return Ok(Err(FileError::NotFound)) };
-        let access = match self.0.policy.file_access(name, self.0.narrowing.as_ref()) {
+        let Some(root) = self.0.linked.roots.get(name) else { return Ok(Err(FileError::NotFound)) };
+        let access = match self.0.linked.policy.file_access(name, self.0.narrowing.as_ref()) {
             Ok(access) => access,
             Err(denial) => return Ok(Err(FileError::Denied(self.0.denials.note(denial).into()))),
         };
@@ -489,7 +490,7 @@ impl View<'_> {
             if located.access == Access::ReadWrite {
                 return Ok(located);
             }
-            let denial = self.0.policy.read_only(&located.root.name);
+            let denial = self.0.linked.policy.read_only(&located.root.name);
             Err(FileError::Denied(self.0.denials.note(denial).into()))
         }))
     }
@@ -499,7 +500,7 @@ impl View<'_> {
         if located.root.covers(&whole) {
             return Ok(());
         }
-        let denial = self.0.policy.outside_patterns(&located.root.name, &whole);
+        let denial = self.0.linked.policy.outside_patterns(&located.root.name, &whole);
         Err(FileError::Denied(self.0.denials.note(denial).into()))
     }
 
@@ -539,7 +540,7 @@ impl View<'_> {
 
     fn control_file(&mut self, located: &Located, path: &str, rule: Option<String>) -> FileError {
         let whole = join(&located.path, path);
-        let denial = self.0.policy.control_file(&located.root.name, &whole, rule.unwrap_or_default());
+        let denial = self.0.linked.policy.control_file(&located.root.name, &whole, rule.unwrap_or_default());
         FileError::Denied(self.0.denials.note(denial).into())
     }
 

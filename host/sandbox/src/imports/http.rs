@@ -466,7 +466,7 @@ impl outgoing_handler::Host for View<'_> {
             request,
             options,
             host: Arc::clone(&self.0.host),
-            context: self.0.context.clone(),
+            context: CallContext::clone(&self.0.context),
             touched: self.0.touched().clone(),
             limit: Duration::from_millis(self.0.limits.host_call_time),
         };

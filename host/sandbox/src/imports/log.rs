@@ -33,7 +33,7 @@ impl wit::Host for View<'_> {
     fn progress(&mut self, done: u64, total: u64, message: String) -> wasmtime::Result<()> {
         self.0.budget.charge(Interface::Log, message.len())?;
         let message = printable(&message, LINE_BYTES);
-        self.0.host.log(&self.0.plugin, &self.0.context, LogEvent::Progress { done, total, message: &message });
+        self.0.host.log(&self.0.linked.name, &self.0.context, LogEvent::Progress { done, total, message: &message });
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl wit::Host for View<'_> {
 /// Adds a line to the cell's log and drops the oldest beyond the limit: the end of a log says why a cell failed.
 pub(crate) fn append_line(state: &mut CellState, level: Level, stream: Stream, message: &str) {
     let message = printable(message, LINE_BYTES);
-    state.host.log(&state.plugin, &state.context, LogEvent::Line { level, stream, message: &message });
+    state.host.log(&state.linked.name, &state.context, LogEvent::Line { level, stream, message: &message });
     state.log_bytes += message.len() as u64;
     state.log.lines.push_back(LogLine { level, stream, message });
     while state.log_bytes > state.limits.log_bytes || state.log.lines.len() > LINES {

@@ -38,7 +38,7 @@ impl wit::Host for View<'_> {
 impl View<'_> {
     fn listed_skills(&mut self) -> wasmtime::Result<Vec<wit::SkillDescription>> {
         self.0.budget.charge(Interface::Skills, 0)?;
-        let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
+        let (policy, narrowing) = (&self.0.linked.policy, self.0.narrowing.as_ref());
         let skills: Vec<_> = self
             .0
             .host

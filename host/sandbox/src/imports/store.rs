@@ -93,7 +93,7 @@ impl View<'_> {
             return Ok(Err(wit::StoreError::Denied(denial.into())));
         }
         // Whoever may use a store has a grant of that name.
-        let Some(grant) = self.0.policy.grants().stores.get(&store).copied() else {
+        let Some(grant) = self.0.linked.policy.grants().stores.get(&store).copied() else {
             return Ok(Err(wit::StoreError::Failed("the store is not there".to_owned())));
         };
         if let Err(message) = within_bounds(&request) {

@@ -44,7 +44,7 @@ fn is_shallow(value: &Value) -> bool {
 impl View<'_> {
     fn listed_tools(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
         self.0.budget.charge(Interface::Tools, 0)?;
-        let (policy, narrowing) = (&self.0.policy, self.0.narrowing.as_ref());
+        let (policy, narrowing) = (&self.0.linked.policy, self.0.narrowing.as_ref());
         let tools: Vec<_> = self
             .0
             .host
