@@ -2,6 +2,7 @@
 
 use crate::process::{cargo, root, run};
 use anyhow::{Context as _, Result, anyhow, bail};
+use sha2::{Digest as _, Sha256};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -48,9 +49,14 @@ fn version(binary: &Path) -> Result<String> {
 }
 
 fn bill(binary: &Path, version: &str) -> Result<String> {
-    let digest = opcell_registry::artifact::sha256(&fs::read(binary)?);
+    let digest = sha256(&fs::read(binary)?);
     let lock = fs::read_to_string(root().join("Cargo.lock"))?;
-    opcell_registry::sbom::of_cargo_lock("opcell", version, &digest, &lock).map_err(|error| anyhow!(error))
+    opcell_author::sbom::of_cargo_lock("opcell", version, &digest, &lock).map_err(|error| anyhow!(error))
+}
+
+/// In hexadecimal.
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// As `sha256sum` writes them, sorted by name.
@@ -59,7 +65,7 @@ fn checksums(folder: &Path) -> Result<String> {
     files.sort();
     let line = |file: &PathBuf| -> Result<String> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        Ok(format!("{}  {name}\n", opcell_registry::artifact::sha256(&fs::read(file)?)))
+        Ok(format!("{}  {name}\n", sha256(&fs::read(file)?)))
     };
     files.iter().map(line).collect()
 }

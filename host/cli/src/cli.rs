@@ -14,6 +14,7 @@ mod input;
 mod key;
 mod live;
 mod manual;
+#[cfg(feature = "server")]
 mod mcp;
 mod missing;
 mod new;
@@ -28,11 +29,13 @@ mod run;
 mod runs;
 mod schema;
 mod selftest;
+#[cfg(feature = "server")]
 mod serve;
 mod skill;
 mod stop;
 mod stream;
 mod terminal;
+#[cfg(feature = "server")]
 mod token;
 mod tools;
 mod triggers;
@@ -55,10 +58,7 @@ use opcell_engine::RunError;
 use opcell_journal::JournalError;
 use opcell_types::files::leads_out;
 use opcell_workflow::Diagnostic;
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 use terminal::{Color, LogFormat, LogLevel, Terminal};
 
 /// Run agent workflows whose operations are sandboxed WebAssembly components.
@@ -147,12 +147,19 @@ enum Command {
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
     /// Offer operations and workflows as MCP tools over stdio, or inspect the MCP servers of the project.
+    #[cfg(feature = "server")]
     Mcp(mcp::McpArgs),
+    /// Inspect the MCP servers of the project.
+    #[cfg(not(feature = "server"))]
+    #[command(subcommand)]
+    Mcp(tools::McpCommand),
     /// Serve the HTTP API, and drive the runs of its journal.
+    #[cfg(feature = "server")]
     Serve(serve::ServeArgs),
     /// List the schedules and webhooks that start runs while `opcell serve` runs, and when they are due.
     Triggers,
     /// Create, list and revoke the tokens of `opcell serve`.
+    #[cfg(feature = "server")]
     #[command(subcommand)]
     Token(token::TokenCommand),
     /// Check what Opcell needs of this machine, and print what is missing and how to fix it.
@@ -342,8 +349,13 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Doctor => doctor::doctor(&cli.global, terminal),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args, terminal),
+        #[cfg(feature = "server")]
         Command::Mcp(args) => mcp::mcp(&cli.global, args, terminal).await,
+        #[cfg(not(feature = "server"))]
+        Command::Mcp(command) => tools::mcp(&cli.global, command, terminal).await,
+        #[cfg(feature = "server")]
         Command::Serve(args) => serve::serve(&cli.global, args, terminal).await,
+        #[cfg(feature = "server")]
         Command::Token(command) => token::token(&cli.global, command, terminal),
         Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
@@ -397,20 +409,6 @@ impl Global {
         let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
         require(trust::Asked::of(self, &config)?)?;
         self.complete(config)
-    }
-
-    /// The project of a tenant, for running: it must be this user's own, and needs consent like any other. What the
-    /// user's own folders hold is not the tenant's.
-    fn of_tenant(&self, file: &Path, require: impl Fn(trust::Asked) -> Result<(), Failure>) -> Result<Config, Failure> {
-        consent::check_owner(file)?;
-        let of = Self { config: Some(file.to_owned()), without_grant: Vec::new(), ..self.clone() };
-        let mut config = Config::load(file)?;
-        require(trust::Asked::of(&of, &config)?)?;
-        config.locked = self.locked;
-        if self.locked {
-            config.lock = config.lock.map(Lock::frozen);
-        }
-        Ok(config)
     }
 
     /// Whether the user consented to what the project asks for.

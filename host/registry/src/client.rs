@@ -13,7 +13,7 @@ use crate::{
     MAX_COMPONENT, Reference,
     artifact::{self, Descriptor, Index, Manifest},
     signature::{Digests, MAX_SIGNATURE, PublicKey, SignatureFile},
-    store::{MAX_SBOM, Stored},
+    store::{MAX_SBOM, Pulled, Stored},
 };
 use hops::{Body, Connection};
 use reqwest::{Method, StatusCode};
@@ -42,18 +42,6 @@ pub struct Client {
     credentials: Credentials,
     roots: Vec<Vec<u8>>,
     total_time: Option<Duration>,
-}
-
-/// A component as a registry gave it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Pulled {
-    /// The digest of the manifest, `sha256:…`: what a tag stood for.
-    pub manifest: String,
-    /// The component with what came along.
-    pub stored: Stored,
-    /// The component's digests.
-    pub digests: Digests,
 }
 
 /// What is pushed.

@@ -1,8 +1,7 @@
 //! Plugins from OCI registries.
 //!
 //! **Owns** references ([`mod@reference`]), what plugins look like in a registry ([`artifact`]), requests to registries
-//! ([`client`]), signatures of publishers ([`signature`]), bills of materials ([`sbom`]), and the store of what was
-//! fetched ([`store`]).
+//! ([`client`]), signatures of publishers ([`signature`]), and the store of what was fetched ([`store`]).
 //!
 //! **Must not know** projects, locks, grants and WebAssembly: the embedding library decides what may be fetched and
 //! what is accepted.
@@ -18,7 +17,6 @@ pub mod artifact;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod reference;
-pub mod sbom;
 pub mod search;
 pub mod signature;
 pub mod store;

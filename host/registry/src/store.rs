@@ -4,7 +4,7 @@
 
 use crate::{
     MAX_COMPONENT, artifact,
-    signature::{MAX_SIGNATURE, SignatureFile},
+    signature::{Digests, MAX_SIGNATURE, SignatureFile},
 };
 use opcell_types::Digest;
 use std::{
@@ -42,6 +42,18 @@ pub struct Stored {
     pub signature: Option<SignatureFile>,
     /// Its bill of materials, if there is one: CycloneDX in JSON.
     pub sbom: Option<Vec<u8>>,
+}
+
+/// A component as a registry gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pulled {
+    /// The digest of the manifest, `sha256:…`: what a tag stood for.
+    pub manifest: String,
+    /// The component with what came along.
+    pub stored: Stored,
+    /// The component's digests.
+    pub digests: Digests,
 }
 
 /// Why nothing can be read.

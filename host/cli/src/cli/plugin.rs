@@ -10,9 +10,11 @@ mod grant;
 pub use grant::grant_always;
 mod inspect;
 mod new;
+#[cfg(feature = "registry")]
 mod push;
 mod registry;
 mod remove;
+#[cfg(feature = "registry")]
 mod search;
 mod test;
 mod update;
@@ -80,8 +82,10 @@ pub enum PluginCommand {
     /// Copy the plugins of registries into the project, for hosts without a network.
     Vendor,
     /// Push a plugin to a registry: component, bill of materials, signature.
+    #[cfg(feature = "registry")]
     Push(push::PushArgs),
     /// Search a static index of plugins.
+    #[cfg(feature = "registry")]
     Search(search::SearchArgs),
 }
 
@@ -111,7 +115,9 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::Fetch(args) => verify::fetch(global, args, terminal).await,
         PluginCommand::Verify(args) => verify::verify(global, args, terminal),
         PluginCommand::Vendor => verify::vendor(global, terminal),
+        #[cfg(feature = "registry")]
         PluginCommand::Push(args) => push::push(args, terminal).await,
+        #[cfg(feature = "registry")]
         PluginCommand::Search(args) => search::search(args, terminal).await,
         PluginCommand::Diff(args) => diff::diff(global, args, terminal).await,
     }

@@ -1,5 +1,6 @@
 //! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
+#[cfg(feature = "server")]
 mod export;
 mod keep;
 mod list;
@@ -54,6 +55,7 @@ enum RunsCommand {
     /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
     /// Print every event of a run for other tools, or a trace for an OpenTelemetry collector.
+    #[cfg(feature = "server")]
     Export(export::ExportArgs),
     /// Delete runs that have ended.
     Delete(keep::DeleteArgs),
@@ -78,6 +80,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
         RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, global, approve, terminal).await,
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
+        #[cfg(feature = "server")]
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
         RunsCommand::Delete(delete) => keep::delete(&Open::journal(&config).await?, delete, terminal).await,
         RunsCommand::Backup(backup) => keep::backup(&config, backup, terminal).await,

@@ -6,16 +6,17 @@ use super::{
     live,
     run::journal_place,
     stop::{Stop, StopArgs},
-    triggers,
     trust::Asked,
 };
 use crate::graph::{Drawing, Path};
 use clap::Args;
 use futures_util::future::join_all;
 use opcell::{
-    LiveHost,
-    config::{Config, JournalPlace, JournalSettings, TenantShare},
+    Host, LiveHost,
+    config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
+    consent,
     places::Places,
+    triggers::{Trigger, TriggerAction},
 };
 use opcell_engine::{event::Recorded, worker::WorkerOptions};
 use opcell_server::{
@@ -24,7 +25,7 @@ use opcell_server::{
     api::GraphFormat,
     tenant::TenantLimits,
 };
-use opcell_workflow::{Diagnostic, WorkflowIr};
+use opcell_workflow::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use serde_json::json;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
@@ -148,7 +149,7 @@ async fn tenant(
     let triggers = config.triggers.clone();
     config.sessions.rounds_at_a_time = share.model_rounds;
     let host = crate::cli::host_with(config, share.cells, terminal).await?;
-    triggers::check(&triggers, &host)?;
+    check_triggers(&triggers, &host)?;
     let mut limits = TenantLimits::default();
     let size = |share: Option<u32>, default: usize| share.map_or(default, |share| share as usize);
     limits.requests_per_second = share.requests_per_second.unwrap_or(limits.requests_per_second);
@@ -202,4 +203,45 @@ impl From<ServeError> for Failure {
         };
         Diagnostic::error(code, error.to_string()).help(help).into()
     }
+}
+
+impl Global {
+    /// The project of a tenant, for running: it must be this user's own, and needs consent like any other. What the
+    /// user's own folders hold is not the tenant's.
+    fn of_tenant(
+        &self,
+        file: &std::path::Path,
+        require: impl Fn(Asked) -> Result<(), Failure>,
+    ) -> Result<Config, Failure> {
+        consent::check_owner(file)?;
+        let of = Self { config: Some(file.to_owned()), without_grant: Vec::new(), ..self.clone() };
+        let mut config = Config::load(file)?;
+        require(Asked::of(&of, &config)?)?;
+        config.locked = self.locked;
+        if self.locked {
+            config.lock = config.lock.map(Lock::frozen);
+        }
+        Ok(config)
+    }
+}
+
+/// Whether every workflow that a trigger starts is there: found out now, and not at night.
+fn check_triggers(triggers: &[Trigger], host: &Host) -> Result<(), Failure> {
+    for trigger in triggers {
+        let TriggerAction::Start { workflow } = &trigger.action else { continue };
+        match host.library().named(workflow) {
+            Some(read) => drop(read?),
+            None => {
+                let message = format!("trigger `{}` starts `{workflow}`, and there is no such workflow", trigger.name);
+                let listed = host.library().listed();
+                let meant = did_you_mean(workflow, listed.iter().map(|(name, _)| name.as_ref()));
+                let help = meant.map_or_else(
+                    || "`workflows` of the project file names the folders of documents".to_owned(),
+                    |meant| format!("did you mean `{meant}`?"),
+                );
+                return Err(Diagnostic::error("unknown-workflow", message).help(help).into());
+            }
+        }
+    }
+    Ok(())
 }

@@ -2,11 +2,7 @@
 
 use super::{Exit, Failure, Global, Terminal};
 use jiff::Timestamp;
-use opcell::{
-    Host,
-    triggers::{RunName, Trigger, TriggerAction, TriggerSource},
-};
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
+use opcell::triggers::{RunName, Trigger, TriggerAction, TriggerSource};
 use serde_json::{Value, json};
 
 pub fn triggers(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -76,25 +72,4 @@ fn shown(trigger: &Trigger, now: Timestamp) -> Value {
         }
     }
     shown
-}
-
-/// Whether every workflow that a trigger starts is there: found out now, and not at night.
-pub fn check(triggers: &[Trigger], host: &Host) -> Result<(), Failure> {
-    for trigger in triggers {
-        let TriggerAction::Start { workflow } = &trigger.action else { continue };
-        match host.library().named(workflow) {
-            Some(read) => drop(read?),
-            None => {
-                let message = format!("trigger `{}` starts `{workflow}`, and there is no such workflow", trigger.name);
-                let listed = host.library().listed();
-                let meant = did_you_mean(workflow, listed.iter().map(|(name, _)| name.as_ref()));
-                let help = meant.map_or_else(
-                    || "`workflows` of the project file names the folders of documents".to_owned(),
-                    |meant| format!("did you mean `{meant}`?"),
-                );
-                return Err(Diagnostic::error("unknown-workflow", message).help(help).into());
-            }
-        }
-    }
-    Ok(())
 }

@@ -16,8 +16,10 @@ use opcell_engine::{
     ports::{SystemTimer, Timer as _},
     worker::{Worker, WorkerEvent, WorkerOptions},
 };
+#[cfg(feature = "server")]
 use opcell_server::Probes;
 use serde_json::json;
+#[cfg(feature = "server")]
 use std::net::SocketAddr;
 
 #[derive(Debug, Args)]
@@ -32,6 +34,7 @@ pub struct WorkerArgs {
     until_idle: bool,
     /// Answer `/health`, `/ready` and `/metrics` (for Prometheus) over HTTP. They have no content of runs, and need no
     /// token.
+    #[cfg(feature = "server")]
     #[arg(long, value_name = "ADDRESS:PORT")]
     health: Option<SocketAddr>,
     #[cfg(feature = "restate")]
@@ -46,10 +49,12 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     let journal = config.journal.as_ref().map(|journal| journal.place.to_string()).unwrap_or_default();
     let host = LiveHost::new(crate::cli::host(config, terminal).await?);
     let stop = Stop::listen(args.stop, true, terminal)?;
+    #[cfg(feature = "server")]
     let probes = match args.health {
         Some(address) => Some(Probes::listen(address, host.clone(), stop.token())?),
         None => None,
     };
+    #[cfg(feature = "server")]
     if let Some(probes) = &probes {
         terminal.note(&format!("health and metrics at http://{}", probes.address()));
     }
@@ -60,7 +65,13 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     if !args.until_idle {
         terminal.note(&format!("driving the runs of {journal}; Ctrl-C or SIGTERM stops, and gives them back"));
     }
-    let report = |event| report(terminal, probes.as_ref(), event);
+    let report = |event: WorkerEvent| {
+        #[cfg(feature = "server")]
+        if let (Some(probes), WorkerEvent::Turn(outcome)) = (&probes, &event) {
+            probes.stopped(outcome);
+        }
+        report(terminal, event)
+    };
     let following = live::follow(&host, live::project(global), terminal, terminal.json);
     #[cfg(feature = "restate")]
     if let Some(options) = args.restate.options(&options) {
@@ -75,13 +86,10 @@ pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> 
     Ok(if end.refused > 0 && args.until_idle { Exit::RunFailed } else { Exit::Done })
 }
 
-fn report(terminal: &Terminal, probes: Option<&Probes>, event: WorkerEvent) -> Result<(), Failure> {
+fn report(terminal: &Terminal, event: WorkerEvent) -> Result<(), Failure> {
     match event {
         WorkerEvent::Turn(outcome) => {
             tracing::info!(run = %outcome.run, status = %outcome.status, reason = outcome.reason.as_deref(), "drove a run");
-            if let Some(probes) = probes {
-                probes.stopped(&outcome);
-            }
             turned(terminal, &outcome)?;
         }
         WorkerEvent::Refused { run, why } if terminal.json => {

@@ -4,12 +4,11 @@ use super::{Component, Exit, Failure, Terminal, build, registry};
 use crate::cli::missing::signing_keys;
 use clap::Args;
 use opcell::document;
-use opcell_author::Profile;
+use opcell_author::{Profile, sbom};
 use opcell_registry::{
     Reference,
     client::{Client, Push},
     reference::ReferenceError,
-    sbom,
     signature::{DEFAULT_KEY, Digests, SignatureFile},
     store::MAX_SBOM,
 };

@@ -2,21 +2,31 @@
 
 use super::{Component, Failure};
 use opcell::config::lock::Locked;
-use opcell_registry::{
-    Reference,
-    client::{Client, Pulled, RegistryError},
-    signature::PublicKey,
-};
+#[cfg(feature = "registry")]
+use opcell_registry::client::{Client, RegistryError};
+use opcell_registry::{Reference, signature::PublicKey, store::Pulled};
 use opcell_sandbox::Exports;
 use opcell_workflow::Diagnostic;
+#[cfg(feature = "registry")]
 use std::path::Path;
 
+/// What a program without the client says when it should fetch something.
+#[cfg(not(feature = "registry"))]
+pub(super) async fn fetch(reference: &Reference, expected: &Expected<'_>) -> Result<Fetched, Failure> {
+    let message =
+        format!("plugin `{}`: this program was built without the client that fetches {reference}", expected.name);
+    let help = "build opcell-cli with its feature `registry`";
+    Err(Diagnostic::error("registry-unsupported", message).help(help).into())
+}
+
 /// A registry's refusal, as findings are shown.
+#[cfg(feature = "registry")]
 pub(super) fn wrong(error: &RegistryError) -> Failure {
     Diagnostic::error(error.kind(), error.to_string()).help(error.help()).into()
 }
 
 /// What a project says about who may have signed a plugin.
+#[cfg_attr(not(feature = "registry"), expect(dead_code, reason = "nothing is fetched"))]
 pub(super) struct Expected<'a> {
     /// The plugin's name in the project.
     pub(super) name: &'a str,
@@ -38,6 +48,7 @@ pub(super) struct Fetched {
 }
 
 /// Fetches a plugin and checks who signed it. Nothing is stored.
+#[cfg(feature = "registry")]
 pub(super) async fn fetch(reference: &Reference, expected: &Expected<'_>) -> Result<Fetched, Failure> {
     let pinned: Option<PublicKey> = expected.pinned.and_then(|key| key.parse().ok());
     let wanted = expected.accepted.or(pinned.as_ref());
@@ -52,6 +63,7 @@ pub(super) async fn fetch(reference: &Reference, expected: &Expected<'_>) -> Res
 }
 
 /// Who signed it, if the project goes along with that.
+#[cfg(feature = "registry")]
 fn publisher(reference: &Reference, pulled: &Pulled, expected: &Expected<'_>) -> Result<Option<String>, Failure> {
     let name = expected.name;
     let refused = |code: &'static str, message: String, help: String| -> Failure {
@@ -95,6 +107,7 @@ fn publisher(reference: &Reference, pulled: &Pulled, expected: &Expected<'_>) ->
     }
 }
 
+#[cfg(feature = "registry")]
 fn printable(text: &str) -> String {
     opcell_types::text::printable(text, 80)
 }
