@@ -1,45 +1,52 @@
-//! What the README and the book show of `examples/` is what happens there: every `console` block that begins with `cd
-//! examples/…` is run in a copy of that folder, what follows `>` is typed in, and everything else of the block must be
-//! printed, in order.
+//! What the README and the book show is what happens: every command, in the folder and with the files that the page
+//! shows, prints what the page says ([`page`]).
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
+#[path = "readme/page.rs"]
+mod page;
+
+use page::{blocks, shell};
 use std::{
+    collections::BTreeSet,
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
+
+/// Only pages whose name is in this variable are followed, if it is set.
+const ONLY: &str = "PAGE";
 
 #[test]
 fn every_command_of_the_readme_does_what_the_readme_says() {
-    let ran = run_page(&root().join("README.md"));
-    assert!(ran > 10, "the README shows only {ran} commands of the examples");
+    let followed = page::follow(&root().join("README.md"));
+    assert!(followed.problems.is_empty(), "{}", followed.problems.join("\n"));
+    assert!(followed.ran >= 5, "the README shows only {} commands", followed.ran);
 }
 
 #[test]
 fn every_command_of_the_book_does_what_its_page_says() {
-    let ran: usize = pages().iter().map(|page| run_page(page)).sum();
-    assert!(ran > 15, "the book shows only {ran} commands of the examples");
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let pages = pages().into_iter().filter(|page| page.to_str().unwrap().contains(&only));
+    let (mut ran, mut problems) = (0, Vec::new());
+    for followed in pages.map(|page| page::follow(&page)) {
+        ran += followed.ran;
+        problems.extend(followed.problems);
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(ran > 80 || !only.is_empty(), "the book shows only {ran} commands");
 }
 
-/// The commands at the head of the operator's page, one after the other in an empty folder beside `repo.wasm`.
+/// Blocks that nothing runs are written `sh`: what needs a server, another machine or a tool chain.
 #[test]
-fn the_operators_quick_start_works_as_it_stands() {
-    let plugin = root().join("example-operations/dist/repo.wasm");
-    assert!(plugin.is_file(), "`cargo xtask guests` builds {}", plugin.display());
-    let page = fs::read_to_string(root().join("docs/operating.md")).unwrap();
-    let block = page.split("```console\n").nth(1).unwrap().split("```").next().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(plugin, folder.path().join("repo.wasm")).unwrap();
-    let mut script = "set -e\n".to_owned();
-    let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
-    commands.for_each(|command| script += &format!("{command}\n"));
-    let home = tempfile::tempdir().unwrap();
-    let done = shell(&script, folder.path(), home.path()).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "{out}\n{err}");
-    assert!(out.contains("\nAda\n") && out.contains("repo/find-markers"), "{out}\n{err}");
+fn every_console_block_of_the_book_is_followed() {
+    let shown: usize = pages()
+        .iter()
+        .map(|page| blocks(&fs::read_to_string(page).unwrap()))
+        .map(|blocks| {
+            blocks.iter().filter(|block| block.language() == "console" && !block.text.starts_with("$ ")).count()
+        })
+        .sum();
+    assert_eq!(shown, 0, "a console block begins with a command");
 }
 
 #[test]
@@ -165,6 +172,53 @@ fn every_promise_of_the_security_page_is_shown_by_cases_that_exist() {
     }
 }
 
+/// The keys that the compilers look for, in their own sources: a page that lacks one is not what a user looks up.
+#[test]
+fn every_key_of_a_language_is_on_its_page() {
+    let workflow = root().join("host/workflow/src");
+    let missing = |page: &str, keys: BTreeSet<String>, least: usize| {
+        let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+        assert!(keys.len() >= least, "only {} keys of {page} were found", keys.len());
+        let is_there = |key: &String| {
+            let key = regex::Regex::new(&format!(r"(?m)(?:^|[^a-z_-]){}(?:$|[^a-z_?-])", regex::escape(key))).unwrap();
+            key.is_match(&text)
+        };
+        keys.into_iter().filter(|key| !is_there(key)).map(|key| format!("{page}: {key}")).collect::<Vec<_>>()
+    };
+    let found = |files: &[&str], pattern: &str| -> BTreeSet<String> {
+        let pattern = regex::Regex::new(pattern).unwrap();
+        let texts = files.iter().map(|file| fs::read_to_string(workflow.join(file)).unwrap());
+        let of = |text: String| pattern.captures_iter(&text).map(|key| key[1].to_owned()).collect::<Vec<_>>();
+        texts.flat_map(of).collect()
+    };
+    let psi = found(
+        &["psi/own.rs", "psi/step.rs", "psi/session.rs", "psi/control.rs", "psi/source_spec.rs"],
+        r#"(?:(?:get|raw|count|names)\(|required\(\s*&?(?:mut )?fields,\s*|read!\()"([a-z][a-z?-]*)""#,
+    );
+    let schema = |text: &str| -> BTreeSet<String> {
+        let schema: serde_json::Value = serde_json::from_str(text).unwrap();
+        let (mut open, mut keys) = (vec![&schema], BTreeSet::new());
+        while let Some(node) = open.pop() {
+            if let Some(properties) = node.get("properties").and_then(serde_json::Value::as_object) {
+                keys.extend(properties.keys().cloned());
+            }
+            match node {
+                serde_json::Value::Object(entries) => open.extend(entries.values()),
+                serde_json::Value::Array(items) => open.extend(items),
+                _ => {}
+            }
+        }
+        keys
+    };
+    let pack = found(&["promptpack/composition.rs", "promptpack/spec.rs"], r#"^?\s"([a-z][a-z_]*)" => "#);
+    let mut skill = schema(opcell_workflow::workflowskill::SCHEMA);
+    skill.remove("additionalProperties");
+    let mut all = missing("psi.md", psi, 80);
+    all.extend(missing("workflowskill.md", skill, 25));
+    all.extend(missing("promptpack.md", pack, 35));
+    assert_eq!(all, Vec::<String>::new());
+}
+
 /// What is said of a neighbour has a link to a file at a commit or names a command, or says that nothing was read.
 #[test]
 fn every_claim_about_a_neighbour_can_be_looked_up() {
@@ -192,65 +246,6 @@ fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
     pages.sort();
     pages
-}
-
-/// Runs the blocks of a page and returns the number of commands.
-fn run_page(page: &Path) -> usize {
-    let text = fs::read_to_string(page).unwrap();
-    let blocks = text.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let mut ran = 0;
-    for block in blocks {
-        let Some(folder) = block.strip_prefix("$ cd examples/").and_then(|rest| rest.lines().next()) else { continue };
-        let directory = tempfile::tempdir().unwrap();
-        copy(&root().join("examples").join(folder), directory.path());
-        for command in block.split("$ ").skip(2) {
-            run(command, directory.path());
-            ran += 1;
-        }
-    }
-    ran
-}
-
-/// Runs a command and compares what it prints with the lines that the page shows after it.
-fn run(shown: &str, directory: &Path) {
-    let (command, rest) = shown.split_once('\n').unwrap();
-    let typed: String =
-        rest.lines().filter_map(|line| line.strip_prefix("> ")).map(|line| format!("{line}\n")).collect();
-    // Keys and compiled code lie in the user's own folders, which no project may contain.
-    let home = tempfile::tempdir().unwrap();
-    let mut child = shell(&format!("{command}\n"), directory, home.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // What a person sees is both at once; each line must come from one of them, in its order there.
-    let (mut from_out, mut from_err) = (out.lines(), err.lines());
-    for line in rest.lines().filter(|line| !line.starts_with("> ") && !line.is_empty()) {
-        let found = from_out.clone().any(|printed| printed == line);
-        let of = if found { &mut from_out } else { &mut from_err };
-        assert!(of.any(|printed| printed == line), "`{command}` does not print {line:?}:\n{out}\n{err}");
-    }
-    let waits = rest.contains("suspended at step");
-    assert_eq!(output.status.code(), Some(if waits { 3 } else { 0 }), "`{command}`:\n{out}\n{err}");
-}
-
-/// A script in which `opcell` is the command under test, for a user with this home.
-fn shell(script: &str, directory: &Path, home: &Path) -> Command {
-    let mut path = vec![Path::new(env!("CARGO_BIN_EXE_opcell")).parent().unwrap().to_owned()];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", script])
-        .current_dir(directory)
-        .env("PATH", std::env::join_paths(path).unwrap())
-        .env("HOME", home)
-        .env_remove("XDG_CACHE_HOME")
-        .env_remove("XDG_STATE_HOME");
-    shell
 }
 
 fn copy(from: &Path, to: &Path) {

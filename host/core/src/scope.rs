@@ -66,7 +66,11 @@ fn failed(text: &str, error: ExprError) -> ResolveError {
 
 impl Scope for View<'_> {
     fn input(&self) -> &Value {
-        &self.instance.input
+        match &self.instance.input {
+            // With the defaults of what is declared and was not given.
+            Value::Object(_) => &self.instance.inputs,
+            input => input,
+        }
     }
 
     fn original(&self) -> &Value {

@@ -24,7 +24,8 @@ pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> R
     let pairs: Option<Vec<(&str, &str)>> = parts.iter().map(|part| input::written_pair(part)).collect();
     let given = match pairs {
         Some(pairs) if is_skill(workflow) => typed(workflow, &pairs)?,
-        _ => input::run_input(parts)?,
+        Some(pairs) => texts(workflow, &pairs, input::run_input(parts)?),
+        None => input::run_input(parts)?,
     };
     let Some(json) = json else { return Ok(given) };
     let over = Value::from_json(json).map_err(|error| wrong(format!("`--json-input` is not JSON: {error}")))?;
@@ -67,6 +68,16 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
         }
     }
     Ok(Value::from(given))
+}
+
+/// What is declared a text is one, also where it looks like JSON.
+fn texts(workflow: &Workflow, pairs: &[(&str, &str)], given: Value) -> Value {
+    let is_text = |key: &str| workflow.ir().inputs.get(key).is_some_and(|declared| declared.kind == "string");
+    let texts: Vec<_> = pairs.iter().filter(|(key, _)| is_text(key)).collect();
+    let (Value::Object(entries), false) = (&given, texts.is_empty()) else { return given };
+    let mut entries = entries.to_map();
+    entries.extend(texts.into_iter().map(|(key, text)| ((*key).into(), Value::from(*text))));
+    Value::from(entries)
 }
 
 fn read_as(declared: &Input, text: &str) -> Option<Value> {

@@ -70,7 +70,8 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, groups: &Group
         return vec![match outputs(at, entry, groups) {
             Ok(outputs) => {
                 let reduced = reduce(at, entry, parallel.reduce, outputs);
-                finished(at, Value::object([(parallel.into.clone(), reduced)]))
+                let made = Value::object([(parallel.into.clone(), reduced)]);
+                finished(at, step::named_by_source(step, Some(&parallel.into), "parallel/data", made))
             }
             Err(failure) => step::failed(at, step, failure),
         }];

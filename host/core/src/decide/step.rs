@@ -119,6 +119,15 @@ pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) ->
         .map_err(|(name, error)| at.lifecycle().unresolved(at, index, step, &name, &error))
 }
 
+/// What is made under a key. Where the step says by its source which output that is, it is the output itself.
+pub(super) fn named_by_source(step: &Step, key: Option<&Arc<str>>, source: &str, made: Value) -> Value {
+    let output = key.and_then(|key| Some((key, step.outputs.get(key)?.source.as_deref()?)));
+    match output.filter(|(_, named)| *named == source) {
+        Some((key, _)) => made.get(key).cloned().unwrap_or_default(),
+        None => made,
+    }
+}
+
 fn begin(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Vec<Event> {
     match &step.form {
         Form::Invoke { .. } => match inputs(at, step, item) {
@@ -140,7 +149,10 @@ fn begin(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) -> Vec<Event> 
             let result = transform::run(transform, inputs_of, key, &at.view_of(item).context(), most);
             let prepared = Event::StepPrepared { frame: at.id, inputs: inputs.clone() };
             let settled = match result {
-                Ok(value) => finished(at, step, &Raw::Value(value.clone()), value, item),
+                Ok(value) => {
+                    let value = named_by_source(step, key, "transform/data", value);
+                    finished(at, step, &Raw::Value(value.clone()), value, item)
+                }
                 Err(error) => {
                     let reason = match error.kind {
                         ExprErrorKind::Size => "value-too-large",

@@ -30,7 +30,7 @@ use super::{
     value,
 };
 use crate::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, did_you_mean},
     edn::{Kind, Node},
     expr::Expression,
     ir::{
@@ -40,6 +40,7 @@ use crate::{
     },
 };
 use indexmap::IndexMap;
+use opcell_types::value::{Object, Value};
 use std::{collections::HashSet, sync::Arc};
 
 /// Opcell's settings of a step.
@@ -350,9 +351,19 @@ fn named<T>(
     entries.into_iter().collect()
 }
 
+/// The types that an input may be declared with, and what JSON Schema calls them.
+const TYPES: [(&str, &str); 6] = [
+    ("string", "string"),
+    ("int", "integer"),
+    ("float", "number"),
+    ("boolean", "boolean"),
+    ("array", "array"),
+    ("object", "object"),
+];
+
 fn input(node: &Node, place: &Place, report: &mut Report) -> Option<Input> {
     let mut fields = fields::map(node, "an input like {:type \"string\"}", place, report)?;
-    let kind = required(&mut fields, "type", text, place, report);
+    let kind = required(&mut fields, "type", kind, place, report);
     let default = fields.raw("default").map(|node| value::value(node, &place.key("default"), report));
     let description = fields.get("description").map(|node| text(node, &place.key("description"), report));
     let schema = fields.get("schema").map(|node| value::value(node, &place.key("schema"), report));
@@ -363,6 +374,34 @@ fn input(node: &Node, place: &Place, report: &mut Report) -> Option<Input> {
         description: transpose(description)?,
         schema: transpose(schema)?,
     })
+}
+
+fn kind(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
+    let kind = text(node, place, report)?;
+    if TYPES.iter().all(|(name, _)| *name != kind) {
+        let names = TYPES.map(|(name, _)| name);
+        let meant = did_you_mean(&kind, names).map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default();
+        report.invalid(node.span, place, format!("expected one of {}, found {node}{meant}", names.join(", ")));
+        return None;
+    }
+    Some(kind)
+}
+
+/// What a run's input must be, where the workflow declares its inputs.
+pub(super) fn input_schema(inputs: &IndexMap<Arc<str>, Input>) -> Option<Value> {
+    if inputs.is_empty() {
+        return None;
+    }
+    let property = |(name, input): (&Arc<str>, &Input)| {
+        let kind = TYPES.iter().find(|(kind, _)| *kind == input.kind).map_or("object", |(_, kind)| *kind);
+        let mut schema = input.schema.as_ref().and_then(Value::as_object).map(Object::to_map).unwrap_or_default();
+        schema.entry("type".into()).or_insert_with(|| Value::from(kind));
+        (name.clone(), Value::from(schema))
+    };
+    let required = inputs.iter().filter(|(_, input)| input.default.is_none());
+    let required = Value::array(required.map(|(name, _)| Value::from(name.as_ref())));
+    let properties = Value::object(inputs.iter().map(property));
+    Some(Value::object([("type", Value::from("object")), ("properties", properties), ("required", required)]))
 }
 
 fn limits(node: &Node, place: &Place, report: &mut Report) -> Option<RunLimits> {

@@ -611,6 +611,28 @@ mod own {
     }
 
     #[test]
+    fn declared_inputs_are_a_schema_of_the_input() {
+        let ir = ir("{:name \"w\" :description \"d\"
+            :inputs {:item {:type \"string\"} :count {:type \"int\" :default 1 :schema {:maximum 10}}}
+            :steps [{:name \"a\" :type :invoke :operation \"x/y\"}]}");
+        let expected = serde_json::json!({
+            "type": "object",
+            "properties": {"item": {"type": "string"}, "count": {"type": "integer", "maximum": 10}},
+            "required": ["item"],
+        });
+        assert_eq!(serde_json::Value::from(ir.input_schema.as_ref().unwrap()), expected);
+    }
+
+    #[test]
+    fn an_input_has_one_of_the_types_there_are() {
+        let text = "{:name \"w\" :description \"d\" :inputs {:n {:type \"integer\"}}
+            :steps [{:name \"a\" :type :invoke :operation \"x/y\"}]}";
+        let found = compiled(text).diagnostics;
+        let said: Vec<&str> = found.iter().filter_map(|found| found.help.as_deref().or(Some(&found.message))).collect();
+        assert!(said.iter().any(|said| said.contains("did you mean \"int\"?")), "{found:?}");
+    }
+
+    #[test]
     fn entries_into_a_step_are_no_limit_of_what_it_uses() {
         let found = warnings(&steps("{:name \"a\" :type :invoke :operation \"x/y\" :limits {:total-visits 3}}"));
         assert_eq!(found.len(), 1, "{found:?}");
