@@ -5,6 +5,8 @@
 
 #[path = "readme/page.rs"]
 mod page;
+#[path = "readme/records.rs"]
+mod records;
 
 use page::{blocks, shell};
 use std::{

@@ -115,7 +115,7 @@ pub struct Receipt {
     /// The end of the log.
     #[serde(default, skip_serializing_if = "LogTail::is_empty")]
     pub log: LogTail,
-    /// The first refusals, in request.
+    /// The first refusals, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
     /// Refusals beyond those.
