@@ -18,17 +18,19 @@ pub mod interval;
 mod machine;
 mod origin;
 pub mod peer;
+mod plots;
 mod sample;
 mod sizes;
 
 pub use chart::chart;
 pub(crate) use chart::digits;
-pub use figures::{Figures, Phases, Throughput};
+pub use figures::{Figures, Phases, Threads, Throughput, WaitingCells};
 pub use guest::Guest;
 pub use machine::{Machine, resident_kib};
 pub use origin::Origin;
 pub use peer::Peer;
-pub use sample::{Row, Samples};
+pub use plots::plots;
+pub use sample::{Quantile, Row, Samples};
 pub use sizes::{Size, SizeRow};
 
 use anyhow::{Context as _, Result, anyhow};

@@ -106,7 +106,7 @@ fn style(size: f64, color: &RGBColor) -> TextStyle<'_> {
     TextStyle::from(("sans-serif", size).into_font()).color(color)
 }
 
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }

@@ -41,10 +41,30 @@ pub struct Figures {
     pub host_call_ns: f64,
     /// Resident memory that each cell adds which waits for its host.
     pub kib_per_waiting_cell: u64,
+    /// Resident memory that cells which wait for their host add together, by their number.
+    pub memory_by_cells: Vec<WaitingCells>,
     /// Resident memory that each further loaded plugin adds.
     pub kib_per_loaded_plugin: u64,
     /// Cells per second.
     pub throughput: Throughput,
+}
+
+/// Cells that wait at once.
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
+pub struct WaitingCells {
+    /// How many.
+    pub cells: u64,
+    /// What the process has grown by since there were none.
+    pub kib: u64,
+}
+
+/// Cells of one plugin on several threads.
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
+pub struct Threads {
+    /// How many call.
+    pub threads: usize,
+    /// All together.
+    pub cells_per_second: f64,
 }
 
 /// Of the bare engine, in microseconds.
@@ -67,6 +87,8 @@ pub struct Throughput {
     pub cells_per_second_one_core: f64,
     /// With a thread per core.
     pub cells_per_second_all_cores: f64,
+    /// With one thread, and twice as many each time, up to twice the cores.
+    pub by_threads: Vec<Threads>,
     /// The same of the bare engine: how many times as many instances all cores make as one; absent where the operation
     /// cannot run without a host.
     pub bare_all_cores_to_one: Option<f64>,
@@ -136,7 +158,8 @@ pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> 
     };
     let host_call_ns = host_call(bench.sandbox()).await?;
     progress("memory of cells and plugins");
-    let kib_per_waiting_cell = waiting_cells(bench.sandbox()).await?;
+    let memory_by_cells = waiting_cells(bench.sandbox()).await?;
+    let kib_per_waiting_cell = memory_by_cells.last().map_or(0, |all| all.kib / all.cells);
     let kib_per_loaded_plugin = loaded_plugins(bench.sandbox(), &bench.guest().component).await?;
     progress("cells per second on one core and on all");
     let throughput = throughput(bench).await?;
@@ -147,6 +170,7 @@ pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> 
         phases,
         host_call_ns,
         kib_per_waiting_cell,
+        memory_by_cells,
         kib_per_loaded_plugin,
         throughput,
     })
@@ -207,7 +231,7 @@ impl HostServices for Gate {
     }
 }
 
-async fn waiting_cells(sandbox: &Sandbox) -> Result<u64> {
+async fn waiting_cells(sandbox: &Sandbox) -> Result<Vec<WaitingCells>> {
     let case =
         Case::all()?.into_iter().find(|case| case.name == "sleeping-host-call").context("no guest that waits")?;
     let grants = Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() };
@@ -216,24 +240,25 @@ async fn waiting_cells(sandbox: &Sandbox) -> Result<u64> {
     let plugin = sandbox.load(LoadRequest { grants, limits, ..LoadRequest::new("waiting", source) }).await?;
     let gate = Arc::new(Gate { waiting: AtomicU64::new(0), open: tokio::sync::Notify::new() });
     let before = resident_kib();
-    let cells: Vec<_> = (0..WAITING_CELLS)
-        .map(|_| {
+    let (mut waiting, mut grown) = (Vec::new(), Vec::new());
+    for cells in [1, 8, 16, 32, WAITING_CELLS] {
+        while (waiting.len() as u64) < cells {
             let (plugin, host) = (Arc::clone(&plugin), Arc::clone(&gate));
-            tokio::spawn(async move {
+            waiting.push(tokio::spawn(async move {
                 plugin.invoke(CellRequest { host, ..CellRequest::new("hostile/run", "{}") }).await.result.map(drop)
-            })
-        })
-        .collect();
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while gate.waiting.load(Ordering::Relaxed) < WAITING_CELLS && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(2)).await;
+            }));
+        }
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while gate.waiting.load(Ordering::Relaxed) < cells && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        grown.push(WaitingCells { cells, kib: resident_kib().saturating_sub(before) });
     }
-    let grown = resident_kib().saturating_sub(before);
     gate.open.notify_waiters();
-    for cell in cells {
+    for cell in waiting {
         cell.await??;
     }
-    Ok(grown / WAITING_CELLS)
+    Ok(grown)
 }
 
 async fn loaded_plugins(sandbox: &Sandbox, component: &Arc<[u8]>) -> Result<u64> {
@@ -256,14 +281,18 @@ async fn throughput(bench: &Bench) -> Result<Throughput> {
     let (id, arguments): (Arc<str>, Arc<str>) =
         (bench.guest().operation.as_str().into(), bench.guest().arguments.as_str().into());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let cells = rates(cores, {
+    let cell: Work = {
         let (plugin, id, arguments) = (Arc::clone(bench.plugin()), id.clone(), arguments.clone());
         Arc::new(move || {
             let (plugin, id, arguments) = (plugin.clone(), id.clone(), arguments.clone());
             async move { Ok(plugin.invoke(CellRequest::new(&id, &arguments)).await.result.map(drop)?) }.boxed()
         })
-    });
-    let (one, all) = cells.await?;
+    };
+    let (one, all) = rates(cores, Arc::clone(&cell)).await?;
+    let mut by_threads = vec![Threads { threads: 1, cells_per_second: one.round() }];
+    for threads in [2, 4, 8, 16, 32, 64, 128].into_iter().take_while(|threads| *threads <= 2 * cores) {
+        by_threads.push(Threads { threads, cells_per_second: rate(&cell, threads).await?.round() });
+    }
     let bare = match &bench.bare {
         Some(bare) => {
             let (bare, id, arguments) = (Arc::clone(bare), id.clone(), arguments.clone());
@@ -287,6 +316,7 @@ async fn throughput(bench: &Bench) -> Result<Throughput> {
         cells_per_second_one_core: one.round(),
         cells_per_second_all_cores: all.round(),
         bare_all_cores_to_one: bare,
+        by_threads,
         native_all_cores_to_one: rounded(native_all / native_one),
         others,
     })

@@ -37,6 +37,8 @@ pub struct Row {
     pub p99_us: f64,
     /// The fastest.
     pub min_us: f64,
+    /// The whole distribution: how long which share of the calls took at most.
+    pub quantiles: Vec<Quantile>,
     /// The median against that of a cell.
     pub times_a_cell: f64,
     /// Where that ratio lies, by the bootstrap over pairs of rounds.
@@ -63,6 +65,7 @@ impl Row {
             p75_us: 0.0,
             p99_us: 0.0,
             min_us: 0.0,
+            quantiles: Vec::new(),
             times_a_cell: 1.0,
             times_a_cell_interval: None,
             round_spread_percent: 0.0,
@@ -70,6 +73,18 @@ impl Row {
         }
     }
 }
+
+/// A place of a distribution.
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
+pub struct Quantile {
+    /// Of the calls, from 0 to 1.
+    pub share: f64,
+    /// None of them took longer.
+    pub us: f64,
+}
+
+/// Where a distribution is kept: closer together at its slow end.
+const SHARES: [f64; 16] = [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// What one peer took.
 #[derive(Debug, Default)]
@@ -156,6 +171,7 @@ impl Samples {
             p75_us: at(0.75),
             p99_us: at(0.99),
             min_us: at(0.0),
+            quantiles: SHARES.iter().map(|share| Quantile { share: *share, us: at(*share) }).collect(),
             times_a_cell: rounded(at(0.5) / cell_us),
             times_a_cell_interval: interval::of_ratio(&in_order, &cell.round_medians_us()),
             round_spread_percent: ((rounds(0.75) - rounds(0.25)) / at(0.5) * 1_000.0).round() / 10.0,

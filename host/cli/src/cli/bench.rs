@@ -54,7 +54,7 @@ pub struct BenchArgs {
     /// Write every single call to `samples.csv` as well.
     #[arg(long, conflicts_with_all = ["no_files", "contain"])]
     samples: bool,
-    /// Folder for `bench.json` and its chart, `bench.svg`.
+    /// Folder for `bench.json` and its pictures: `bench.svg`, and plots of latency, phases, memory and throughput.
     #[arg(long, value_name = "FOLDER", default_value = ".opcell/bench")]
     out: PathBuf,
     /// Bytes of each memory that the pool keeps resident and clears when a cell ends; the sandbox's default if omitted.
@@ -140,10 +140,16 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
         };
         write("bench.json", &format!("{value:#}\n"))?;
         write("bench.svg", &bench::chart(&report)?)?;
+        let plots = bench::plots(&report)?;
+        for (name, svg) in &plots {
+            write(name, svg)?;
+        }
         if args.samples {
             write("samples.csv", &report.samples)?;
         }
-        progress(&format!("wrote {} and bench.svg", args.out.join("bench.json").display()));
+        let pictures: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
+        let path = args.out.join("bench.json");
+        progress(&format!("wrote {}, and as pictures bench.svg, {}", path.display(), pictures.join(", ")));
     }
     Ok(Exit::Done)
 }
