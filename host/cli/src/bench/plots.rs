@@ -15,7 +15,7 @@ use plotters::{
 const SIZE: (u32, u32) = (760, 420);
 const CELL: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 /// Told apart on paper and by most people who see few colours; a cell is always the first one.
-const COLORS: [RGBColor; 7] = [
+const COLORS: [RGBColor; 12] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
     RGBColor(0xcc, 0x79, 0xa7),
@@ -23,6 +23,11 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(0x56, 0xb4, 0xe9),
     RGBColor(0x6b, 0x72, 0x80),
     RGBColor(0x00, 0x00, 0x00),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x7b, 0x3f, 0xa0),
+    RGBColor(0xa6, 0x1c, 0x3c),
+    RGBColor(0x9a, 0xcd, 0x32),
+    RGBColor(0xb0, 0xb7, 0xc3),
 ];
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -116,6 +121,7 @@ fn distribution(area: &Area<'_>, lines: &[Line]) -> Drawn {
         .build_cartesian_2d((least / 1.3..most * 1.3).log_scale(), 0.0..100.0)?;
     chart
         .configure_mesh()
+        .max_light_lines(0)
         .x_desc("microseconds, logarithmic")
         .y_desc("per cent of calls within that time")
         .x_label_formatter(&|value| digits(*value))
@@ -146,6 +152,7 @@ fn curve(area: &Area<'_>, lines: &[Line], x: &str, y: &str) -> Drawn {
         .build_cartesian_2d(0.0..right, 0.0..top)?;
     chart
         .configure_mesh()
+        .max_light_lines(0)
         .x_desc(x)
         .y_desc(y)
         .x_label_formatter(&|value| format!("{value:.0}"))
