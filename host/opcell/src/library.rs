@@ -135,11 +135,18 @@ impl Library {
         let mut diagnostic = Diagnostic::error("unknown-workflow", format!("there is no workflow or file `{target}`"));
         diagnostic.help = match did_you_mean(target, names.iter().map(String::as_str)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
+            None if let Some(file) = beside(target) => Some(format!("`{file}` is a file here: give its name")),
             None if names.is_empty() => Some("give a file, or add its folder to `workflows` in opcell.toml".to_owned()),
             None => Some(format!("the project's workflows are: {}", names.join(", "))),
         };
         Err(Rejected::plain(diagnostic))
     }
+}
+
+/// A document in the current folder that has this name, which is not where workflows are looked for.
+fn beside(target: &str) -> Option<String> {
+    let names = ["md", "edn", "json", "yaml", "yml"].map(|extension| format!("{target}.{extension}"));
+    names.into_iter().find(|name| Path::new(name).is_file())
 }
 
 impl Workflows for Library {
