@@ -7,6 +7,7 @@
 
 mod bounds;
 mod converse;
+mod direct;
 mod event;
 mod group;
 mod judge;
@@ -16,6 +17,7 @@ mod line;
 mod session;
 mod step;
 
+pub use direct::{DirectCall, Upcoming, upcoming};
 pub use event::is_mid_transition;
 pub use judge::outcome_of;
 pub(crate) use session::structured_spec;

@@ -158,20 +158,24 @@ impl State {
         let entry = self.entry_of(frame)?;
         let attempt = self.frames.get(&frame)?.work().map_or(1, |work| work.attempt);
         // An attempt that is repeated because its end is unknown must be recognisable as the same piece of work.
-        let (mut of_frame, mut of_effect) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let frame = of_frame.format(frame.0);
         let key = match request {
-            Request::Invoke { .. } => [&*self.run, "/", frame].concat(),
-            Request::Judge { .. } => [&*self.run, "/", frame, "/judge"].concat(),
-            _ => [&*self.run, "/", frame, "/", of_effect.format(id.0)].concat(),
+            Request::Invoke { .. } => self.invocation_key(frame),
+            Request::Judge { .. } => format!("{}/{frame}/judge", self.run).into(),
+            _ => format!("{}/{frame}/{id}", self.run).into(),
         };
         Some(EffectContext {
             run: self.run.clone(),
             step: step.name.clone(),
             visit: entry.visit,
             attempt,
-            idempotency_key: key.into(),
+            idempotency_key: key,
         })
+    }
+
+    /// What tells the call of a frame's operation from every other, however often it is repeated.
+    pub(crate) fn invocation_key(&self, frame: FrameId) -> Arc<str> {
+        let mut number = itoa::Buffer::new();
+        [&*self.run, "/", number.format(frame.0)].concat().into()
     }
 
     /// The session that a frame's conversation belongs to, and whether it is a judge's.

@@ -20,12 +20,17 @@ use opcell_workflow::{
     names::Outcome,
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
+
+mod called;
+
+pub use called::Called;
 
 pub use crate::id::{EffectId, FrameId, InstanceId, Timestamp};
 
-/// The version of the event schema that this code writes. Since 3, events name large values ([`crate::large`]).
-pub const SCHEMA_VERSION: u32 = 3;
+/// The version of the event schema that this code writes. Since 3, events name large values ([`crate::large`]); since
+/// 4, a call that ends at once is one event.
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// An event, when it happened and where it is in its run.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +48,16 @@ impl Recorded {
     #[must_use]
     pub fn new(seq: u64, at: Timestamp, event: Event) -> Self {
         Self { seq, at, event }
+    }
+
+    /// What happened, one thing at a time: the event itself, or what one event says of a call that ended at once. The
+    /// parts of one event share its number, and [`State::apply_part`](crate::State::apply_part) folds them.
+    pub fn parts(&self) -> impl Iterator<Item = Cow<'_, Self>> {
+        let (whole, parts) = match called::parts(self) {
+            Some(parts) => (None, Some(parts)),
+            None => (Some(Cow::Borrowed(self)), None),
+        };
+        whole.into_iter().chain(parts.into_iter().flatten().map(Cow::Owned))
     }
 }
 
@@ -156,6 +171,34 @@ pub enum Event {
         effect: EffectId,
         /// How it ended.
         reply: EffectReply,
+    },
+    /// A step was entered, its one call was made and ended at once, and so did the step: what [`Self::StepEntered`],
+    /// [`Self::Requested`], [`Self::Replied`] and [`Self::StepFinished`] say of a call that takes longer. See
+    /// [`Recorded::parts`].
+    StepCalled {
+        /// The frame that the step had.
+        frame: FrameId,
+        /// The line that entered it.
+        parent: FrameId,
+        /// Position in the workflow.
+        step: u32,
+        /// The step's name.
+        name: Arc<str>,
+        /// How often it has been entered, from 1.
+        visit: u32,
+        /// The call.
+        call: Box<Called>,
+    },
+    /// The same of an element's turn.
+    ElementCalled {
+        /// The frame that the element had.
+        frame: FrameId,
+        /// The step's.
+        parent: FrameId,
+        /// Position in the array.
+        index: u32,
+        /// The call.
+        call: Box<Called>,
     },
     /// An attempt failed and another one follows.
     Retrying {
@@ -606,6 +649,8 @@ impl Event {
             Self::RunStarted(_)
                 | Self::DefinitionPinned { .. }
                 | Self::Replied { .. }
+                | Self::StepCalled { .. }
+                | Self::ElementCalled { .. }
                 | Self::SignalReceived(_)
                 | Self::InDoubt { .. }
                 | Self::Answered { .. }
@@ -641,6 +686,8 @@ impl Event {
             Self::GroupFinished { .. } => "group-finished",
             Self::Requested { .. } => "requested",
             Self::Replied { .. } => "replied",
+            Self::StepCalled { .. } => "step-called",
+            Self::ElementCalled { .. } => "element-called",
             Self::Retrying { .. } => "retrying",
             Self::TurnStarted { .. } => "turn-started",
             Self::Interjected { .. } => "interjected",

@@ -32,6 +32,8 @@ pub struct Program {
     outputs: Shape,
     /// Per step: the names of what it resolves before it runs.
     arguments: Vec<Option<Shape>>,
+    /// Per step: whether it calls an operation, and ends with what that returns.
+    one_call: Vec<bool>,
 }
 
 /// Why a workflow cannot run at all.
@@ -101,7 +103,8 @@ impl Program {
         let limits_parts = !ir.limits.is_unlimited() || ir.steps.iter().any(|step| !step.limits.is_unlimited());
         let outputs = Shape::new(ir.steps.iter().map(|step| &step.name));
         let arguments = ir.steps.iter().map(|step| inputs_of(step).map(|inputs| Shape::new(inputs.keys()))).collect();
-        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs, arguments }))
+        let one_call = ir.steps.iter().map(is_one_call).collect();
+        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs, arguments, one_call }))
     }
 
     /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing
@@ -113,6 +116,11 @@ impl Program {
     /// The names of what a step resolves before it runs.
     pub(crate) fn arguments(&self, step: u32) -> Option<&Shape> {
         self.arguments.get(step as usize)?.as_ref()
+    }
+
+    /// Whether all that a step does is to call an operation: its end is what the call returned.
+    pub(crate) fn is_one_call(&self, step: u32) -> bool {
+        self.one_call.get(step as usize).is_some_and(|one| *one)
     }
 
     /// The workflow.
@@ -208,6 +216,11 @@ impl Program {
     pub fn lifecycle(&self) -> Lifecycle {
         self.ir.dialect.lifecycle
     }
+}
+
+fn is_one_call(step: &Step) -> bool {
+    let ends_plainly = step.judge.is_none() && !step.terminal && step.timeout_ms.is_none();
+    matches!(step.form, Form::Invoke { .. }) && step.each.is_none() && ends_plainly
 }
 
 /// What a step resolves before it runs, and records as its inputs.

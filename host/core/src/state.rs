@@ -99,6 +99,11 @@ impl Ready {
         self.0.front().copied()
     }
 
+    /// The only one.
+    pub(crate) fn only(&self) -> Option<FrameId> {
+        if self.0.len() == 1 { self.first() } else { None }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

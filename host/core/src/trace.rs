@@ -287,9 +287,9 @@ impl Trace {
     /// When they do not follow from each other.
     pub fn of(run: &Arc<str>, events: &[Recorded]) -> Result<Self, ApplyError> {
         let mut reader = Reader::default();
-        for recorded in events {
-            reader.state.apply(recorded)?;
-            reader.read(recorded);
+        for part in events.iter().flat_map(Recorded::parts) {
+            reader.state.apply_part(&part)?;
+            reader.read(&part);
         }
         let (state, first) = (&reader.state, events.first());
         let input = match first.map(|first| &first.event) {
@@ -541,7 +541,10 @@ impl Reader {
             | Event::GrantAsked { .. }
             | Event::LimitReached { .. }
             | Event::Ticked
-            | Event::RunFinished(_) => {}
+            | Event::RunFinished(_)
+            // Read part by part.
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. } => {}
         }
     }
 

@@ -92,7 +92,8 @@ impl Engine {
     pub async fn replay(&self, run: &RunId) -> Result<Option<Divergence>, RunError> {
         let mut state = State::default();
         let mut expected: VecDeque<Event> = VecDeque::new();
-        for recorded in self.history(run).await? {
+        let history = self.history(run).await?;
+        for recorded in history.iter().flat_map(Recorded::parts) {
             if !recorded.event.comes_from_outside() {
                 if expected.is_empty()
                     && let Next::Record(events) = decide(&state)
@@ -101,10 +102,10 @@ impl Engine {
                 }
                 let decided = expected.pop_front();
                 if decided.as_ref() != Some(&recorded.event) {
-                    return Ok(Some(Divergence { recorded, decided }));
+                    return Ok(Some(Divergence { recorded: recorded.into_owned(), decided }));
                 }
             }
-            fold(run, &mut state, &recorded)?;
+            state.apply_part(&recorded).map_err(|source| RunError::Replay { run: run.clone(), source })?;
         }
         Ok(None)
     }

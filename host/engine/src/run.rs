@@ -1,5 +1,6 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
 
+mod direct;
 mod inbox;
 
 use crate::{
@@ -40,6 +41,9 @@ const GRACE_MS: f64 = 5_000.0;
 
 /// Bytes of events between two snapshots, at least.
 const SNAPSHOT: usize = 256 << 10;
+
+/// Calls that end at once between two looks at the world.
+const AT_ONCE: usize = 64;
 
 /// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
 const SMALL_BATCH: usize = 64;
@@ -103,13 +107,11 @@ struct Batch {
     inbox: Option<u64>,
 }
 
-/// When what happened must become durable.
-enum Due {
-    Later,
-    /// From now on, while pure calls go on.
-    Behind,
-    /// Before anything else happens.
-    Now,
+/// What is wanted next.
+#[derive(PartialEq)]
+enum Wanted {
+    PureCalls,
+    Anything,
 }
 
 /// An append that is under way, and what it makes durable.
@@ -145,7 +147,9 @@ impl Driver {
             self.record(&mut batch, event)?;
         }
         let decides = !self.release.is_cancelled();
-        while let (true, Next::Record(events)) = (decides && batch.events.len() < BATCH, decide(&self.state)) {
+        while let (true, Next::Record(events)) =
+            (decides && batch.events.len() < BATCH && !self.calls_next(), decide(&self.state))
+        {
             for event in events {
                 self.record_decided(&mut batch, event, EffectId(0))?;
             }
@@ -217,12 +221,26 @@ impl Driver {
                 looked = now;
                 self.read_inbox(&mut batch).await?;
             }
-            let next = self.decide_on(&mut batch, in_flight.next().max(taken_over))?;
-            match self.due(&batch, &next, now) {
-                Due::Later => {}
-                Due::Behind => self.flush_behind(&mut batch).await?,
-                Due::Now => self.flush(&mut batch).await?,
+            if in_flight.is_empty() {
+                let called = self.call_directly(&mut batch, &mut in_flight, taken_over).await?;
+                if called > 0 {
+                    self.keep_up(&mut batch, Wanted::PureCalls, now).await?;
+                    // A run whose calls all end at once must not keep other runs waiting.
+                    if called >= AT_ONCE {
+                        self.moment = None;
+                        tokio::task::yield_now().await;
+                    }
+                    (waited, decides) = (true, false);
+                    continue;
+                }
             }
+            let Some(next) = self.decide_on(&mut batch, in_flight.next().max(taken_over))? else {
+                self.keep_up(&mut batch, Wanted::PureCalls, now).await?;
+                decides = false;
+                continue;
+            };
+            let is_pure = matches!(next, Next::Perform) && self.only_pure_calls();
+            self.keep_up(&mut batch, if is_pure { Wanted::PureCalls } else { Wanted::Anything }, now).await?;
             self.stop_abandoned(&mut in_flight);
             decides = matches!(next, Next::Record(_));
             match next {
@@ -258,16 +276,20 @@ impl Driver {
         Ok(())
     }
 
-    /// When what happened must become durable. A little later, together with what comes next, or while that goes on,
-    /// instead of waiting for the disk once per call, if nothing is wanted but pure calls: after a crash making those
-    /// again is as good as never having made them.
-    fn due(&mut self, batch: &Batch, next: &Next, now: Instant) -> Due {
-        if !matches!(next, Next::Perform) || batch.inbox.is_some() || !self.only_pure_calls() {
-            return Due::Now;
+    /// Makes durable what happened. A little later, together with what comes next, or while that goes on, instead of
+    /// waiting for the disk once per call, if nothing is wanted but pure calls: after a crash making those again is as
+    /// good as never having made them.
+    async fn keep_up(&mut self, batch: &mut Batch, is_wanted: Wanted, now: Instant) -> Result<(), RunError> {
+        if is_wanted == Wanted::Anything || batch.inbox.is_some() {
+            return self.flush(batch).await;
         }
-        let most = if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH };
         let waits = batch.since.is_none_or(|since| now.duration_since(since) < LAG);
-        if batch.events.len() < most && waits { Due::Later } else { Due::Behind }
+        if batch.events.len() < self.batch() && waits { Ok(()) } else { self.flush_behind(batch).await }
+    }
+
+    /// How many events are kept back at most.
+    fn batch(&self) -> usize {
+        if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH }
     }
 
     /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at
@@ -296,9 +318,9 @@ impl Driver {
 
     /// Decides until the world is needed.
     ///
-    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Effects from `waiting` on have
-    /// not been started.
-    fn decide_on(&mut self, batch: &mut Batch, waiting: EffectId) -> Result<Next, RunError> {
+    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Nothing: what comes
+    /// next is a call that may be made directly. Effects from `waiting` on have not been started.
+    fn decide_on(&mut self, batch: &mut Batch, waiting: EffectId) -> Result<Option<Next>, RunError> {
         let next = loop {
             match decide(&self.state) {
                 Next::Record(events) => {
@@ -309,10 +331,13 @@ impl Driver {
                     if batch.events.len() >= BATCH
                         && !last.is_some_and(|last| is_mid_transition(&self.state, &last.event))
                     {
-                        break Next::Record(Vec::new());
+                        break Some(Next::Record(Vec::new()));
+                    }
+                    if self.calls_next() {
+                        break None;
                     }
                 }
-                next => break next,
+                next => break Some(next),
             }
         };
         self.moment = None;

@@ -113,7 +113,7 @@ pub struct RecordedCall {
 pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedCall>, Box<Diagnostic>> {
     let (mut names, mut requests) = (HashMap::<FrameId, Arc<str>>::new(), HashMap::new());
     let (mut calls, mut unrecorded) = (Vec::new(), 0_u64);
-    for recorded in events {
+    for recorded in events.iter().flat_map(Recorded::parts) {
         match &recorded.event {
             Event::StepEntered { frame, name, .. } => drop(names.insert(*frame, name.clone())),
             Event::ElementEntered { frame, parent, .. } => {
@@ -122,14 +122,14 @@ pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedC
                 }
             }
             Event::Requested { effect, frame, request } => {
-                requests.insert(*effect, (recorded.seq, *frame, request));
+                requests.insert(*effect, (recorded.seq, *frame, request.clone()));
             }
             Event::Replied { effect, reply } => {
                 let Some((asked, frame, request)) = requests.remove(effect) else { continue };
                 let Some(receipt) = receipt_of(reply).filter(|receipt| receipt.host_calls().is_some()) else {
                     continue;
                 };
-                match RecordedCall::of(recorded.seq, request, reply, receipt) {
+                match RecordedCall::of(recorded.seq, &request, reply, receipt) {
                     Some(call) if *call.context.step == *step => calls.push((asked, call)),
                     Some(_) => {}
                     None if names.get(&frame).is_some_and(|name| **name == *step) => unrecorded += 1,

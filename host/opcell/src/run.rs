@@ -220,6 +220,7 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
     let reply = match event {
         Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } => reply,
         Event::Abandoned { receipt, .. } => return receipt.as_ref(),
+        Event::StepCalled { call, .. } | Event::ElementCalled { call, .. } => return call.receipt.as_ref(),
         _ => return None,
     };
     match reply {

@@ -377,8 +377,12 @@ impl Projection {
     /// # Errors
     /// When the event does not follow from those before.
     pub fn apply(&mut self, recorded: &Recorded) -> Result<Vec<LogEvent>, ApplyError> {
-        self.state.apply(recorded)?;
-        Ok(self.tell(recorded))
+        let mut told = Vec::new();
+        for part in recorded.parts() {
+            self.state.apply_part(&part)?;
+            told.append(&mut self.tell(&part));
+        }
+        Ok(told)
     }
 
     fn tell(&mut self, recorded: &Recorded) -> Vec<LogEvent> {

@@ -113,13 +113,13 @@ impl McpServer {
             let mut entered = 0.0;
             while let Ok(Some(frames)) = reader.next().await {
                 for frame in frames {
-                    if frame.kind == "step-entered"
+                    if matches!(&*frame.kind, "step-entered" | "step-called")
                         && let Some(token) = &token
                     {
                         entered += 1.0;
                         let step: Option<Json> = serde_json::from_str(&frame.json).ok();
-                        let step =
-                            step.and_then(|step| Some(step.pointer("/event/step-entered/name")?.as_str()?.to_owned()));
+                        let name = format!("/event/{}/name", frame.kind);
+                        let step = step.and_then(|step| Some(step.pointer(&name)?.as_str()?.to_owned()));
                         let progress = ProgressNotificationParam::new(token.clone(), entered);
                         let progress = progress.with_message(format!("step {}", step.unwrap_or_default()));
                         let _ = context.peer.notify_progress(progress).await;

@@ -76,7 +76,7 @@ pub struct Span {
 #[must_use]
 pub fn of<'a>(history: impl IntoIterator<Item = &'a Recorded>) -> Vec<Span> {
     let mut spans = Spans::default();
-    history.into_iter().for_each(|recorded| spans.observe(recorded));
+    history.into_iter().flat_map(Recorded::parts).for_each(|part| spans.observe(&part));
     spans.all
 }
 

@@ -58,7 +58,8 @@ impl Remains {
             }
         }
         let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
-        for recorded in &history {
+        // Whether a call ends at once is an accident, too.
+        for recorded in history.iter().flat_map(Recorded::parts) {
             let kind = match &recorded.event {
                 // Who was asked, and said that it happened, replaces the reply that got lost.
                 Event::Answered { answer: Answer::Skip, .. } => "replied",

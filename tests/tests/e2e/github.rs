@@ -25,7 +25,7 @@ async fn checked(forge: &Forge, folder: &Path, script: &str) -> (RunOutcome, Vec
     let input = Value::object([("repo", Value::from("acme/rocket")), ("api", Value::from(url.as_str()))]);
     let run = host.start(&host.open("gh-checks").unwrap(), input).await.unwrap();
     let entered = run.events().await.unwrap().filter_map(async |recorded| match &recorded.event {
-        Event::StepEntered { name, .. } => Some(name.to_string()),
+        Event::StepEntered { name, .. } | Event::StepCalled { name, .. } => Some(name.to_string()),
         _ => None,
     });
     let steps = entered.collect().await;

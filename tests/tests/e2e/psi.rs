@@ -52,7 +52,7 @@ async fn run(folder: &Path, expected: &Json) -> Json {
     let events = run.events().await.unwrap();
     let steps: Vec<String> = events
         .filter_map(async |recorded| match &recorded.event {
-            Event::StepEntered { name, .. } => Some(name.to_string()),
+            Event::StepEntered { name, .. } | Event::StepCalled { name, .. } => Some(name.to_string()),
             _ => None,
         })
         .collect()

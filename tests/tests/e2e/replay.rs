@@ -71,7 +71,7 @@ async fn operations_that_read_files_and_judges_are_the_same_again_when_the_files
     let steps: BTreeSet<&str> = events
         .iter()
         .filter_map(|recorded| match &recorded.event {
-            Event::StepEntered { name, .. } => Some(&**name),
+            Event::StepEntered { name, .. } | Event::StepCalled { name, .. } => Some(&**name),
             _ => None,
         })
         .collect();

@@ -113,6 +113,10 @@ impl StepProgress {
 
     /// Takes the next event of the run.
     pub fn observe(&mut self, recorded: &Recorded) {
+        recorded.parts().for_each(|part| self.observe_part(&part));
+    }
+
+    fn observe_part(&mut self, recorded: &Recorded) {
         self.place(&recorded.event);
         match &recorded.event {
             Event::StepEntered { frame, name, visit, .. } => self.entered(*frame, name, *visit, recorded.at),
@@ -232,6 +236,10 @@ impl StepProgress {
 
     /// Takes an event of the past: what is still under way is known, and nothing is shown.
     pub fn recall(&mut self, recorded: &Recorded) {
+        recorded.parts().for_each(|part| self.recall_part(&part));
+    }
+
+    fn recall_part(&mut self, recorded: &Recorded) {
         self.place(&recorded.event);
         match &recorded.event {
             Event::StepEntered { frame, name, visit, .. } => {

@@ -59,13 +59,13 @@ impl Path {
     /// The path of a run so far.
     pub fn of<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> Self {
         let mut path = Self::default();
-        for recorded in events {
-            path.observe(&recorded.event);
+        for part in events.into_iter().flat_map(Recorded::parts) {
+            path.observe(&part.event);
         }
         path
     }
 
-    /// Takes the next event of the run.
+    /// Takes the next event of the run; of one with parts, each of these.
     pub fn observe(&mut self, event: &Event) {
         match event {
             Event::StepEntered { frame, parent, step, name, .. } => {

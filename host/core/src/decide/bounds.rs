@@ -6,7 +6,7 @@
 
 use super::{At, failure, step};
 use crate::{
-    call::Reply,
+    call::{Reply, Success},
     event::{EffectReply, Event, Request, Settled},
     failure::Failure,
     outcome::{RunEnd, Status},
@@ -57,6 +57,12 @@ impl ValueLimits {
         self.check_measures(value.measure().bytes(), value.measure().depth())
     }
 
+    /// The same of what an operation returned.
+    pub(super) fn accept(&self, success: &Success) -> Result<(), Failure> {
+        self.check(&success.data)?;
+        success.details.as_ref().map_or(Ok(()), |details| self.check(details))
+    }
+
     #[inline]
     fn check_measures(&self, bytes: u64, depth: u32) -> Result<(), Failure> {
         if depth > MAX_DEPTH {
@@ -76,9 +82,7 @@ impl ValueLimits {
 pub fn accepted(state: &State, request: &Request, reply: EffectReply) -> EffectReply {
     let limits = &state.value_limits;
     let refused = match &reply {
-        EffectReply::Invoke(Reply { result: Ok(success), .. }) => limits
-            .check(&success.data)
-            .and_then(|()| success.details.as_ref().map_or(Ok(()), |details| limits.check(details))),
+        EffectReply::Invoke(Reply { result: Ok(success), .. }) => limits.accept(success),
         EffectReply::Tool(Reply { result: Ok(value), .. }) => limits.check(value),
         EffectReply::Round(Ok(reply)) => {
             let calls = reply.message.tool_calls.iter().map(|call| limits.check(&call.arguments));
@@ -116,7 +120,14 @@ pub(crate) fn made(event: &Event) -> u64 {
     bytes
 }
 
-fn problem(state: &State, event: &Event) -> Option<Failure> {
+/// Whether the arguments of a call are within the bounds.
+pub(super) fn fits(state: &State, arguments: &Value) -> bool {
+    let measure = arguments.measure();
+    state.value_limits.check_measures(measure.bytes(), measure.depth()).is_ok()
+        && state.made.saturating_add(measure.bytes()) <= state.value_limits.run_bytes
+}
+
+pub(super) fn problem(state: &State, event: &Event) -> Option<Failure> {
     let (mut largest, mut deepest, mut all) = (0, 0, state.made);
     each_value(event, |value| {
         let measure = value.measure();
@@ -152,6 +163,15 @@ fn each_value(event: &Event, mut look: impl FnMut(&Value)) {
             look(&result.value);
             look(&result.mapped);
         }
+        Event::StepCalled { call, .. } => {
+            look(&call.arguments);
+            look(&Value::Undefined);
+            look(&call.output);
+        }
+        Event::ElementCalled { call, .. } => {
+            look(&call.arguments);
+            look(call.element_output());
+        }
         Event::InstanceStarted { input, original, .. } => {
             look(input);
             look(original);
@@ -183,7 +203,7 @@ fn without_result(event: Event, problem: &Failure) -> Event {
 mod tests {
     use super::*;
     use crate::{
-        call::{ModelReply, Success},
+        call::ModelReply,
         conversation::{Message, ToolCallRequest, Usage},
     };
 

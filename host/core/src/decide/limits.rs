@@ -31,6 +31,11 @@ pub(super) fn forbids(at: &At<'_>, request: &Request) -> Option<Event> {
     of_run(at.state, before).map(limit_reached).or_else(|| of_scopes(at, before))
 }
 
+/// Whether the run's limits allow one more call of an operation, entering a step for it included.
+pub(super) fn allows_invoke(state: &State) -> bool {
+    of_run(state, Before::Effect(&Request::Invoke { arguments: Value::Null })).is_none()
+}
+
 /// The event that forbids entering one more step on a line.
 pub(super) fn forbids_entry(at: &At<'_>) -> Option<Event> {
     let state = at.state;

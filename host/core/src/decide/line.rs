@@ -9,22 +9,19 @@ use crate::{
     structured,
 };
 use opcell_types::Value;
-use opcell_workflow::{WorkflowIr, js};
+use opcell_workflow::{WorkflowIr, ir::Step, js};
 use std::sync::Arc;
 
 pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
     match (&line.at, line.group) {
         (LineAt::Before(place), None) => match at.instance.program.step(*place) {
-            Some(_) => match refused(at, *place) {
-                Some(end) => vec![end],
-                None => enter(at, *place),
-            },
+            Some(_) => enter(at, line, *place),
             None => vec![at.lifecycle().done(at, at.instance.last)],
         },
         (LineAt::Before(place), Some(group)) => {
             let steps = group_steps(at, group);
             match steps.get(*place as usize) {
-                Some(step) => enter(at, *step),
+                Some(step) => enter(at, line, *step),
                 None => vec![leave(at, Settled::Ok(group_output(at, &steps)), false)],
             }
         }
@@ -84,35 +81,54 @@ fn group_output(at: &At<'_>, steps: &[u32]) -> Value {
     }
 }
 
-fn enter(at: &At<'_>, index: u32) -> Vec<Event> {
+/// The step that a line is before, by position in the workflow.
+pub(super) fn step_at(at: &At<'_>, line: &Line, place: u32) -> Option<u32> {
+    match line.group {
+        None => Some(place),
+        Some(group) => group_steps(at, group).get(place as usize).copied(),
+    }
+}
+
+fn enter(at: &At<'_>, line: &Line, index: u32) -> Vec<Event> {
     let Some(step) = at.instance.program.step(index) else { return Vec::new() };
+    match entering(at, line, index, step) {
+        Err(events) => events,
+        Ok(visit) => vec![Event::StepEntered {
+            frame: at.next_frame(),
+            parent: at.id,
+            step: index,
+            name: step.name.clone(),
+            visit,
+        }],
+    }
+}
+
+/// How often the step will have been entered, or what is decided instead of entering it.
+pub(super) fn entering(at: &At<'_>, line: &Line, index: u32, step: &Step) -> Result<u32, Vec<Event>> {
+    if line.group.is_none()
+        && let Some(end) = refused(at, index)
+    {
+        return Err(vec![end]);
+    }
+    let skipped = || vec![Event::StepSkipped { parent: at.id, step: index, name: step.name.clone() }];
     if at.instance.passes_by(index) {
-        return vec![Event::StepSkipped { parent: at.id, step: index, name: step.name.clone() }];
+        return Err(skipped());
     }
     if let Some(when) = &step.when {
         match when.evaluate_cow(&at.view(None).context()) {
-            Err(error) => return at.lifecycle().give_up(at, index, expression_failed(when, error)),
-            Ok(value) if !js::is_truthy(&value) => {
-                return vec![Event::StepSkipped { parent: at.id, step: index, name: step.name.clone() }];
-            }
+            Err(error) => return Err(at.lifecycle().give_up(at, index, expression_failed(when, error))),
+            Ok(value) if !js::is_truthy(&value) => return Err(skipped()),
             Ok(_) => {}
         }
     }
     if let Some(instead) = limits::forbids_entry(at) {
-        return vec![instead];
+        return Err(vec![instead]);
     }
     let visits = at.instance.memory.get(index as usize).map_or(0, |memory| memory.visits);
     if let Some(max) = step.max_iterations.filter(|max| u64::from(visits) >= *max) {
-        return fail_line(at, index, super::judge::exhausted(&step.name, visits, max));
+        return Err(fail_line(at, index, super::judge::exhausted(&step.name, visits, max)));
     }
-    let event = Event::StepEntered {
-        frame: at.next_frame(),
-        parent: at.id,
-        step: index,
-        name: step.name.clone(),
-        visit: visits + 1,
-    };
-    vec![event]
+    Ok(visits + 1)
 }
 
 /// A step could not even begin, or its judge could not route.

@@ -268,7 +268,7 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
 }
 
 /// Outputs that are computed from `$result`; `undefined` when none is.
-fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Result<Value, Failure> {
+pub(super) fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Result<Value, Failure> {
     if step.outputs.values().all(|spec| spec.value.is_none())
         || matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
     {

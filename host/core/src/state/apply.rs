@@ -8,6 +8,8 @@ mod effects;
 
 mod signals;
 
+mod called;
+
 mod workflows;
 
 pub(crate) use effects::tool_message;
@@ -63,6 +65,19 @@ impl State {
         if recorded.seq != self.seq + 1 {
             return Err(ApplyError::OutOfOrder { last: self.seq, got: recorded.seq });
         }
+        self.fold(recorded)
+    }
+
+    /// Folds one of the [parts](Recorded::parts) of an event in. After the last one the state is what it is after the
+    /// whole event.
+    ///
+    /// # Errors
+    /// As [`State::apply`].
+    pub fn apply_part(&mut self, part: &Recorded) -> Result<(), ApplyError> {
+        if part.seq == self.seq { self.fold(part) } else { self.apply(part) }
+    }
+
+    fn fold(&mut self, recorded: &Recorded) -> Result<(), ApplyError> {
         self.seq = recorded.seq;
         self.now = recorded.at;
         self.made = self.made.saturating_add(crate::decide::made(&recorded.event));
@@ -87,6 +102,12 @@ impl State {
             Event::EachStarted { frame, items } => return self.start_each(*frame, items),
             Event::ElementEntered { frame, parent, index } => return self.enter_element(*frame, *parent, *index),
             Event::ElementFinished { frame, result } => return self.finish_element(*frame, result),
+            Event::StepCalled { frame, parent, step, visit, call, .. } => {
+                return self.step_called(*frame, *parent, *step, *visit, call);
+            }
+            Event::ElementCalled { frame, parent, index, call } => {
+                return self.element_called(*frame, *parent, *index, call);
+            }
             Event::GroupEntered { frame, parent, group } => return self.enter_group(*frame, *parent, *group),
             Event::Chosen { frame, group } => return self.choose(*frame, *group),
             Event::GroupFinished { frame, result, halted } => return self.finish_group(*frame, result, *halted),

@@ -94,10 +94,15 @@ impl State {
         }
     }
 
+    /// Whether a workflow as a part of the run, or a step, has limits of its own.
+    pub(crate) fn limits_parts(&self) -> bool {
+        self.instances.values().any(|instance| instance.program.limits_parts())
+    }
+
     /// Books what was used on behalf of a frame: for the run, and for everything around it that has limits.
     pub(super) fn charge(&mut self, frame: FrameId, book: impl Fn(&mut Used)) {
         book(&mut self.used);
-        if !self.instances.values().any(|instance| instance.program.limits_parts()) {
+        if !self.limits_parts() {
             return;
         }
         let scopes: Vec<Scope> = self.scopes(frame).collect();
@@ -190,7 +195,7 @@ impl State {
 
     /// Every scope that is at work and has limits, outermost first.
     pub(crate) fn limited(&self) -> impl Iterator<Item = (Scope, Account)> + '_ {
-        let any = self.instances.values().any(|instance| instance.program.limits_parts());
+        let any = self.limits_parts();
         let steps = self.frames.iter().filter(|(_, frame)| matches!(frame.body, Body::Step(_)));
         let steps = steps.map(|(id, _)| Scope::Step(*id));
         let instances = self.instances.keys().map(|id| Scope::Instance(*id));

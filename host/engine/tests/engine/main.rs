@@ -5,6 +5,7 @@
 mod agents;
 mod budgets;
 mod contracts;
+mod direct;
 mod dialogue;
 mod durable;
 mod flow;

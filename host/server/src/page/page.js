@@ -20,7 +20,7 @@
     if (!next.body.dataset.live) source.close();
   };
   const source = new EventSource(live);
-  const kinds = ["step-entered", "step-finished", "requested", "replied", "wait-started", "signal-received", "run-finished"];
+  const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "run-finished"];
   for (const kind of kinds) source.addEventListener(kind, () => { due = due || setTimeout(refresh, 400); });
   source.addEventListener("run-finished", () => source.close());
 })();

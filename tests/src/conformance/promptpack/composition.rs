@@ -141,7 +141,9 @@ fn entered<'e>(events: &[&'e Event]) -> BTreeMap<u64, &'e str> {
     events
         .iter()
         .filter_map(|event| match event {
-            Event::StepEntered { frame, name, .. } => Some((frame.0, name.as_ref())),
+            Event::StepEntered { frame, name, .. } | Event::StepCalled { frame, name, .. } => {
+                Some((frame.0, name.as_ref()))
+            }
             _ => None,
         })
         .collect()

@@ -146,7 +146,7 @@ impl State {
         Ok(())
     }
 
-    fn count_cell(&mut self, frame: FrameId, receipt: Option<&Receipt>) {
+    pub(super) fn count_cell(&mut self, frame: FrameId, receipt: Option<&Receipt>) {
         if let Some(started) = receipt.and_then(Receipt::used_by_started_run) {
             self.charge(frame, |used| used.add(&started));
         }

@@ -25,11 +25,14 @@ impl State {
         Ok(())
     }
 
+    /// Whether there is a pause between a step's elements.
+    pub(super) fn is_delayed(&self, frame: FrameId) -> bool {
+        self.step_of(frame).is_some_and(|(_, step)| step.each.as_ref().is_some_and(|each| each.delay_ms.is_some()))
+    }
+
     pub(super) fn enter_element(&mut self, id: FrameId, parent: FrameId, index: u32) -> Change {
         let now = self.now;
-        let delayed = self
-            .step_of(parent)
-            .is_some_and(|(_, step)| step.each.as_ref().is_some_and(|each| each.delay_ms.is_some()));
+        let delayed = self.is_delayed(parent);
         let instance = self.frame_mut(parent)?.instance;
         let Phase::Each(each) = &mut self.step_mut(parent)?.phase else {
             return missing(format!("elements of frame {parent}"));

@@ -1,0 +1,288 @@
+//! Calls of pure operations that end at once: one event each, and otherwise as if each had been made in the open.
+
+use crate::support::*;
+use async_trait::async_trait;
+use opcell_engine::{
+    Engine, Event, Program, Recorded, ResumeOptions, RunOptions, RunOutcome, State, Status, Trace,
+    decide::ValueLimits,
+    ports::{Call, Effects, Operations, Reply, Success},
+};
+use opcell_journal::{Journal, MemoryJournal, NewRun, SqliteJournal};
+use opcell_types::Value;
+use opcell_workflow::ir::RunLimits;
+use std::sync::Arc;
+
+const INPUT: &str = r#"{"xs":[{"id":1},{"id":2},{"id":3}],"none":[],"no":false}"#;
+
+fn invoke(name: &str, rest: &str) -> String {
+    format!(r#"{{"name":"{name}","type":"invoke","invoke":{{"operation":"t","args":{{"n":{{"value":7}}}}}}{rest}}}"#)
+}
+
+fn calls(name: &str, operation: &str, args: &str, rest: &str) -> String {
+    format!(r#"{{"name":"{name}","type":"invoke","invoke":{{"operation":"{operation}","args":{args}}}{rest}}}"#)
+}
+
+const OUTPUTS: &str = r#","outputs":{"id":{"value":{"expression":"$result.n"}},"all":{"value":{"expression":"$result"}}}"#;
+const OVER: &str = r#","each":{"over":"$inputs.xs"}"#;
+
+/// Steps, of a sequential and of a routed workflow.
+fn programs() -> Vec<(&'static str, Arc<Program>)> {
+    let item = r#"{"n":{"expression":"$item.id"}}"#;
+    let over = |rest: &str| format!(r#","each":{{"over":"$inputs.xs"{rest}}}"#);
+    let steps = [
+        ("a chain", [invoke("a", ""), calls("b", "t", r#"{"x":{"expression":"$steps.a.output"}}"#, "")].join(",")),
+        ("outputs", [invoke("a", OUTPUTS), invoke("b", "")].join(",")),
+        ("an output without a value", [invoke("a", r#","outputs":{"id":{"value":{"expression":"$result.n + "}}}"#), invoke("b", "")].join(",")),
+        ("an argument without a value", [calls("a", "t", r#"{"x":{"expression":"$steps.gone.output"}}"#, ""), invoke("b", "")].join(",")),
+        ("a guard that is false", [invoke("a", ""), invoke("b", r#","when":"$inputs.no""#), invoke("c", "")].join(",")),
+        ("a guard that is true", [invoke("a", r#","when":"!$inputs.no""#), invoke("c", "")].join(",")),
+        ("a failure", [invoke("a", ""), calls("b", "fails", "{}", ""), invoke("c", "")].join(",")),
+        ("a failure that is ignored", [calls("b", "fails", "{}", r#","on-error":"ignore""#), invoke("c", "")].join(",")),
+        ("a retry", [calls("b", "flaky", "{}", r#","retry":{"max":2,"delay-ms":5.0,"backoff":2.0}"#), invoke("c", "")].join(",")),
+        ("each", [calls("a", "t", item, &over("")), invoke("b", "")].join(",")),
+        ("each with outputs", calls("a", "t", item, &format!("{OUTPUTS}{OVER}"))),
+        ("each with pauses", calls("a", "t", item, &over(r#","delay-ms":1.5"#))),
+        ("each of two at once", calls("a", "t", item, &over(r#","concurrency":2"#))),
+        ("each of none", [calls("a", "t", item, r#","each":{"over":"$inputs.none"}"#), invoke("b", "")].join(",")),
+        ("each of a single one", calls("a", "t", item, r#","each":{"over":"[1]","concurrency":4}"#)),
+        ("an element that fails", [calls("a", "odd", item, &over("")), invoke("b", "")].join(",")),
+        ("an element that fails and is ignored", [calls("a", "odd", item, &format!(r#"{},"on-error":"ignore""#, over(""))), invoke("b", "")].join(",")),
+        ("an element that is tried again", calls("a", "flaky", item, &format!(r#"{},"retry":{{"max":2,"delay-ms":5.0,"backoff":2.0}}"#, over("")))),
+        ("a time limit", [invoke("a", r#","timeout-ms":60000"#), invoke("b", "")].join(",")),
+        ("groups", [
+            r#"{"name":"split","type":"parallel","parallel":{"branches":[["p"],["q","r"]],"reduce":"barrier","into":"x"}}"#.to_owned(),
+            invoke("p", r#","grouped":true"#), invoke("q", r#","grouped":true"#), invoke("r", r#","grouped":true"#), invoke("z", ""),
+        ].join(",")),
+        ("one group", [
+            r#"{"name":"split","type":"parallel","parallel":{"branches":[["p","q"]],"reduce":"barrier","into":"x"}}"#.to_owned(),
+            invoke("p", r#","grouped":true"#), invoke("q", r#","grouped":true"#), invoke("z", ""),
+        ].join(",")),
+        ("a callee", [invoke("a", ""), r#"{"name":"d","type":"delegate","delegate":{"target":"inner","prompt-string":"hello"},"yields":{"type":"delegated"}}"#.to_owned(), invoke("z", "")].join(",")),
+        ("a judge", invoke("a", r#","judge":{"type":"invoke","invoke":{"operation":"j"}},"on":[{"outcome":{"text":"GO"},"goto":"done"},{"outcome":{"text":"AGAIN"},"goto":{"step":"a"},"max-iterations":3}]"#)),
+        ("steps with limits", [invoke("a", r#","limits":{"tool-calls":5}"#), invoke("b", "")].join(",")),
+        ("an artefact of what is large", calls("a", "large", "{}", "")),
+        ("an operation that panics", [calls("a", "panics", "{}", ""), invoke("b", "")].join(",")),
+        ("an operation that waits", [calls("a", "waits", "{}", ""), invoke("b", "")].join(",")),
+    ];
+    let both = steps.iter().flat_map(|(what, steps)| {
+        let routed = (!what.starts_with("an output") && !what.contains("outputs")).then(|| (*what, routed(steps)));
+        [Some((*what, sequential(steps, "{}"))), routed]
+    });
+    both.flatten().collect()
+}
+
+fn script(effects: Effects) -> Script {
+    let inner = program(&format!(
+        r#"{{"version":"workflow-ir/v1","name":"inner","steps":[{},{}]}}"#,
+        invoke("i", ""),
+        invoke("k", r#","yields":{"type":"data","data":"data"}"#)
+    ));
+    let number = |value: &Value| value.get("n").and_then(|n| n.to_json().parse::<u32>().ok()).unwrap_or_default();
+    Script::new()
+        .operation_with("t", effects, |call| Ok(call.arguments.clone()))
+        .operation_with("fails", effects, |_| Err(failure("broken", "it broke")))
+        .operation_with("odd", effects, move |call| match number(&call.arguments) % 2 {
+            1 => Err(failure("odd", "an odd number")),
+            _ => Ok(call.arguments.clone()),
+        })
+        .operation_with("flaky", effects, |call| match call.context.attempt {
+            1 => Err(retriable("flaky", "not yet")),
+            _ => Ok(call.arguments.clone()),
+        })
+        .operation_with("large", effects, |_| Ok(Value::from("x".repeat(2_000))))
+        .operation_with("panics", effects, |_| Ok(Value::Null))
+        .operation_with("waits", effects, |_| Ok(json("1")))
+        .operation("j", |call| Ok(json(if call.context.visit == 1 { r#""AGAIN""# } else { r#""GO""# })))
+        .workflow(&inner)
+}
+
+/// Some operations of a script wait, or panic.
+struct Slow(Script);
+
+#[async_trait]
+impl Operations for Slow {
+    fn effects(&self, operation: &str) -> Option<Effects> {
+        self.0.effects(operation)
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        match call.id.as_ref() {
+            "waits" => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+            "panics" => panic!("as it should"),
+            _ => {}
+        }
+        self.0.invoke(call).await
+    }
+}
+
+struct Ran {
+    outcome: RunOutcome,
+    history: Vec<Recorded>,
+    called: Vec<String>,
+    keys: Vec<String>,
+    engine: Engine,
+}
+
+async fn ran(program: &Arc<Program>, effects: Effects, options: &RunOptions) -> Ran {
+    let script = script(effects);
+    let ports = script.ports();
+    let engine = Engine::builder()
+        .operations(Arc::new(Slow(script.clone())))
+        .judges(ports.judges)
+        .workflows(ports.workflows)
+        .timer(ports.timer)
+        .build();
+    let options = RunOptions { run: Some("r".into()), ..options.clone() };
+    let handle = engine.start(program.clone(), json(INPUT), options).await.unwrap();
+    let outcome = handle.finished().await.unwrap();
+    check_history(&engine, &outcome).await;
+    let history = engine.history(handle.run()).await.unwrap();
+    let (called, keys) = (script.called(), script.world().keys.clone());
+    Ran { outcome, history, called, keys, engine }
+}
+
+fn is_direct(event: &Event) -> bool {
+    matches!(event, Event::StepCalled { .. } | Event::ElementCalled { .. })
+}
+
+/// What a run did, without the numbers of its events.
+fn trace(history: &[Recorded]) -> String {
+    let mut trace = serde_json::to_value(Trace::of(&"r".into(), history).unwrap()).unwrap();
+    trace["seq"].take();
+    for step in trace["steps"].as_array_mut().unwrap() {
+        step["seq"].take();
+        if let Some(transition) = step.get_mut("transition") {
+            transition["seq"].take();
+        }
+    }
+    serde_json::to_string_pretty(&trace).unwrap()
+}
+
+/// All that tells a run with direct calls from one without is how many events it has.
+async fn assert_same(what: &str, program: &Arc<Program>, options: &RunOptions) -> usize {
+    let direct = ran(program, Effects::Pure, options).await;
+    let open = ran(program, Effects::Idempotent, options).await;
+    assert!(!open.history.iter().any(|recorded| is_direct(&recorded.event)), "{what}");
+    let events = open.outcome.events;
+    assert_eq!(RunOutcome { events, ..direct.outcome.clone() }, open.outcome, "{what}");
+    assert_eq!((&direct.called, &direct.keys), (&open.called, &open.keys), "{what}");
+    assert_eq!(trace(&direct.history), trace(&open.history), "{what}");
+    direct.history.iter().filter(|recorded| is_direct(&recorded.event)).count()
+}
+
+#[tokio::test]
+async fn a_call_that_ends_at_once_does_what_it_would_do_in_the_open() {
+    let mut direct = 0;
+    for (what, program) in programs() {
+        direct += assert_same(what, &program, &RunOptions::default()).await;
+    }
+    assert!(direct > 60, "only {direct} calls were direct");
+}
+
+#[tokio::test]
+async fn limits_end_a_run_of_direct_calls_where_they_would_end_it_otherwise() {
+    let limits = |limits: RunLimits| RunOptions { limits, ..RunOptions::default() };
+    let values = |values: ValueLimits| RunOptions { values, ..RunOptions::default() };
+    for options in [
+        limits(RunLimits { tool_calls: Some(1), ..RunLimits::default() }),
+        limits(RunLimits { total_visits: Some(1), ..RunLimits::default() }),
+        limits(RunLimits { host_calls: Some(3), ..RunLimits::default() }),
+        limits(RunLimits { wall_time_seconds: Some(1_000), ..RunLimits::default() }),
+        values(ValueLimits { bytes: 1_000, ..ValueLimits::default() }),
+        values(ValueLimits { bytes: 60, ..ValueLimits::default() }),
+        values(ValueLimits { run_bytes: 60, ..ValueLimits::default() }),
+    ] {
+        for (what, program) in programs() {
+            assert_same(what, &program, &options).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_parts_of_an_event_are_the_event() {
+    for (what, program) in programs() {
+        let ran = ran(&program, Effects::Pure, &RunOptions::default()).await;
+        let (mut whole, mut by_part, mut read) = (State::default(), State::default(), State::default());
+        for recorded in &ran.history {
+            whole.apply(recorded).unwrap();
+            for part in recorded.parts() {
+                by_part.apply_part(&part).unwrap();
+            }
+            assert_eq!(whole, by_part, "{what}: {recorded:?}");
+            let text = recorded.event.to_json();
+            let event: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
+            assert_eq!(event, recorded.event, "{what}");
+            read.apply(&Recorded::new(recorded.seq, recorded.at, event)).unwrap();
+            assert_eq!(whole, read, "{what}");
+        }
+        assert_eq!(ran.engine.replay(&"r".into()).await.unwrap(), None, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_direct_calls_that_is_resumed_after_any_event_ends_as_if_nothing_had_happened() {
+    for (what, program) in programs() {
+        let expected = ran(&program, Effects::Pure, &RunOptions::default()).await;
+        let folder = tempfile::tempdir().unwrap();
+        for keep in 1..expected.outcome.events {
+            // What is decided at once is appended at once: no crash comes in between.
+            let last = &expected.history[usize::try_from(keep).unwrap() - 1];
+            if matches!(last.event, Event::EachStarted { .. }) {
+                continue;
+            }
+            let journal: Arc<dyn Journal> = match keep % 5 {
+                3 => Arc::new(SqliteJournal::open(folder.path().join(format!("{keep}.db"))).unwrap()),
+                _ => Arc::new(MemoryJournal::new()),
+            };
+            let records = expected.history.iter().take(usize::try_from(keep).unwrap()).map(|recorded| {
+                opcell_journal::Record {
+                    seq: recorded.seq,
+                    kind: recorded.event.kind().into(),
+                    version: opcell_engine::event::SCHEMA_VERSION,
+                    at: recorded.at.0,
+                    payload: recorded.event.to_json().into(),
+                }
+            });
+            let records = records.collect();
+            let fence = journal.create(NewRun { records, ..NewRun::empty(&"r".into(), "w", 0) }).await.unwrap();
+            journal.release(&"r".into(), fence).await.unwrap();
+            let script = script(Effects::Pure);
+            let ports = script.ports();
+            let engine = Engine::builder()
+                .operations(Arc::new(Slow(script)))
+                .judges(ports.judges)
+                .workflows(ports.workflows)
+                .timer(ports.timer)
+                .journal(journal)
+                .build();
+            let outcome = engine.resume(&"r".into(), ResumeOptions::default()).await.unwrap().finished().await.unwrap();
+            let said = |outcome: &RunOutcome| {
+                (outcome.status, outcome.result.clone(), outcome.reason.clone(), outcome.message.clone())
+            };
+            assert_eq!(said(&outcome), said(&expected.outcome), "{what}: after event {keep}");
+            check_history(&engine, &outcome).await;
+        }
+    }
+}
+
+/// What must be durable before it starts is never made so.
+#[tokio::test]
+async fn only_pure_operations_are_called_before_their_request_is_recorded() {
+    let program = sequential(&[invoke("a", ""), invoke("b", "")].join(","), "{}");
+    for (effects, direct) in [(Effects::Pure, 2), (Effects::Idempotent, 0), (Effects::Once, 0)] {
+        let ran = ran(&program, effects, &RunOptions::default()).await;
+        assert_eq!(ran.history.iter().filter(|it| is_direct(&it.event)).count(), direct, "{effects:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_many_direct_calls_can_be_cancelled() {
+    let steps: Vec<String> = (0..20_000).map(|at| invoke(&format!("s{at}"), "")).collect();
+    let engine = script(Effects::Pure).engine();
+    let handle = engine.start(sequential(&steps.join(","), "{}"), json(INPUT), RunOptions::default()).await.unwrap();
+    handle.cancel("enough");
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
+    assert!(outcome.events < 1_000, "{} events", outcome.events);
+    check_history(&engine, &outcome).await;
+}
