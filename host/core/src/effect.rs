@@ -11,7 +11,7 @@ use crate::{
     state::{Body, Phase, State},
 };
 use opcell_workflow::ir::{Form, Judge, Session, Step};
-use std::sync::Arc;
+use std::{io::Write as _, sync::Arc};
 
 /// What a driver knows about operations, judges and tools without calling them. None of it changes while a run lasts.
 pub trait Catalogue {
@@ -175,7 +175,18 @@ impl State {
     /// What tells the call of a frame's operation from every other, however often it is repeated.
     pub(crate) fn invocation_key(&self, frame: FrameId) -> Arc<str> {
         let mut number = itoa::Buffer::new();
-        [&*self.run, "/", number.format(frame.0)].concat().into()
+        let parts = [&*self.run, "/", number.format(frame.0)];
+        // Without a text in between, unless the run has a long name.
+        let mut key = [0_u8; 96];
+        let mut rest = &mut key[..];
+        if parts.iter().all(|part| rest.write_all(part.as_bytes()).is_ok()) {
+            let left = rest.len();
+            let written = key.get(..key.len() - left).unwrap_or_default();
+            if let Ok(key) = std::str::from_utf8(written) {
+                return key.into();
+            }
+        }
+        parts.concat().into()
     }
 
     /// The session that a frame's conversation belongs to, and whether it is a judge's.

@@ -5,7 +5,7 @@
 
 use crate::text::one_line;
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Requests, files and keys of stores that are listed one by one, each.
 const LISTED: usize = 64;
@@ -210,13 +210,20 @@ impl Touched {
 }
 
 /// Where a call that may be dropped at any time notes what it touches. Clones note in the same place.
-#[derive(Debug, Clone, Default)]
-pub struct TouchLog(Arc<Mutex<Touched>>);
+#[derive(Debug, Default)]
+pub struct TouchLog(OnceLock<Arc<Mutex<Touched>>>);
+
+/// Most calls touch nothing, so the place is made when it is first shared or noted in.
+impl Clone for TouchLog {
+    fn clone(&self) -> Self {
+        Self(OnceLock::from(Arc::clone(self.0.get_or_init(Arc::default))))
+    }
+}
 
 impl TouchLog {
     /// Notes something.
     pub fn note<T>(&self, note: impl FnOnce(&mut Touched) -> T) -> T {
-        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        note(&mut self.0.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What has been noted so far.

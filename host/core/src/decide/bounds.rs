@@ -120,14 +120,18 @@ pub(crate) fn made(event: &Event) -> u64 {
     bytes
 }
 
-/// Whether the arguments of a call are within the bounds.
-pub(super) fn fits(state: &State, arguments: &Value) -> bool {
-    let measure = arguments.measure();
-    state.value_limits.check_measures(measure.bytes(), measure.depth()).is_ok()
-        && state.made.saturating_add(measure.bytes()) <= state.value_limits.run_bytes
+/// Whether values that are about to be made are within the bounds.
+#[inline]
+pub(super) fn fit<const N: usize>(state: &State, values: [&Value; N]) -> bool {
+    let mut all = state.made;
+    values.into_iter().all(|value| {
+        let measure = value.measure();
+        all = all.saturating_add(measure.bytes());
+        state.value_limits.check_measures(measure.bytes(), measure.depth()).is_ok()
+    }) && all <= state.value_limits.run_bytes
 }
 
-pub(super) fn problem(state: &State, event: &Event) -> Option<Failure> {
+fn problem(state: &State, event: &Event) -> Option<Failure> {
     let (mut largest, mut deepest, mut all) = (0, 0, state.made);
     each_value(event, |value| {
         let measure = value.measure();

@@ -7,9 +7,8 @@
 
 use super::{At, bounds, limits, line, step};
 use crate::{
-    call::{Call, EffectContext, Success},
+    call::{Call, EffectContext, Reply, Success},
     event::{Called, EffectId, Event, FrameId, Request},
-    receipt::Receipt,
     scope::arguments,
     state::{Accepted, Body, Each, Line, LineAt, Pause, Phase, Raw, State},
 };
@@ -103,7 +102,7 @@ impl<'a> Upcoming<'a> {
             }
         };
         let arguments = arguments(&at.view(of.item()), &invoke.args, at.instance.program.arguments(index)).ok()?;
-        let allowed = bounds::fits(at.state, &arguments) && limits::allows_invoke(at.state);
+        let allowed = bounds::fit(at.state, [&arguments]) && limits::allows_invoke(at.state);
         allowed.then_some(Ok(DirectCall { at, step, invoke, arguments, of }))
     }
 }
@@ -159,41 +158,49 @@ impl DirectCall<'_> {
         [entered, Event::Requested { effect, frame, request: Request::Invoke { arguments: self.arguments } }]
     }
 
-    /// What says that the call was made and ended so; nothing where there is more to decide about that.
-    #[must_use]
-    pub fn ended(&self, success: &Success, receipt: Option<&Receipt>, took: u64) -> Option<Event> {
-        let (at, step) = (&self.at, self.step);
-        at.state.value_limits.accept(success).ok()?;
-        let raw = Raw::Invoke(success.clone());
-        let mapped = step::mapped(at, step, &raw, self.of.item()).ok()?;
-        let output = match self.of {
-            Of::Step { .. } => mapped,
-            Of::Element { .. } if is_result(at, step, &mapped) => Value::Undefined,
-            Of::Element { .. } => {
-                let mapped = (!matches!(mapped, Value::Undefined)).then_some(mapped);
-                let output = at.lifecycle().element_output(&Accepted { raw, mapped, receipt: None }, step);
-                if let Value::Undefined = output {
-                    return None;
-                }
-                output
+    /// What says that the call was made and ended so.
+    ///
+    /// # Errors
+    /// The call and its reply, where there is more to decide about that.
+    pub fn ended(self, reply: Reply<Success>, took: u64) -> Result<Event, (Self, Reply<Success>)> {
+        let at = &self.at;
+        let (success, receipt) = match reply {
+            Reply { result: Ok(success), receipt } if at.state.value_limits.accept(&success).is_ok() => {
+                (success, receipt)
             }
+            reply => return Err((self, reply)),
         };
-        let call = Called {
-            effect: self.effect(),
-            arguments: self.arguments.clone(),
-            success: success.clone(),
-            receipt: receipt.cloned(),
-            output,
-            took,
+        let made = |output: &Value| match (&self.of, output) {
+            (Of::Step { .. }, output) => bounds::fit(at.state, [&self.arguments, &Value::Undefined, output]),
+            (Of::Element { .. }, Value::Undefined) => bounds::fit(at.state, [&self.arguments, &success.data]),
+            (Of::Element { .. }, output) => bounds::fit(at.state, [&self.arguments, output]),
         };
-        let (frame, parent, call) = (self.frame(), at.id, Box::new(call));
-        let event = match self.of {
+        let Some(output) = self.output(&success).filter(made) else {
+            return Err((self, Reply { result: Ok(success), receipt }));
+        };
+        let (frame, parent, effect) = (self.frame(), self.at.id, self.effect());
+        let (name, arguments) = (&self.step.name, self.arguments);
+        let call = Box::new(Called { effect, arguments, success, receipt, output, took });
+        Ok(match self.of {
             Of::Step { index, visit } => {
-                Event::StepCalled { frame, parent, step: index, name: step.name.clone(), visit, call }
+                Event::StepCalled { frame, parent, step: index, name: name.clone(), visit, call }
             }
             Of::Element { index, .. } => Event::ElementCalled { frame, parent, index, call },
-        };
-        bounds::problem(at.state, &event).is_none().then_some(event)
+        })
+    }
+}
+
+impl DirectCall<'_> {
+    /// [`Called::output`]; nothing where it is not to be had, or cannot be said.
+    fn output(&self, success: &Success) -> Option<Value> {
+        let (at, step) = (&self.at, self.step);
+        let mapped = step::mapped(at, step, || success.data.clone(), self.of.item()).ok()?;
+        if matches!(self.of, Of::Step { .. }) || is_result(at, step, &mapped) {
+            return Some(mapped);
+        }
+        let mapped = (!matches!(mapped, Value::Undefined)).then_some(mapped);
+        let accepted = Accepted { raw: Raw::Invoke(success.clone()), mapped, receipt: None };
+        Some(at.lifecycle().element_output(&accepted, step)).filter(|output| !matches!(output, Value::Undefined))
     }
 }
 

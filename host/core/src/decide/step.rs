@@ -250,7 +250,7 @@ fn produced(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) 
 
 /// `value`: the result, where the work itself does not hold it.
 pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: Option<(&Value, usize)>) -> Event {
-    let mapped = match mapped(at, step, raw, item) {
+    let mapped = match mapped(at, step, || raw.plain(), item) {
         Ok(mapped) => mapped,
         Err(failure) => return failed(at, step, failure),
     };
@@ -268,13 +268,18 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
 }
 
 /// Outputs that are computed from `$result`; `undefined` when none is.
-pub(super) fn mapped(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) -> Result<Value, Failure> {
+pub(super) fn mapped(
+    at: &At<'_>,
+    step: &Step,
+    raw: impl FnOnce() -> Value,
+    item: Option<(&Value, usize)>,
+) -> Result<Value, Failure> {
     if step.outputs.values().all(|spec| spec.value.is_none())
         || matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
     {
         return Ok(Value::Undefined);
     }
-    let result = raw.plain();
+    let result = raw();
     let view = at.view_of(item);
     let mut outputs = Map::with_capacity(step.outputs.len());
     for (key, spec) in &step.outputs {

@@ -1,25 +1,22 @@
 //! Calls of pure operations that end at once: made before anything of them is recorded, one event for each.
 
-use super::{AT_ONCE, Batch, Driver, panicked};
+use super::{AT_ONCE, Batch, Driver, LAG, panicked};
 use crate::{
     error::RunError,
     in_flight::InFlight,
-    ports::{Cancellable, Ports, Reply},
+    ports::{Cancellable, Ports, Reply, Success},
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture, poll};
 use opcell_core::{
     State,
     decide::{self, Upcoming},
     event::EffectReply,
     failure::Effects,
     id::{EffectId, Timestamp},
+    message::Message,
 };
 use opcell_journal::JournalError;
-use std::{
-    future::{Future, poll_fn},
-    panic::AssertUnwindSafe,
-    task::{Context, Poll},
-};
+use std::{panic::AssertUnwindSafe, task::Poll, time::Duration};
 
 /// The call that comes next, if it is one of a pure operation.
 fn upcoming<'a>(state: &'a State, ports: &Ports) -> Option<Upcoming<'a>> {
@@ -28,6 +25,16 @@ fn upcoming<'a>(state: &'a State, ports: &Ports) -> Option<Upcoming<'a>> {
 
 /// How long such calls may take together before the run looks at the world, in microseconds.
 const TOGETHER: i64 = 1_000;
+
+/// How long the end of such a call is waited for before it is recorded as wanted, and so shown as under way.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How far a call has come.
+enum Made {
+    Ended(Reply<Success>),
+    /// It goes on: too long, or until something else has been seen to.
+    GoesOn(BoxFuture<'static, Reply<Success>>, Option<Message>),
+}
 
 impl Driver {
     /// Whether the next thing to do is to make such a call.
@@ -42,21 +49,11 @@ impl Driver {
         in_flight: &mut InFlight,
         taken_over: EffectId,
     ) -> Result<usize, RunError> {
-        poll_fn(|context| Poll::Ready(self.calls(context, batch, in_flight, taken_over))).await
-    }
-
-    fn calls(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: &mut Batch,
-        in_flight: &mut InFlight,
-        taken_over: EffectId,
-    ) -> Result<usize, RunError> {
         let (before, most) = (self.state.seq(), self.batch());
         let mut began: Option<Timestamp> = None;
         let mut made = 0_usize;
         while made < AT_ONCE && batch.events.len() < most && in_flight.is_empty() {
-            if !self.call(context, batch, in_flight, taken_over)? {
+            if !self.call(batch, in_flight, taken_over).await? {
                 break;
             }
             made += 1;
@@ -65,7 +62,7 @@ impl Driver {
                 break;
             }
             // A run that is asked to stop does not make all of them first.
-            if made % 16 == 0
+            if made.is_multiple_of(16)
                 && let Ok(message) = self.inbox.try_recv()
             {
                 self.receive(batch, message)?;
@@ -76,9 +73,8 @@ impl Driver {
     }
 
     /// Makes the call that comes next, if it is one of a pure operation. Whether anything was recorded.
-    fn call(
+    async fn call(
         &mut self,
-        context: &mut Context<'_>,
         batch: &mut Batch,
         in_flight: &mut InFlight,
         taken_over: EffectId,
@@ -101,33 +97,53 @@ impl Driver {
         let began = self.moment.take().unwrap_or_else(|| self.ports.timer.now());
         let (effect, ports, cancel) = (call.effect(), self.ports.clone(), self.cancel.clone());
         let given = Cancellable::new(call.call(), cancel);
-        let mut work = Box::pin(async move {
+        let mut work = async move {
             let reply = AssertUnwindSafe(ports.operations.invoke(given)).catch_unwind().await;
-            EffectReply::Invoke(reply.unwrap_or_else(|_| Reply { result: Err(panicked()), receipt: None }))
-        });
-        let reply = match work.as_mut().poll(context) {
-            Poll::Ready(reply) => reply,
+            reply.unwrap_or_else(|_| Reply { result: Err(panicked()), receipt: None })
+        }
+        .boxed();
+        let made = match poll!(&mut work) {
+            Poll::Ready(reply) => Made::Ended(reply),
             Poll::Pending => {
+                let patience = if batch.events.is_empty() { PATIENCE } else { LAG };
+                tokio::select! {
+                    biased;
+                    reply = &mut work => Made::Ended(reply),
+                    Some(message) = self.inbox.recv() => Made::GoesOn(work, Some(message)),
+                    () = self.ownership.lost() => return Err(self.lease_lost()),
+                    () = self.shutdown.begun() => Made::GoesOn(work, None),
+                    () = self.release.cancelled() => Made::GoesOn(work, None),
+                    () = tokio::time::sleep(patience) => Made::GoesOn(work, None),
+                }
+            }
+        };
+        let reply = match made {
+            Made::Ended(reply) => reply,
+            Made::GoesOn(work, message) => {
                 for event in call.begun() {
                     self.record_at(batch, event, began)?;
                 }
-                in_flight.start([(effect, work as _)]);
+                in_flight.start([(effect, work.map(EffectReply::Invoke).boxed())]);
+                if let Some(message) = message {
+                    self.receive(batch, message)?;
+                }
                 return Ok(true);
             }
         };
         let ended = self.ports.timer.now();
-        if let EffectReply::Invoke(Reply { result: Ok(success), receipt }) = &reply
-            && let Some(event) =
-                call.ended(success, receipt.as_ref(), u64::try_from(ended.0 - began.0).unwrap_or_default())
-        {
-            self.moment = Some(ended);
-            self.record_at(batch, event, ended)?;
-            return Ok(true);
+        let took = u64::try_from(ended.0 - began.0).unwrap_or_default();
+        match call.ended(reply, took) {
+            Ok(event) => {
+                self.moment = Some(ended);
+                self.record_at(batch, event, ended)?;
+            }
+            Err((call, reply)) => {
+                for event in call.begun() {
+                    self.record_at(batch, event, began)?;
+                }
+                self.take(batch, (effect, EffectReply::Invoke(reply)))?;
+            }
         }
-        for event in call.begun() {
-            self.record_at(batch, event, began)?;
-        }
-        self.take(batch, (effect, reply))?;
         Ok(true)
     }
 }
