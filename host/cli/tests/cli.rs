@@ -162,6 +162,7 @@ fn stable(text: &str) -> String {
         (r"\b[0-9a-f]{16}\b", "[..]"),
         (r"uid \d+", "uid [..]"),
         (r#""(duration[-_]us)":( ?)\d+"#, r#""$1":$2[..]"#),
+        (r#""took":\d+"#, r#""took":[..]"#),
         (r#""elapsed":"[^"]+""#, r#""elapsed":"[..]""#),
         (r"[0-9a-f]{64}", "[..]"),
         (r#"(duration_ms"): \d+"#, r#"$1: [..]"#),

@@ -4,7 +4,7 @@
 use super::{Change, missing};
 use crate::event::{Called, FrameId};
 use crate::receipt::Receipt;
-use crate::state::{Accepted, LineAt, Pause, Phase, Raw, State};
+use crate::state::{Accepted, Body, Frame, LineAt, Pause, Phase, Raw, State};
 use opcell_types::Value;
 
 impl State {
@@ -16,15 +16,15 @@ impl State {
         visit: u32,
         call: &Called,
     ) -> Change {
-        let line = self.line_mut(parent)?;
+        let Some(Frame { instance: id, body: Body::Line(line), .. }) = self.frames.get_mut(&parent) else {
+            return missing(format!("frame {parent} as a line"));
+        };
+        let id = *id;
+        let Some(instance) = self.instances.get_mut(&id) else { return missing(format!("instance {id}")) };
         let LineAt::Before(at) = line.at else { return missing(format!("a place to enter in frame {parent}")) };
         let is_main = line.group.is_none();
-        let id = self.frame_mut(parent)?.instance;
-        if self.counts_visits(id) {
-            self.charge(parent, |used| used.visits += 1);
-        }
-        self.call_ended(frame, parent, call);
-        let instance = self.instance_mut(id)?;
+        // The line was ready, and is.
+        line.at = LineAt::Before(if is_main { instance.program.after(at) } else { at + 1 });
         if is_main {
             instance.last = Some(step);
         }
@@ -35,8 +35,10 @@ impl State {
             mapped: (!matches!(call.output, Value::Undefined)).then(|| call.output.clone()),
             receipt: call.receipt.as_ref().map(Receipt::without_record),
         };
-        self.remember(id, step, accepted)?;
-        self.move_on(parent, at)
+        instance.remember(step, accepted)?;
+        let visits = u64::from(self.counts_visits(id));
+        self.call_ended(frame, parent, visits, call);
+        Ok(())
     }
 
     pub(super) fn element_called(&mut self, frame: FrameId, parent: FrameId, index: u32, call: &Called) -> Change {
@@ -48,16 +50,21 @@ impl State {
         *slot = Some(call.element_output().clone());
         each.next = index + 1;
         each.pause = if is_delayed && (each.next as usize) < each.items.len() { Pause::Due } else { Pause::Over };
-        self.call_ended(frame, parent, call);
+        self.call_ended(frame, parent, 0, call);
         self.refresh(parent);
         Ok(())
     }
 
     /// Counts what a call used, and the frame and the effect that it would have been.
-    fn call_ended(&mut self, frame: FrameId, parent: FrameId, call: &Called) {
+    fn call_ended(&mut self, frame: FrameId, parent: FrameId, visits: u64, call: &Called) {
         self.next_frame = self.next_frame.max(frame.0 + 1);
         self.next_effect = self.next_effect.max(call.effect.0 + 1);
-        self.charge(parent, |used| used.tool_calls += 1);
-        self.count_cell(parent, call.receipt.as_ref());
+        self.charge(parent, |used| {
+            used.visits += visits;
+            used.tool_calls += 1;
+        });
+        if call.receipt.is_some() {
+            self.count_cell(parent, call.receipt.as_ref());
+        }
     }
 }

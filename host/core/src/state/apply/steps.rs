@@ -3,7 +3,7 @@
 use super::{Change, missing};
 use crate::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
-use crate::state::{Accepted, Body, Frame, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
+use crate::state::{Accepted, Body, Frame, Instance, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
 use opcell_types::{
     Value,
     value::{Object, Shape},
@@ -14,6 +14,26 @@ use std::sync::{Arc, LazyLock};
 
 /// The one key of what `$steps.NAME` gives.
 static OUTPUT: LazyLock<Shape> = LazyLock::new(|| Shape::new(["output"]));
+
+impl Instance {
+    /// Keeps what a step came to, and shows it to expressions.
+    pub(super) fn remember(&mut self, step: u32, accepted: Accepted) -> Change {
+        let Some(definition) = self.program.step(step) else { return missing(format!("step {step}")) };
+        let output = accepted.expression_output(definition, self.program.lifecycle());
+        let entry = Value::Object(Object::of_slots(OUTPUT.clone(), [output]));
+        if let Value::Object(outputs) = &mut self.outputs {
+            // Each step has its place, unless two have one name.
+            match outputs.shape().key(step as usize) {
+                Some(name) if name.as_str() == definition.name.as_ref() => outputs.set_at(step as usize, entry),
+                _ => outputs.insert(&definition.name, entry),
+            }
+        }
+        if let Some(slot) = self.memory.get_mut(step as usize) {
+            slot.accepted = Some(accepted);
+        }
+        Ok(())
+    }
+}
 
 impl State {
     pub(super) fn enter_step(&mut self, id: FrameId, parent: FrameId, step: u32, visit: u32) -> Change {
@@ -103,21 +123,7 @@ impl State {
     }
 
     pub(super) fn remember(&mut self, instance: InstanceId, step: u32, accepted: Accepted) -> Change {
-        let instance = self.instance_mut(instance)?;
-        let Some(definition) = instance.program.step(step) else { return missing(format!("step {step}")) };
-        let output = accepted.expression_output(definition, instance.program.lifecycle());
-        let entry = Value::Object(Object::of_slots(OUTPUT.clone(), [output]));
-        if let Value::Object(outputs) = &mut instance.outputs {
-            // Each step has its place, unless two have one name.
-            match outputs.shape().key(step as usize) {
-                Some(name) if name.as_str() == definition.name.as_ref() => outputs.set_at(step as usize, entry),
-                _ => outputs.insert(&definition.name, entry),
-            }
-        }
-        if let Some(slot) = instance.memory.get_mut(step as usize) {
-            slot.accepted = Some(accepted);
-        }
-        Ok(())
+        self.instance_mut(instance)?.remember(step, accepted)
     }
 
     pub(super) fn finish_step(&mut self, id: FrameId, result: &StepResult) -> Change {
