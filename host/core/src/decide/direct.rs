@@ -162,6 +162,7 @@ impl DirectCall<'_> {
     ///
     /// # Errors
     /// The call and its reply, where there is more to decide about that.
+    #[expect(clippy::result_large_err, reason = "both are moved on at once, and a box would cost what this saves")]
     pub fn ended(self, reply: Reply<Success>, took: u64) -> Result<Event, (Self, Reply<Success>)> {
         let at = &self.at;
         let (success, receipt) = match reply {

@@ -1,6 +1,6 @@
 //! Calls that ended at once: one event for what four say of a call that takes longer.
 
-use super::{Event, EffectReply, Recorded, Request, Settled, StepResult};
+use super::{EffectReply, Event, Recorded, Request, Settled, StepResult};
 use crate::{
     call::{Reply, Success},
     id::{EffectId, Timestamp},
@@ -59,13 +59,8 @@ impl Called {
 pub(super) fn parts(recorded: &Recorded) -> Option<[Recorded; 4]> {
     let (entered, frame, call, finished) = match &recorded.event {
         Event::StepCalled { frame, parent, step, name, visit, call } => {
-            let entered = Event::StepEntered {
-                frame: *frame,
-                parent: *parent,
-                step: *step,
-                name: name.clone(),
-                visit: *visit,
-            };
+            let entered =
+                Event::StepEntered { frame: *frame, parent: *parent, step: *step, name: name.clone(), visit: *visit };
             let result = StepResult { mapped: call.output.clone(), ..StepResult::default() };
             (entered, *frame, call, Event::StepFinished { frame: *frame, result: Box::new(result) })
         }

@@ -22,7 +22,8 @@ fn calls(name: &str, operation: &str, args: &str, rest: &str) -> String {
     format!(r#"{{"name":"{name}","type":"invoke","invoke":{{"operation":"{operation}","args":{args}}}{rest}}}"#)
 }
 
-const OUTPUTS: &str = r#","outputs":{"id":{"value":{"expression":"$result.n"}},"all":{"value":{"expression":"$result"}}}"#;
+const OUTPUTS: &str =
+    r#","outputs":{"id":{"value":{"expression":"$result.n"}},"all":{"value":{"expression":"$result"}}}"#;
 const OVER: &str = r#","each":{"over":"$inputs.xs"}"#;
 
 /// Steps, of a sequential and of a routed workflow.
@@ -234,15 +235,14 @@ async fn a_run_of_direct_calls_that_is_resumed_after_any_event_ends_as_if_nothin
                 3 => Arc::new(SqliteJournal::open(folder.path().join(format!("{keep}.db"))).unwrap()),
                 _ => Arc::new(MemoryJournal::new()),
             };
-            let records = expected.history.iter().take(usize::try_from(keep).unwrap()).map(|recorded| {
-                opcell_journal::Record {
+            let records =
+                expected.history.iter().take(usize::try_from(keep).unwrap()).map(|recorded| opcell_journal::Record {
                     seq: recorded.seq,
                     kind: recorded.event.kind().into(),
                     version: opcell_engine::event::SCHEMA_VERSION,
                     at: recorded.at.0,
                     payload: recorded.event.to_json().into(),
-                }
-            });
+                });
             let records = records.collect();
             let fence = journal.create(NewRun { records, ..NewRun::empty(&"r".into(), "w", 0) }).await.unwrap();
             journal.release(&"r".into(), fence).await.unwrap();

@@ -5,8 +5,8 @@
 mod agents;
 mod budgets;
 mod contracts;
-mod direct;
 mod dialogue;
+mod direct;
 mod durable;
 mod flow;
 mod large;
