@@ -75,7 +75,8 @@ impl PartialEq for Value {
 /// The JSON of a value, which has neither [`Value::Undefined`] nor numbers that are not finite.
 impl PartialEq<serde_json::Value> for Value {
     fn eq(&self, other: &serde_json::Value) -> bool {
-        *self == Self::from(other.clone())
+        let other = Self::from(other.clone());
+        *self == other
     }
 }
 
