@@ -32,6 +32,14 @@ const HOST_SPACE: u64 = 2 << 30;
 /// Address space of one cell beside its memory: its stack, and code.
 const CELL_SPACE: u64 = 16 << 20;
 
+/// From so many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one another.
+/// There are more slots then than cells may run: a slot that is never used costs address space only.
+const SPLIT: u32 = 128;
+
+/// Engines of the small pool at most, and slots that each but the first keeps warm at most.
+const MOST_TWINS: usize = 8;
+const WARM: u32 = 16;
+
 /// How cells get their memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -71,6 +79,8 @@ struct Shape {
     memories: u32,
     tables: u32,
     keep_resident: usize,
+    /// Slots that keep their memory when no cell runs in them.
+    warm: u32,
 }
 
 /// One engine and the pool that belongs to it. Components, linkers and stores of one engine are never used with
@@ -82,10 +92,12 @@ pub(crate) struct CellEngine {
     /// Cells at once, all plugins together.
     slots: Arc<Slots>,
     clock: Arc<Clock>,
+    /// What another engine of the same pool is made with, where there may be one.
+    twin: Option<(Metering, Shape)>,
 }
 
 impl CellEngine {
-    /// Waits for a slot; the clock ticks while one is held. A pool has exactly as many as there are permits, so that
+    /// Waits for a slot; the clock ticks while one is held. A pool has at least as many as there are permits, so that
     /// waiting happens here, where it is counted.
     pub(crate) async fn slot(&self) -> Option<Slot<'_>> {
         let slot = self.slots.wait().await;
@@ -98,6 +110,22 @@ impl CellEngine {
         let slot = self.slots.free()?;
         self.clock.wake();
         Some(slot)
+    }
+
+    /// How many engines the pool may have: one for each thread that runs cells, so that the cells of one thread count up
+    /// and down nothing that those of another do.
+    pub(crate) fn twins(&self) -> usize {
+        self.twin.map_or(1, |_| crate::slots::parts().min(MOST_TWINS))
+    }
+
+    /// Another engine of the same pool, whose cells are counted with those of this one. `None` where there is no room
+    /// for it.
+    pub(crate) fn make_twin(&self) -> Option<Self> {
+        let (metering, shape) = self.twin?;
+        let shape = Shape { warm: shape.warm.min(WARM), ..shape };
+        let engine = build(&config(metering, Room::Plenty, Some(pool_config(shape)))).ok()?;
+        self.clock.also(engine.weak());
+        Some(Self { engine, twin: None, ..self.clone() })
     }
 
     pub(crate) fn wasmtime(&self) -> &Engine {
@@ -159,13 +187,14 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
 }
 
 fn pool_config(shape: Shape) -> PoolingAllocationConfig {
-    let Shape { cells, core_instances, memories, tables, keep_resident } = shape;
+    let Shape { cells, core_instances, memories, tables, keep_resident, warm } = shape;
+    let least = if cells >= SPLIT / 2 { SPLIT } else { 1 };
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(cells)
         .total_core_instances(cells * core_instances)
-        .total_memories(cells * memories)
-        .total_tables(cells * tables)
-        .total_stacks(cells)
+        .total_memories((cells * memories).max(least))
+        .total_tables((cells * tables).max(least))
+        .total_stacks(cells.max(least))
         .max_core_instances_per_component(core_instances)
         .max_memories_per_component(memories)
         .max_tables_per_component(tables)
@@ -177,7 +206,7 @@ fn pool_config(shape: Shape) -> PoolingAllocationConfig {
         .linear_memory_keep_resident(keep_resident)
         .table_keep_resident(keep_resident)
         .async_stack_keep_resident(16 << 10)
-        .max_unused_warm_slots(cells)
+        .max_unused_warm_slots(warm)
         // At once: a batch would keep the memory of the last bombs resident until enough small cells have followed.
         .decommit_batch_size(1)
         // Takes swapped pages for clean on this engine's version.
@@ -216,7 +245,7 @@ pub(crate) fn like_small(
 }
 
 fn small(cells: u32, keep_resident: usize) -> Shape {
-    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident }
+    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells }
 }
 
 /// How many of `cells` cells with so much memory each there is address space for, beside the host itself.
@@ -257,15 +286,17 @@ impl Engines {
             memories: 8,
             tables: 64,
             keep_resident: keep_resident.max(512 << 10),
+            warm: (cells / 4).max(1),
         };
         let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
         let (mut warning, mut room, mut shapes) = (None, Room::Plenty, None);
         let pools = match allocation {
             Allocation::OnDemand => None,
             Allocation::Auto => match (pool(small), pool(script)) {
-                (Ok(small_engine), Ok(script_engine)) => {
-                    Some(vec![(small_engine, "small", small.cells), (script_engine, "script", script.cells)])
-                }
+                (Ok(small_engine), Ok(script_engine)) => Some(vec![
+                    (small_engine, "small", small.cells, Some(small)),
+                    (script_engine, "script", script.cells, None),
+                ]),
                 (Err(error), _) | (_, Err(error)) => {
                     room = Room::Scarce;
                     let text = format!(
@@ -282,17 +313,23 @@ impl Engines {
             Some(pools) => pools,
             None => {
                 shapes = Some(self::shapes(metering, room, script)?);
-                vec![(build(&config(metering, room, None))?, "on-demand", admitted(cells, memory))]
+                vec![(build(&config(metering, room, None))?, "on-demand", admitted(cells, memory), None)]
             }
         };
-        let slots: Vec<_> = pools.iter().map(|(.., cells)| Arc::new(Slots::new(*cells as usize))).collect();
+        let slots: Vec<_> = pools.iter().map(|(_, _, cells, _)| Arc::new(Slots::new(*cells as usize))).collect();
         let counted = slots.clone();
         let busy = move || counted.iter().any(|slots| slots.in_use());
         let clock = Clock::start(pools.iter().map(|(engine, ..)| engine.weak()).collect(), busy);
         let clock = Arc::new(clock.map_err(SandboxError::Ticker)?);
         let pools = pools.into_iter().zip(slots);
         let pools = pools
-            .map(|((engine, name, _), slots)| CellEngine { engine, name, slots, clock: Arc::clone(&clock) })
+            .map(|((engine, name, _, shape), slots)| CellEngine {
+                engine,
+                name,
+                slots,
+                clock: Arc::clone(&clock),
+                twin: shape.map(|shape| (metering, shape)),
+            })
             .collect();
         Ok(Self { pools, shapes, room, warning })
     }

@@ -89,16 +89,18 @@ pub(crate) struct Exported {
 impl Exported {
     /// Looks `I` up; `None` when the component does not export it.
     pub(crate) fn find<I: Interface>(component: &Component, surface: &Surface) -> Result<Option<Self>, LoadError> {
-        if !surface.exports_interface(I::NAME) {
-            return Ok(None);
-        }
+        surface.exports_interface(I::NAME).then(|| Self::of::<I>(component)).transpose()
+    }
+
+    /// Looks `I` up in a component that exports it.
+    pub(crate) fn of<I: Interface>(component: &Component) -> Result<Self, LoadError> {
         let interface = component.get_export_index(None, format!("opcell:plugin/{}@{EXPORTS}", I::NAME));
         let function = |name: &str| {
             component
                 .get_export_index(interface.as_ref(), name)
                 .ok_or_else(|| LoadError::Link { message: format!("the component does not export `{name}`") })
         };
-        Ok(Some(Self { describe: function("describe")?, ask: function(I::ASK)? }))
+        Ok(Self { describe: function("describe")?, ask: function(I::ASK)? })
     }
 }
 

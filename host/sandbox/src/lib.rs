@@ -36,6 +36,7 @@ pub mod plugin;
 
 mod cell;
 mod exports;
+mod homes;
 mod permits;
 mod queue;
 mod slots;

@@ -6,6 +6,7 @@
 //! allowance lately, while others run as well, begins there. So the threads of the runtime, its timers and its
 //! connections never wait for guests, and a new or short cell waits for no one.
 
+use crate::slots;
 use async_task::{FallibleTask, Runnable};
 use std::{
     cell::Cell,
@@ -43,9 +44,18 @@ pub(crate) struct Share {
     /// Used on any thread and not yet made good by time, in nanoseconds, and when that was.
     debt: AtomicU64,
     at: AtomicU64,
+    /// Used and not booked yet, by the threads at home at each place, in nanoseconds.
+    near: Box<[Near]>,
     /// Used among the workers, in nanoseconds; a share that comes back begins where the others are.
     turns: AtomicU64,
 }
+
+/// What a thread may use before it is booked: booking with every cell is a counter that all processors hand around.
+const UNBOOKED: u64 = 100_000;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Near(AtomicU64);
 
 /// The plugin whose cell began last, and since when that changes.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -58,6 +68,7 @@ impl Share {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             debt: AtomicU64::new(0),
             at: AtomicU64::new(now()),
+            near: (0..slots::parts()).map(|_| Near::default()).collect(),
             turns: AtomicU64::new(0),
         })
     }
@@ -67,7 +78,17 @@ impl Share {
         self.id
     }
 
-    /// Books what a cell has used by now; what it owes then.
+    /// Notes what a cell has used by now, and books it when it is much.
+    fn note(&self, used: u64, now: u64) {
+        let Some(near) = self.near.get(slots::home(self.near.len())) else { return };
+        let used = near.0.fetch_add(used, Ordering::Relaxed) + used;
+        if used >= UNBOOKED {
+            near.0.fetch_sub(used, Ordering::Relaxed);
+            self.charge(used, now);
+        }
+    }
+
+    /// Books what cells have used by now; what the share owes then.
     fn charge(&self, used: u64, now: u64) -> u64 {
         let since = now.saturating_sub(self.at.swap(now, Ordering::Relaxed));
         let owed = |debt: u64| Some(debt.saturating_sub(since / STEADY) + used);
@@ -143,7 +164,7 @@ pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant,
             let started = started.take().unwrap_or_else(now);
             let polled = work.as_mut().poll(context);
             let ended = now();
-            share.charge(ended.saturating_sub(started), ended);
+            share.note(ended.saturating_sub(started), ended);
             if polled.is_ready() {
                 return polled.map(Some);
             }

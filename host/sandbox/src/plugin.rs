@@ -7,11 +7,12 @@ use crate::{
     },
     cell::{self, Call},
     checks::{self, apart},
-    describe::{self, JudgeDescription, OperationDescription, OperationSchemas, check_outcome},
+    describe::{self, JudgeDescription, OperationDescription, check_outcome},
     engine::{CellEngine, Metering},
     error::{CellError, LoadError},
     exports::{Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
+    homes::{Home, Homes},
     host::{HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
@@ -20,7 +21,7 @@ use crate::{
     queue::Queue,
     receipt::{CellResult, Receipt},
     recording::Tape,
-    sandbox::Settings,
+    sandbox::{Pool, Settings},
     state::CellState,
     typed::{AskOperation, Typed},
 };
@@ -37,7 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Component, InstancePre};
 
 /// Everything of a plugin that a cell needs, prepared once.
 pub(crate) struct Linked {
@@ -56,10 +57,42 @@ pub(crate) struct Linked {
     pub(crate) roots: Arc<Roots>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) wasi: bool,
+    /// Whether it makes requests as WASI does.
+    pub(crate) http: bool,
     /// Its calls, running and waiting.
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Queue>,
     /// What its cells use.
     pub(crate) share: Arc<Share>,
+}
+
+impl Linked {
+    /// The same on another engine of its pool.
+    pub(crate) fn on(&self, pool: &Pool) -> Option<Self> {
+        let compiled = self.pre.component().serialize().ok()?;
+        // SAFETY: the engine wrote it just now, from a component that it had loaded.
+        let component = unsafe { Component::deserialize(pool.engine.wasmtime(), compiled) }.ok()?;
+        let pre = pool.linker(self.wasi, self.http).instantiate_pre(&component).ok()?;
+        let operations = self.operations.as_ref().map(|_| Exported::of::<Operations>(&component)).transpose().ok()?;
+        let judges = self.judges.as_ref().map(|_| Exported::of::<Judges>(&component)).transpose().ok()?;
+        Some(Self {
+            name: (&*self.name).into(),
+            digest: self.digest.to_string().parse().ok()?,
+            engine: pool.engine.clone(),
+            metering: self.metering,
+            pre,
+            operations,
+            judges,
+            typed: None,
+            policy: Arc::clone(&self.policy),
+            limits: Arc::new(Limits::clone(&self.limits)),
+            roots: Arc::clone(&self.roots),
+            settings: Arc::clone(&self.settings),
+            wasi: self.wasi,
+            http: self.http,
+            queue: Arc::clone(&self.queue),
+            share: Arc::clone(&self.share),
+        })
+    }
 }
 
 /// What an operation returned, checked against its own schema.
@@ -101,7 +134,9 @@ impl<'a> CellRequest<'a> {
     /// A call outside of any run, with no host behind it.
     #[must_use]
     pub fn new(id: &'a str, arguments: &'a str) -> Self {
-        static NOBODY: LazyLock<Arc<NoServices>> = LazyLock::new(|| Arc::new(NoServices));
+        thread_local! {
+            static NOBODY: Arc<NoServices> = Arc::new(NoServices);
+        }
         Self {
             id,
             arguments,
@@ -110,7 +145,7 @@ impl<'a> CellRequest<'a> {
             narrowing: None,
             timeout: None,
             cancel: Arc::default(),
-            host: Arc::clone(&*NOBODY) as Arc<dyn HostServices>,
+            host: NOBODY.with(Arc::clone) as Arc<dyn HostServices>,
             tape: Tape::Off,
         }
     }
@@ -118,11 +153,10 @@ impl<'a> CellRequest<'a> {
 
 /// A component that passed every check.
 pub struct Plugin {
-    linked: Arc<Linked>,
+    homes: Arc<Homes>,
     manifest: Manifest,
     limits: EffectiveLimits,
     operations: Vec<OperationDescription>,
-    operation_schemas: Vec<OperationSchemas>,
     operation_index: HashMap<OperationId, usize>,
     judges: Vec<JudgeDescription>,
     judge_schemas: Vec<Arc<Schema>>,
@@ -133,8 +167,8 @@ pub struct Plugin {
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plugin")
-            .field("name", &self.linked.name)
-            .field("digest", &self.linked.digest)
+            .field("name", &self.linked().name)
+            .field("digest", &self.linked().digest)
             .finish_non_exhaustive()
     }
 }
@@ -143,6 +177,7 @@ impl Plugin {
     /// Runs `describe` and checks what it says.
     pub(crate) async fn describe(
         linked: Linked,
+        pool: Arc<Pool>,
         manifest: Manifest,
         limits: EffectiveLimits,
         typed: Option<Vec<operations::OperationDescription>>,
@@ -178,12 +213,13 @@ impl Plugin {
         }
         let operation_index = operations.iter().enumerate().map(|(at, operation)| (operation.id.clone(), at)).collect();
         let judge_index = judges.iter().enumerate().map(|(at, judge)| (judge.id.clone(), at)).collect();
+        let offered = operations.iter().map(|operation: &OperationDescription| &*operation.id).zip(&operation_schemas);
+        let homes = Homes::new(Home::new(linked, offered), pool);
         Ok(Self {
-            linked,
+            homes,
             manifest,
             limits,
             operations,
-            operation_schemas,
             operation_index,
             judges,
             judge_schemas,
@@ -201,7 +237,7 @@ impl Plugin {
     /// The operator's name for it.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.linked.name
+        &self.linked().name
     }
 
     /// The manifest's version.
@@ -213,7 +249,7 @@ impl Plugin {
     /// BLAKE3 of the component's bytes, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> &Digest {
-        &self.linked.digest
+        &self.linked().digest
     }
 
     /// What the plugin says about itself.
@@ -225,19 +261,26 @@ impl Plugin {
     /// What it asks for and what it was given.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.linked.policy
+        &self.linked().policy
     }
 
     /// What the operator gave.
     #[must_use]
     pub fn grants(&self) -> &Grants {
-        self.linked.policy.grants()
+        self.linked().policy.grants()
     }
 
     /// The pool in which its cells run: `small`, `script` or `on-demand`.
     #[must_use]
     pub fn pool(&self) -> &'static str {
-        self.linked.engine.name()
+        self.linked().engine.name()
+    }
+
+    /// How many engines its cells run on by now. Threads that call it in turns get one each, so that they do not wait for
+    /// one another.
+    #[must_use]
+    pub fn engines(&self) -> usize {
+        self.homes.furnished()
     }
 
     /// Its operations, in the order in which it lists them.
@@ -275,31 +318,30 @@ impl Plugin {
     ///
     /// Never panics and never blocks. Needs a tokio runtime with time enabled.
     pub async fn invoke(&self, request: CellRequest<'_>) -> CellResult<OperationSuccess> {
-        let found = self
-            .operation_index
-            .get(request.id)
-            .and_then(|at| self.operation_schemas.get(*at).zip(self.operations.get(*at)));
-        let Some((schemas, description)) = found else {
+        let home = self.homes.here();
+        let found = self.operation_index.get(request.id).and_then(|at| home.operations.get(*at));
+        let Some(operation) = found else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(request, description.id.shared(), &schemas.arguments) {
-            Ok(ready) => ready,
-            Err(error) => return self.refused(id, error),
-        };
+        let (call, arguments, before) =
+            match self.call(&home.linked, request, &operation.id, &operation.schemas.arguments) {
+                Ok(ready) => ready,
+                Err(error) => return self.refused(id, error),
+            };
         let id = Arc::clone(&call.operation);
-        let ask = match self.linked.typed {
+        let ask = match home.linked.typed {
             None => AskOperation::Contract(Ask::new(id, arguments, Arc::clone(&call.context))),
             Some(_) => AskOperation::Typed { id, arguments },
         };
-        let (id, schema, check) = (Arc::clone(&call.operation), Arc::clone(&schemas.data), self.checks());
+        let (called, check) = (Arc::clone(operation), Checks(Arc::clone(&home.linked)));
         let after = |answer, denial| async move {
             match answer {
-                Ok(success) => check.success(&id, success, &schema).await,
+                Ok(success) => check.success(&called.id, success, &called.schemas.data).await,
                 Err(failure) => Err(check.failure(failure, denial)),
             }
         };
-        let (result, receipt) = cell::run(&self.linked, call, before, ask, after).await;
+        let (result, receipt) = cell::run(&home.linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
@@ -307,25 +349,27 @@ impl Plugin {
     ///
     /// Never panics and never blocks. Needs a tokio runtime with time enabled.
     pub async fn judge(&self, request: CellRequest<'_>) -> CellResult<Verdict> {
+        let home = self.homes.here();
         let found =
             self.judge_index.get(request.id).and_then(|at| self.judge_schemas.get(*at).zip(self.judges.get(*at)));
         let Some((schema, description)) = found else {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(request, description.id.shared(), schema) {
+        let (call, arguments, before) = match self.call(&home.linked, request, description.id.shared(), schema) {
             Ok(ready) => ready,
             Err(error) => return self.refused(id, error),
         };
         let ask = Ask::<Judges>::new(Arc::clone(&call.operation), arguments, Arc::clone(&call.context));
-        let (id, outcomes, check) = (Arc::clone(&call.operation), Arc::clone(&description.outcomes), self.checks());
+        let (id, outcomes) = (Arc::clone(&call.operation), Arc::clone(&description.outcomes));
+        let check = Checks(Arc::clone(&home.linked));
         let after = |answer, denial| async move {
             match answer {
                 Ok(verdict) => check.verdict(&id, verdict, &outcomes),
                 Err(failure) => Err(check.failure(failure, denial)),
             }
         };
-        let (result, receipt) = cell::run(&self.linked, call, before, ask, after).await;
+        let (result, receipt) = cell::run(&home.linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
@@ -333,11 +377,12 @@ impl Plugin {
     #[expect(clippy::type_complexity, reason = "three things that are used at once")]
     fn call(
         &self,
+        linked: &Arc<Linked>,
         request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
     ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
-        let own = &self.linked.limits;
+        let own = &linked.limits;
         let limit = own.argument_bytes;
         if request.arguments.len() as u64 > limit {
             let message =
@@ -368,7 +413,8 @@ impl Plugin {
             Some(value) => checks::surely_fits(schema, value, &arguments, most),
             None => checks::quick(schema, &arguments, most).is_some(),
         };
-        let rest = (!fits).then(|| (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), self.checks()));
+        let rest =
+            (!fits).then(|| (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), Checks(Arc::clone(linked))));
         let before = async move {
             let Some((id, schema, text, check)) = rest else { return Ok(()) };
             let checked = checks::parse(&check.0.share, &schema, text, check.0.limits.memory).await;
@@ -377,13 +423,13 @@ impl Plugin {
         Ok((call, arguments, before))
     }
 
-    fn checks(&self) -> Checks {
-        Checks(Arc::clone(&self.linked))
+    fn linked(&self) -> &Arc<Linked> {
+        &self.homes.first().linked
     }
 
     fn unknown<'a, T>(&self, what: &'static str, id: &str, known: impl Iterator<Item = &'a str>) -> CellResult<T> {
         let error = CellError::Unknown {
-            plugin: self.linked.name.to_string(),
+            plugin: self.linked().name.to_string(),
             what,
             id: printable(id, 200),
             suggestion: did_you_mean(id, known).map(str::to_owned),
@@ -392,7 +438,7 @@ impl Plugin {
     }
 
     fn refused<T>(&self, id: &str, error: CellError) -> CellResult<T> {
-        sealed(Err(error), Receipt::unused(&self.linked, printable(id, 200).into(), Duration::ZERO))
+        sealed(Err(error), Receipt::unused(self.linked(), printable(id, 200).into(), Duration::ZERO))
     }
 }
 

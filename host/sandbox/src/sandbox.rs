@@ -27,7 +27,7 @@ use opcell_types::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 use tokio::io::AsyncReadExt;
 use wasmtime::{
@@ -139,17 +139,19 @@ impl LoadRequest {
 }
 
 /// An engine with everything that is linked once for all plugins of it.
-struct Pool {
-    engine: CellEngine,
+pub(crate) struct Pool {
+    pub(crate) engine: CellEngine,
     linker: Linker<CellState>,
     linker_with_wasi: Linker<CellState>,
     /// For components that were not written for the contract and make requests as WASI does.
     linker_with_http: Linker<CellState>,
+    /// The same on further engines, made when they are needed.
+    twins: Box<[OnceLock<Option<Arc<Pool>>>]>,
 }
 
 /// Loads plugins. Cheap to share behind an [`Arc`].
 pub struct Sandbox {
-    pools: Vec<Pool>,
+    pools: Vec<Arc<Pool>>,
     compiler: Compiler,
     cache: Option<Cache>,
     control: Arc<ControlFiles>,
@@ -182,7 +184,8 @@ impl Sandbox {
         let engines = Engines::new(config.metering, config.allocation, cells, memory, config.keep_resident)?;
         let mut pools = Vec::new();
         for engine in engines.smallest_first() {
-            pools.push(Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?);
+            let pool = Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+            pools.push(Arc::new(pool));
         }
         Ok(Self {
             pools,
@@ -263,7 +266,7 @@ impl Sandbox {
                 Some(described)
             }
         };
-        Plugin::describe(linked, surface.manifest, limits, described).await.map(Arc::new)
+        Plugin::describe(linked, Arc::clone(pool), surface.manifest, limits, described).await.map(Arc::new)
     }
 
     /// The same component with nothing but the engine around it: for measuring what a cell costs, never for running
@@ -332,7 +335,7 @@ impl Sandbox {
     }
 
     /// The smallest pool that has room for the component.
-    fn place(&self, compiled: &[u8]) -> Result<(&Pool, Component), LoadError> {
+    fn place(&self, compiled: &[u8]) -> Result<(&Arc<Pool>, Component), LoadError> {
         let mut message = String::new();
         if let Some(shapes) = &self.shapes {
             // SAFETY: as below; nothing of it is run.
@@ -370,7 +373,23 @@ impl Pool {
         wasmtime_wasi::p2::add_to_linker_async(&mut linker_with_wasi)?;
         let mut linker_with_http = linker_with_wasi.clone();
         imports::http::link(&mut linker_with_http)?;
-        Ok(Self { engine, linker, linker_with_wasi, linker_with_http })
+        let twins = (1..engine.twins()).map(|_| OnceLock::new()).collect();
+        Ok(Self { engine, linker, linker_with_wasi, linker_with_http, twins })
+    }
+
+    /// The same on an engine of its own, for the threads at home there; from 1. `None` where there can be none.
+    pub(crate) fn twin(&self, at: usize) -> Option<Arc<Self>> {
+        let twin = self.twins.get(at.checked_sub(1)?)?;
+        twin.get_or_init(|| Self::new(self.engine.make_twin()?).ok().map(Arc::new)).clone()
+    }
+
+    /// The host's functions, for a component that imports those of WASI, or makes requests as well.
+    pub(crate) fn linker(&self, wasi: bool, http: bool) -> &Linker<CellState> {
+        match (wasi, http) {
+            (_, true) => &self.linker_with_http,
+            (true, false) => &self.linker_with_wasi,
+            (false, false) => &self.linker,
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one place where a plugin's parts come together")]
@@ -385,14 +404,10 @@ impl Pool {
         metering: Metering,
         limits: &EffectiveLimits,
     ) -> Result<Linked, LoadError> {
-        let linker = match (surface.wasi, surface.http()) {
-            (_, true) => &self.linker_with_http,
-            (true, false) => &self.linker_with_wasi,
-            (false, false) => &self.linker,
-        };
         let failed = |error: wasmtime::Error| LoadError::Link {
             message: opcell_types::text::printable(&format!("{error:#}"), 2_000),
         };
+        let linker = self.linker(surface.wasi, surface.http());
         let pre = linker.instantiate_pre(component).map_err(failed)?;
         Ok(Linked {
             name,
@@ -408,8 +423,9 @@ impl Pool {
             roots,
             settings: Arc::default(),
             wasi: surface.wasi,
+            http: surface.http(),
             share: Share::new(),
-            queue: Queue::new(&limits.limits),
+            queue: Arc::new(Queue::new(&limits.limits)),
         })
     }
 }

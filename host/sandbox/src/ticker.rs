@@ -4,7 +4,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU8, Ordering, fence},
     },
     thread::{self, Thread},
@@ -30,10 +30,10 @@ const ASLEEP: u8 = 1;
 const OVER: u8 = 2;
 
 /// The clock of some engines. Its thread ends when this is dropped.
-#[derive(Debug)]
 pub(crate) struct Clock {
     state: Arc<AtomicU8>,
     thread: Thread,
+    engines: Arc<Mutex<Vec<EngineWeak>>>,
 }
 
 impl Clock {
@@ -44,12 +44,18 @@ impl Clock {
 
     fn lingering(linger: u32, engines: Vec<EngineWeak>, busy: impl Fn() -> bool + Send + 'static) -> io::Result<Self> {
         let state = Arc::new(AtomicU8::new(AWAKE));
-        let shared = Arc::clone(&state);
+        let engines = Arc::new(Mutex::new(engines));
+        let (shared, ticking) = (Arc::clone(&state), Arc::clone(&engines));
         let thread = thread::Builder::new()
             .name("opcell-ticker".to_owned())
             .stack_size(64 << 10)
-            .spawn(move || run(&shared, linger, &engines, &busy))?;
-        Ok(Self { state, thread: thread.thread().clone() })
+            .spawn(move || run(&shared, linger, &ticking, &busy))?;
+        Ok(Self { state, thread: thread.thread().clone(), engines })
+    }
+
+    /// Ticks for one more engine, whose cells `busy` counts already.
+    pub(crate) fn also(&self, engine: EngineWeak) {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner).push(engine);
     }
 
     /// Every cell calls this after `busy` has become true because of it, and before anything of the guest runs.
@@ -67,6 +73,12 @@ impl Clock {
     }
 }
 
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clock").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Clock {
     fn drop(&mut self) {
         self.state.store(OVER, Ordering::Relaxed);
@@ -74,13 +86,15 @@ impl Drop for Clock {
     }
 }
 
-fn run(state: &AtomicU8, linger: u32, engines: &[EngineWeak], busy: &impl Fn() -> bool) {
+fn run(state: &AtomicU8, linger: u32, engines: &Mutex<Vec<EngineWeak>>, busy: &impl Fn() -> bool) {
     let mut idle = 0;
     while state.load(Ordering::Relaxed) != OVER {
         thread::sleep(SLICE);
-        for engine in engines.iter().filter_map(EngineWeak::upgrade) {
+        let ticking = engines.lock().unwrap_or_else(PoisonError::into_inner);
+        for engine in ticking.iter().filter_map(EngineWeak::upgrade) {
             engine.increment_epoch();
         }
+        drop(ticking);
         idle = if busy() { 0 } else { idle + 1 };
         if idle <= linger || state.compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             continue;

@@ -7,7 +7,7 @@ mod common;
 use common::{Guest, LOG, config, limits, load, request, run, sandbox, tool_caller};
 use opcell_sandbox::{
     Allocation, CallContext, CellError, CellRequest, CellResult, Denial, Failure, Grants, HostServices, LoadRequest,
-    LogEvent, Metering, Narrowing, OperationSuccess, Outcome, Remedy, Sandbox, SandboxConfig, ToolDescription,
+    LogEvent, Metering, Narrowing, OperationSuccess, Outcome, Plugin, Remedy, Sandbox, SandboxConfig, ToolDescription,
 };
 use opcell_types::{Capability, Source, TouchLog};
 use serde_json::json;
@@ -63,6 +63,63 @@ async fn nothing_is_left_from_one_call_to_the_next() {
         let done = plugin.invoke(CellRequest::new("test/run", "{}")).await;
         assert_eq!(done.result.unwrap().data, json!(1));
     }
+}
+
+/// Calls in turns from threads of their own, until the plugin runs on several engines and each thread has called again.
+fn call_from_threads(plugin: &Arc<Plugin>, check: impl Fn(CellResult<OperationSuccess>) + Copy + Send + 'static) {
+    const THREADS: usize = 8;
+    let started = Instant::now();
+    let call = move |plugin: &Arc<Plugin>| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        check(runtime.block_on(plugin.invoke(CellRequest::new("test/run", "{}"))));
+    };
+    let (turns, takers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| std::sync::mpsc::sync_channel::<()>(0)).unzip();
+    let (done, ended) = std::sync::mpsc::channel();
+    let threads: Vec<_> = takers
+        .into_iter()
+        .map(|taker| {
+            let (plugin, done) = (Arc::clone(plugin), done.clone());
+            std::thread::spawn(move || {
+                for () in taker {
+                    call(&plugin);
+                    done.send(()).unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut rounds_since = 0;
+    while rounds_since < 3 {
+        for turn in &turns {
+            turn.send(()).unwrap();
+            ended.recv_timeout(Duration::from_secs(20)).expect("the call ends");
+        }
+        rounds_since += usize::from(plugin.engines() > 1);
+        assert!(started.elapsed() < Duration::from_secs(60), "there is no second engine");
+    }
+    drop(turns);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn on_every_engine_that_a_plugin_runs_on_nothing_is_left_and_every_limit_holds() {
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+        eprintln!("SKIPPED: one processor needs one engine");
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let counts = Guest::invoke(
+        "(global.set $n (i32.add (global.get $n) (i32.const 1)))
+         (i32.store8 (i32.const 8) (i32.add (global.get $n) (i32.const 48))) (call $ok (i32.const 8) (i32.const 1))",
+    )
+    .with("(global $n (mut i32) (i32.const 0))");
+    let plugin = runtime.block_on(load(&counts)).unwrap();
+    assert_eq!(plugin.engines(), 1);
+    call_from_threads(&plugin, |done| assert_eq!(done.result.unwrap().data, json!(1)));
+
+    let endless = Guest::invoke("(loop br 0) unreachable");
+    let request = LoadRequest { limits: limits(r#"{"ticks": 1}"#), ..request(&endless) };
+    let plugin = runtime.block_on(sandbox().load(request)).unwrap();
+    call_from_threads(&plugin, |done| assert_eq!(done.result.unwrap_err().kind(), "interrupted"));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Where in a run a call happens.
 
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Where in a run a call happens. Plugins, tools and models get the same five facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +22,10 @@ pub struct CallContext {
 impl Default for CallContext {
     /// A call outside of any run.
     fn default() -> Self {
-        static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
-        let nowhere = || Arc::clone(&NOWHERE);
+        thread_local! {
+            static NOWHERE: Arc<str> = "".into();
+        }
+        let nowhere = || NOWHERE.with(Arc::clone);
         Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere() }
     }
 }
