@@ -113,7 +113,7 @@ impl McpServer {
             let mut entered = 0.0;
             while let Ok(Some(frames)) = reader.next().await {
                 for frame in frames {
-                    if matches!(&*frame.kind, "step-entered" | "step-called")
+                    if matches!(frame.kind, "step-entered" | "step-called")
                         && let Some(token) = &token
                     {
                         entered += 1.0;
