@@ -18,6 +18,8 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --compare               and compares them with the baseline
        cargo xtask bench --targets [--json] [--extism]
                                                  every target, met or not; Extism's program is built first, which takes minutes
+       cargo xtask bench --server [--json] [--only NAME,…] [--seconds N] [--directory DIRECTORY]
+                                                 the server over HTTP, with the client on the same machine
        cargo xtask bench --instructions [--release]
                                                  instructions of the hot paths, against their budgets; needs valgrind;
                                                  built as the tests are, or optimised
@@ -60,6 +62,7 @@ pub fn bench(rest: &[String]) -> Result<()> {
         ["--targets", rest @ ..] if rest.iter().all(|word| matches!(*word, "--json" | "--extism")) => {
             targets(rest.contains(&"--json"), rest.contains(&"--extism"))
         }
+        ["--server", rest @ ..] => server(rest),
         ["--instructions"] => instructions(false, None),
         ["--instructions", "--release"] => instructions(true, None),
         ["--instructions", "--save", reason] if !reason.trim().is_empty() => instructions(false, Some(reason)),
@@ -116,6 +119,12 @@ fn targets(json: bool, with_extism: bool) -> Result<()> {
         command.arg("--extism").args([extism()?, guests::extism_echo()?]);
     }
     run(&mut command)
+}
+
+fn server(rest: &[&str]) -> Result<()> {
+    guests::build()?;
+    let programs = programs()?;
+    run(Command::new(programs.join("server")).arg(root().join("example-operations/dist/echo.wasm")).args(rest))
 }
 
 /// Extism's program; the first build takes minutes, an engine being part of it.

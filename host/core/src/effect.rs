@@ -169,6 +169,7 @@ impl State {
             visit: entry.visit,
             attempt,
             idempotency_key: key,
+            traceparent: self.traceparent.clone(),
         })
     }
 

@@ -446,6 +446,9 @@ pub struct RunStarted {
     /// Session settings that every session of the run inherits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+    /// W3C trace context of whoever started it (`traceparent`), if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Arc<str>>,
 }
 
 /// Something wanted. What is not said here follows from the state.

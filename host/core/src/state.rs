@@ -58,6 +58,9 @@ pub struct State {
     pub(crate) visit_bound: u64,
     pub(crate) pins: IndexMap<Arc<str>, Arc<str>>,
     pub(crate) session: Option<Session>,
+    /// W3C trace context of whoever started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) traceparent: Option<Arc<str>>,
     pub(crate) definitions: BTreeMap<Arc<str>, Option<Arc<Program>>>,
     pub(crate) instances: Numbered<InstanceId, Instance>,
     pub(crate) frames: Numbered<FrameId, Frame>,
@@ -345,6 +348,12 @@ impl State {
             return Some(Timestamp::default());
         }
         wanted().filter_map(timer).chain(self.wall_deadline()).min()
+    }
+
+    /// W3C trace context of whoever started the run, if it had one.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&Arc<str>> {
+        self.traceparent.as_ref()
     }
 
     /// When the run started.

@@ -68,6 +68,9 @@ pub struct RunOptions {
     pub pins: IndexMap<Arc<str>, Arc<str>>,
     /// Session settings that every session of the run inherits.
     pub session: Option<Session>,
+    /// W3C trace context of whoever starts the run (`traceparent`): its trace becomes a part of theirs, and requests
+    /// that its tools send say so.
+    pub traceparent: Option<Arc<str>>,
     /// Receives models' text while it comes.
     pub sink: Option<Arc<dyn RunText>>,
     /// Whether to release the run when it is suspended: [`RunHandle::finished`] then reports `suspended`, and
@@ -255,6 +258,7 @@ impl Engine {
                 visit_bound: options.visit_bound,
                 pins: options.pins,
                 session: options.session,
+                traceparent: options.traceparent,
             },
         );
         let workflow = program.name().clone();
@@ -309,6 +313,7 @@ impl Engine {
             visit_bound: options.visit_bound.unwrap_or(VISIT_BOUND),
             pins: options.pins,
             session: options.session,
+            traceparent: options.traceparent,
         };
         let pinned = self
             .delegates(&program)
@@ -592,6 +597,7 @@ struct FirstOptions {
     visit_bound: Option<u64>,
     pins: IndexMap<Arc<str>, Arc<str>>,
     session: Option<Session>,
+    traceparent: Option<Arc<str>>,
 }
 
 struct Drive {

@@ -10,8 +10,12 @@ use opcell_core::{
     event::{Event, Recorded},
     large::LargeValues,
 };
-use opcell_journal::{NewRun, RunEntry, RunId, RunState};
-use std::collections::VecDeque;
+use opcell_journal::{NewRun, RunEntry, RunId, RunQuery, RunState};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Events that are read at once where each is done with when the next one comes: what a long run says need not be in
+/// memory as a whole.
+const PAGE: u64 = 1_000;
 
 /// Where today's code would have decided otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +33,22 @@ impl Engine {
     /// The journal's.
     pub async fn runs(&self) -> Result<Vec<RunEntry>, RunError> {
         Ok(self.journal.runs().await?)
+    }
+
+    /// The runs that a query asks for, newest first; its `now` is this engine's.
+    ///
+    /// # Errors
+    /// When [`RunQuery::before`] names no run, or the journal's.
+    pub async fn runs_page(&self, query: RunQuery) -> Result<Vec<RunEntry>, RunError> {
+        Ok(self.journal.page(RunQuery { now: self.ports.timer.now().0, ..query }).await?)
+    }
+
+    /// How many runs have which status.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub async fn runs_by_status(&self) -> Result<BTreeMap<String, u64>, RunError> {
+        Ok(self.journal.tally(self.ports.timer.now().0).await?)
     }
 
     /// Up to `limit` runnable runs without a driver, the one that has waited longest first.
@@ -77,11 +97,25 @@ impl Engine {
     /// # Errors
     /// As [`Engine::history_up_to`], or when the events make no sense.
     pub async fn state_at(&self, run: &RunId, seq: Option<u64>) -> Result<State, RunError> {
+        // There is no event 0; how many there are is part of the answer.
+        let up_to = seq.filter(|seq| *seq > 0).unwrap_or(u64::MAX);
         let mut state = State::default();
-        for recorded in self.history_up_to(run, seq).await? {
-            fold(run, &mut state, &recorded)?;
+        loop {
+            let page = self.events_after(run, state.seq(), PAGE.min(up_to - state.seq())).await?;
+            if page.is_empty() {
+                break;
+            }
+            for recorded in &page {
+                fold(run, &mut state, recorded)?;
+            }
+            // Folding keeps a thread busy that others wait for.
+            tokio::task::yield_now().await;
         }
-        Ok(state)
+        let last = state.seq();
+        match seq {
+            Some(seq) if seq == 0 || seq > last => Err(RunError::NoSuchEvent { run: run.clone(), seq, last }),
+            _ => Ok(state),
+        }
     }
 
     /// Decides a run again from its journal and gives the first event that this version would have decided otherwise,
@@ -92,22 +126,27 @@ impl Engine {
     pub async fn replay(&self, run: &RunId) -> Result<Option<Divergence>, RunError> {
         let mut state = State::default();
         let mut expected: VecDeque<Event> = VecDeque::new();
-        let history = self.history(run).await?;
-        for recorded in history.iter().flat_map(Recorded::parts) {
-            if !recorded.event.comes_from_outside() {
-                if expected.is_empty()
-                    && let Next::Record(events) = decide(&state)
-                {
-                    expected.extend(events);
-                }
-                let decided = expected.pop_front();
-                if decided.as_ref() != Some(&recorded.event) {
-                    return Ok(Some(Divergence { recorded: recorded.into_owned(), decided }));
-                }
+        loop {
+            let page = self.events_after(run, state.seq(), PAGE).await?;
+            if page.is_empty() {
+                return Ok(None);
             }
-            state.apply_part(&recorded).map_err(|source| RunError::Replay { run: run.clone(), source })?;
+            for recorded in page.iter().flat_map(Recorded::parts) {
+                if !recorded.event.comes_from_outside() {
+                    if expected.is_empty()
+                        && let Next::Record(events) = decide(&state)
+                    {
+                        expected.extend(events);
+                    }
+                    let decided = expected.pop_front();
+                    if decided.as_ref() != Some(&recorded.event) {
+                        return Ok(Some(Divergence { recorded: recorded.into_owned(), decided }));
+                    }
+                }
+                state.apply_part(&recorded).map_err(|source| RunError::Replay { run: run.clone(), source })?;
+            }
+            tokio::task::yield_now().await;
         }
-        Ok(None)
     }
 
     /// Creates a run that shares the first `seq` events of another, and returns its ID. It has no driver yet:

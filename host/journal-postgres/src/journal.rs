@@ -16,9 +16,10 @@ use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool};
 use opcell_journal::{
     Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record, Retention,
-    RunEntry, RunId, RunState, Snapshot,
+    RunEntry, RunId, RunQuery, RunState, Snapshot, tally,
 };
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -366,6 +367,59 @@ impl Journal for PostgresJournal {
                 coalesce(o.alive_until > clock_timestamp(), false)
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner ORDER BY r.created_at DESC, r.run DESC";
         self.query_again(sql, &[]).await?.iter().map(|row| Ok(entry(row)?)).collect()
+    }
+
+    async fn page(&self, query: RunQuery) -> Result<Vec<RunEntry>, JournalError> {
+        let (mut found, mut before) = (Vec::new(), query.before.clone());
+        if let Some(run) = &before {
+            let there =
+                self.query_again("SELECT 1 FROM {s}.runs WHERE run = $1", &[(&run.as_ref(), Type::TEXT)]).await?;
+            if there.is_empty() {
+                return Err(JournalError::UnknownRun(run.clone()));
+            }
+        }
+        // The prefix as bytes, whatever the order of the database's language is.
+        let sql = "SELECT r.run, r.workflow, r.status, r.ended, r.due, r.records, r.created_at, r.updated_at,
+                coalesce(o.alive_until > clock_timestamp(), false)
+            FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner
+            WHERE ($1::text IS NULL OR (r.created_at, r.run) < (SELECT b.created_at, b.run FROM {s}.runs b WHERE b.run = $1))
+              AND ($2::text IS NULL OR starts_with(r.run, $2)) AND ($3::text IS NULL OR r.workflow = $3)
+              AND ($4::text IS NULL OR r.status = $4)
+            ORDER BY r.created_at DESC, r.run DESC LIMIT $5";
+        loop {
+            let left = query.limit - found.len();
+            if left == 0 {
+                return Ok(found);
+            }
+            let most = left.clamp(100, 10_000);
+            let values: [(&(dyn ToSql + Sync), Type); 5] = [
+                (&before.as_deref(), Type::TEXT),
+                (&query.prefix.as_deref(), Type::TEXT),
+                (&query.workflow.as_deref(), Type::TEXT),
+                (&query.kept_status(), Type::TEXT),
+                (&i64::try_from(most).unwrap_or(i64::MAX), Type::INT8),
+            ];
+            let rows = self.query_again(sql, &values).await?;
+            let runs = rows.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+            before = runs.last().map(|last| last.run.clone());
+            let is_end = runs.len() < most;
+            found.extend(runs.into_iter().filter(|run| query.matches(run)).take(left));
+            if is_end {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+        // One run of each kind stands for all of them.
+        let sql = "SELECT min(r.run), min(r.workflow), r.status, r.ended,
+                CASE WHEN r.due <= $1 THEN 0 WHEN r.due IS NULL THEN NULL ELSE 9223372036854775807 END,
+                least(r.records, 2), 0::bigint, 0::bigint, coalesce(o.alive_until > clock_timestamp(), false), count(*)
+            FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner GROUP BY 3, 4, 5, 6, 9";
+        let rows = self.query_again(sql, &[(&now, Type::INT8)]).await?;
+        let kinds = rows.iter().map(|row| Ok((entry(row)?, unsigned(row, 9)?)));
+        let kinds = kinds.collect::<Result<Vec<_>, ServerError>>()?;
+        Ok(tally(kinds.iter().map(|(run, count)| (run, *count)), now))
     }
 
     async fn runnable(&self, now: i64, limit: u64) -> Result<Vec<RunId>, JournalError> {

@@ -8,7 +8,9 @@
     reason = "these functions are bodies of tests: a broken promise is a panic"
 )]
 
-use crate::{Append, Cut, Fence, Journal, JournalError, NewRun, Record, Retention, RunId, RunState, Snapshot};
+use crate::{
+    Append, Cut, Fence, Journal, JournalError, NewRun, Record, Retention, RunId, RunQuery, RunState, Snapshot,
+};
 use std::sync::Arc;
 
 /// A record that says its own number.
@@ -144,6 +146,40 @@ pub async fn deleting_never_touches_a_run_that_has_not_ended(journal: Arc<dyn Jo
     assert_eq!(left, [RunId::from("kept"), "live".into()]);
 }
 
+/// Runs are listed a page at a time, and counted by their status.
+pub async fn runs_are_listed_a_page_at_a_time_and_counted_by_status(journal: Arc<dyn Journal>) {
+    for (at, name) in ["cron:a:1", "hook:b", "cron:a:2", "cron:b:1", "cron:a:3"].into_iter().enumerate() {
+        let run: RunId = name.into();
+        let workflow = if at % 2 == 0 { "even" } else { "odd" };
+        let fence = journal.create(NewRun::empty(&run, workflow, at as i64)).await.unwrap();
+        let state = if name == "cron:a:3" { None } else { ended(if at == 0 { "failed" } else { "completed" }) };
+        journal.append(Append { state, ..append(&run, fence, 1..=2) }).await.unwrap();
+        journal.release(&run, fence).await.unwrap();
+    }
+    let asked = async |query: RunQuery| -> Vec<String> {
+        journal.page(query).await.unwrap().iter().map(|run| run.run.to_string()).collect()
+    };
+    let all = asked(RunQuery::default()).await;
+    assert_eq!(all, ["cron:a:3", "cron:b:1", "cron:a:2", "hook:b", "cron:a:1"]);
+    let first = asked(RunQuery { limit: 2, ..RunQuery::default() }).await;
+    assert_eq!(first, all[..2]);
+    let rest = asked(RunQuery { before: Some(first[1].as_str().into()), ..RunQuery::default() }).await;
+    assert_eq!(rest, all[2..]);
+    let prefix = Some("cron:a:".into());
+    assert_eq!(asked(RunQuery { prefix, limit: 2, ..RunQuery::default() }).await, ["cron:a:3", "cron:a:2"]);
+    assert_eq!(asked(RunQuery { workflow: Some("odd".into()), ..RunQuery::default() }).await, ["cron:b:1", "hook:b"]);
+    let status = |status: &str| RunQuery { status: Some(status.into()), now: 10, ..RunQuery::default() };
+    assert_eq!(asked(status("failed")).await, ["cron:a:1"]);
+    // What no one has begun, or no one drives, follows from the time and the driver.
+    assert_eq!(asked(status("pending")).await, ["cron:a:3"]);
+    assert_eq!(asked(status("none")).await, Vec::<String>::new());
+    let unknown = journal.page(RunQuery { before: Some("none".into()), ..RunQuery::default() }).await.unwrap_err();
+    assert!(matches!(unknown, JournalError::UnknownRun(_)), "{unknown}");
+    let counts = journal.tally(10).await.unwrap();
+    let counts: Vec<(&str, u64)> = counts.iter().map(|(status, count)| (status.as_str(), *count)).collect();
+    assert_eq!(counts, [("completed", 3), ("failed", 1), ("pending", 1)]);
+}
+
 /// Many writers at once lose nothing.
 pub async fn many_writers_at_once_lose_nothing(journal: Arc<dyn Journal>) {
     let tasks: Vec<_> = (0..20)
@@ -239,6 +275,7 @@ macro_rules! contract {
             letters_stay_until_records_say_what_they_say,
             retention_never_touches_a_run_that_has_not_ended,
             deleting_never_touches_a_run_that_has_not_ended,
+            runs_are_listed_a_page_at_a_time_and_counted_by_status,
             many_writers_at_once_lose_nothing,
             a_run_is_made_with_its_first_records_or_not_at_all,
             runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner,

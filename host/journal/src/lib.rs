@@ -10,6 +10,8 @@ mod record;
 
 mod ownership;
 
+mod query;
+
 mod store;
 
 mod memory;
@@ -28,6 +30,7 @@ pub mod contract;
 
 pub use memory::MemoryJournal;
 pub use ownership::Ownership;
+pub use query::{RunQuery, tally};
 pub use record::{
     Fence, InboxMessage, KeptValue, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState,
 };

@@ -10,15 +10,16 @@ pub use backup::{BackupError, backup, restore};
 
 use crate::{
     owner::Owner,
+    query::{RunQuery, tally},
     record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
     store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention},
     writer::{Writer, storage},
 };
 use async_trait::async_trait;
 use rows::{Found, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -29,6 +30,8 @@ use std::{
 pub struct SqliteJournal {
     writer: Writer,
     reader: Arc<Mutex<Connection>>,
+    /// Reads lists, which may be long, so that no one who reads a run waits for them.
+    lists: Arc<Mutex<Connection>>,
     owner: Arc<Owner>,
     /// The rows of runs that this process drives.
     rows: Arc<Mutex<HashMap<RunId, i64>>>,
@@ -43,10 +46,10 @@ impl SqliteJournal {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
         let connection = schema::open(&path)?;
-        let reader = schema::connect(&path)?;
+        let [reader, lists] = [schema::connect(&path)?, schema::connect(&path)?].map(|one| Arc::new(Mutex::new(one)));
         let owner = Owner::new(&path).map_err(storage)?;
         let writer = Writer::start(connection).map_err(storage)?;
-        Ok(Self { writer, reader: Arc::new(Mutex::new(reader)), owner: Arc::new(owner), rows: Arc::default() })
+        Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default() })
     }
 
     fn rows(&self) -> MutexGuard<'_, HashMap<RunId, i64>> {
@@ -68,10 +71,36 @@ impl SqliteJournal {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        let reader = self.reader.clone();
-        let task = tokio::task::spawn_blocking(move || read(&reader.lock().unwrap_or_else(PoisonError::into_inner)));
-        task.await.map_err(storage)?
+        on(self.reader.clone(), read).await
     }
+
+    async fn list_with<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        on(self.lists.clone(), read).await
+    }
+}
+
+async fn on<T: Send + 'static>(
+    connection: Arc<Mutex<Connection>>,
+    read: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
+    let task = tokio::task::spawn_blocking(move || read(&connection.lock().unwrap_or_else(PoisonError::into_inner)));
+    task.await.map_err(storage)?
+}
+
+/// A run in a list: columns `run, workflow, status, ended, records, created_at, updated_at, owner, due`.
+fn entry(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<RunEntry> {
+    Ok(RunEntry {
+        run: row.get::<_, String>(0)?.into(),
+        workflow: row.get::<_, String>(1)?.into(),
+        state: RunState { status: row.get::<_, String>(2)?.into(), ended: row.get(3)?, due: row.get(8)? },
+        records: unsigned(row, 4)?,
+        created_at: row.get(5)?,
+        updated_at: row.get(6)?,
+        driven: row.get::<_, Option<String>>(7)?.is_some_and(|holder| owner.is_alive(&holder)),
+    })
 }
 
 /// Cuts what is broken after the last intact record, if allowed, and returns what was cut.
@@ -265,24 +294,58 @@ impl Journal for SqliteJournal {
 
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError> {
         let owner = self.owner.clone();
-        self.read_with(move |connection| {
+        self.list_with(move |connection| {
             let mut query = connection
                 .prepare_cached(
                     "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due FROM runs ORDER BY created_at DESC, run DESC",
                 )
                 .map_err(storage)?;
-            let entries = query.query_map([], |row| {
-                Ok(RunEntry {
-                    run: row.get::<_, String>(0)?.into(),
-                    workflow: row.get::<_, String>(1)?.into(),
-                    state: RunState { status: row.get::<_, String>(2)?.into(), ended: row.get(3)?, due: row.get(8)? },
-                    records: unsigned(row, 4)?,
-                    created_at: row.get(5)?,
-                    updated_at: row.get(6)?,
-                    driven: row.get::<_, Option<String>>(7)?.is_some_and(|holder| owner.is_alive(&holder)),
-                })
-            });
+            let entries = query.query_map([], |row| entry(row, &owner));
             entries.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)
+        })
+        .await
+    }
+
+    async fn page(&self, query: RunQuery) -> Result<Vec<RunEntry>, JournalError> {
+        let owner = self.owner.clone();
+        self.list_with(move |connection| {
+            let before = query.before.as_ref().map(|before| find(connection, before)).transpose()?;
+            // Rows are numbered in the order in which runs are made.
+            let mut rows = connection
+                .prepare_cached(
+                    "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due FROM runs
+                     WHERE id < ?1 AND (?2 IS NULL OR run >= ?2 AND run < ?2 || char(1114111))
+                       AND (?3 IS NULL OR workflow = ?3) AND (?4 IS NULL OR status = ?4) ORDER BY id DESC",
+                )
+                .map_err(storage)?;
+            let before = before.map_or(i64::MAX, |before| before.id);
+            let wanted = params![before, query.prefix.as_deref(), query.workflow.as_deref(), query.kept_status()];
+            let mut rows = rows.query(wanted).map_err(storage)?;
+            let mut found = Vec::new();
+            while found.len() < query.limit
+                && let Some(row) = rows.next().map_err(storage)?
+            {
+                found.extend(Some(entry(row, &owner).map_err(storage)?).filter(|run| query.matches(run)));
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+        let owner = self.owner.clone();
+        self.list_with(move |connection| {
+            // One run of each kind stands for all of them.
+            let mut query = connection
+                .prepare_cached(
+                    "SELECT run, workflow, status, ended, min(records, 2), created_at, updated_at, owner,
+                            CASE WHEN due <= ?1 THEN 0 WHEN due IS NULL THEN NULL ELSE 9223372036854775807 END AS when_due, count(*)
+                     FROM runs GROUP BY status, ended, min(records, 2), owner, when_due",
+                )
+                .map_err(storage)?;
+            let kinds = query.query_map([now], |row| Ok((entry(row, &owner)?, unsigned(row, 9)?)));
+            let kinds: Vec<_> = kinds.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)?;
+            Ok(tally(kinds.iter().map(|(run, count)| (run, *count)), now))
         })
         .await
     }

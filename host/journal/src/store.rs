@@ -2,10 +2,11 @@
 
 use crate::{
     ownership::Ownership,
+    query::{RunQuery, tally},
     record::{Fence, InboxMessage, KeptValue, LazyRecords, Record, RunEntry, RunId, RunState},
 };
 use async_trait::async_trait;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A run to make, with its first records: all of it or nothing.
 #[derive(Debug, Clone)]
@@ -366,6 +367,23 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// The storage's.
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError>;
+
+    /// The runs that a query asks for, newest first. A journal that cannot do better looks at every run.
+    ///
+    /// # Errors
+    /// [`JournalError::UnknownRun`] when [`RunQuery::before`] names none, or the storage's.
+    async fn page(&self, query: RunQuery) -> Result<Vec<RunEntry>, JournalError> {
+        query.of(self.runs().await?)
+    }
+
+    /// How many runs have which [status](RunEntry::status) at a moment, in microseconds since 1970. A journal that
+    /// cannot do better looks at every run.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+        Ok(tally(self.runs().await?.iter().map(|run| (run, 1)), now))
+    }
 
     /// Up to `limit` runs that no one drives and that could go on: those that are due, and those with inbox; the one
     /// that has waited longest first.

@@ -63,6 +63,7 @@ pub mod remedy;
 pub mod report;
 
 pub mod consent;
+pub mod differences;
 pub mod document;
 pub mod library;
 pub mod store;
@@ -74,6 +75,7 @@ pub mod services;
 mod sessions;
 pub mod stores;
 mod tools;
+pub mod trace;
 pub mod triggers;
 
 mod given;
@@ -90,7 +92,7 @@ pub use async_trait::async_trait;
 pub use config::{Config, Grant, PluginConfig};
 pub use futures_util::{Stream, StreamExt};
 pub use host::{Host, HostBuilder, HostError, Invocation, NewPermissions, PluginError, StartError, runtime};
-pub use live::{Exchange, LiveHost};
+pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{
     Engine, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{Event, Recorded},

@@ -11,6 +11,8 @@ mod files;
 
 use crate::{
     config::{Config, PluginConfig, control, lock::Locked},
+    differences::{Difference, differences},
+    document::read_bounded,
     host::{Host, HostError},
     pins,
     report::Rejected,
@@ -18,13 +20,16 @@ use crate::{
 use files::Stamps;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
 use opcell_journal::RunId;
+use opcell_sandbox::{Exports, inspect};
 use opcell_workflow::Diagnostic;
+use serde::Serialize;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
+use tokio::sync::watch;
 
 /// Earlier hosts that are kept for the runs that began with them, those that were needed last. Each holds the machine
 /// code of the plugins that have been exchanged since.
@@ -46,6 +51,8 @@ struct Shared {
     refused: Mutex<HashMap<String, Tried>>,
     /// One exchange at a time.
     exchanging: tokio::sync::Mutex<()>,
+    /// How many exchanges there have been.
+    exchanges: watch::Sender<u64>,
 }
 
 /// A plugin as it was found: the digest of its bytes, what the lock says, what the project file says.
@@ -83,6 +90,24 @@ pub enum Exchange {
     },
 }
 
+/// A version of a plugin beside the one that is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Digest of the component that is loaded; absent: the plugin was left out, and everything is new.
+    pub loaded: Option<String>,
+    /// Digest of the component that the project names now.
+    pub found: String,
+    /// Whether it requests what the loaded one does not.
+    pub asks_for_more: bool,
+    /// Everything in which they differ.
+    pub differences: Vec<Difference>,
+}
+
+/// The largest component that is looked at.
+const MOST_BYTES: u64 = opcell_registry::MAX_COMPONENT;
+
 impl From<Host> for LiveHost {
     fn from(host: Host) -> Self {
         Self::new(host)
@@ -98,6 +123,7 @@ impl LiveHost {
             hosts: RwLock::new([host].into()),
             refused: Mutex::default(),
             exchanging: tokio::sync::Mutex::default(),
+            exchanges: watch::Sender::default(),
         }))
     }
 
@@ -127,6 +153,52 @@ impl LiveHost {
             said.extend(self.refresh_one(&name, fresh).await);
         }
         said
+    }
+
+    /// The same, and says again what was refused before.
+    pub async fn reload(&self, fresh: &Config) -> Vec<Exchange> {
+        self.refused().clear();
+        self.refresh(fresh).await
+    }
+
+    /// How many exchanges there have been, and when there is another one.
+    #[must_use]
+    pub fn exchanges(&self) -> watch::Receiver<u64> {
+        self.0.exchanges.subscribe()
+    }
+
+    /// What the version of a plugin that `fresh`, the project as it is now, names differs in from the one that is
+    /// loaded. It is looked at, and neither compiled nor run.
+    ///
+    /// # Errors
+    /// When one of the two is not there, or is no component that can be read.
+    pub async fn compare(&self, name: &str, fresh: &Config) -> Result<Comparison, Rejected> {
+        let unknown = |message: String| Rejected::plain(Diagnostic::error("unknown-plugin", message));
+        let host = self.now();
+        let loaded = host.catalog().plugins().find(|plugin| plugin.name() == name);
+        let wanted = fresh.plugins.get(name);
+        let wanted = wanted.ok_or_else(|| unknown(format!("the project has no plugin `{name}`")))?.clone();
+        let path = wanted.path.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let bytes = read_bounded(&wanted.path, MOST_BYTES)?;
+            let surface = match &wanted.exports {
+                Exports::Contract => inspect::inspect(&bytes),
+                _ => inspect::inspect_typed(&bytes),
+            };
+            let digest = blake3::hash(&bytes).to_hex().to_string();
+            Ok::<_, String>((surface.map_err(|error| error.to_string())?, digest))
+        });
+        let looked = looked.await.unwrap_or_else(|_| Err("reading it was abandoned".to_owned()));
+        let (surface, digest) = looked.map_err(|why| {
+            Rejected::plain(Diagnostic::error("plugin-unreadable", format!("{}: {why}", path.display())))
+        })?;
+        let differences = match loaded {
+            Some(loaded) => differences(loaded.surface(), &surface),
+            None => differences(&inspect::Surface::default(), &surface),
+        };
+        let asks_for_more = differences.iter().any(Difference::wants_more);
+        let loaded = loaded.map(|loaded| loaded.digest().to_string());
+        Ok(Comparison { loaded, found: digest, asks_for_more, differences })
     }
 
     async fn refresh_one(&self, name: &str, fresh: &Config) -> Option<Exchange> {
@@ -164,6 +236,7 @@ impl LiveHost {
                 let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
                 hosts.push_front(new);
                 hosts.truncate(1 + MOST_FORMER);
+                self.0.exchanges.send_modify(|exchanges| *exchanges += 1);
                 Some(Exchange::Loaded { plugin: name.to_owned(), digest, before })
             }
             Err(error) => {

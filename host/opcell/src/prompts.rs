@@ -172,8 +172,7 @@ impl Host {
         let mut session = declared.clone();
         session.system_prompt = declared.system_prompt.as_ref().map(|text| before.instructions(text, declared));
         session.prompt_mode = request.mode.or(session.prompt_mode);
-        let context =
-            CallContext { run: "".into(), step: step.name.clone(), visit: 1, attempt: 1, idempotency_key: "".into() };
+        let context = CallContext { step: step.name.clone(), ..CallContext::default() };
         let engine_tools = if judge { Vec::new() } else { offer::tools(program, step) };
         let inherited = inherited.cloned();
         let (system, tools) =

@@ -15,6 +15,7 @@ use crate::{
     homes::{Home, Homes},
     host::{HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
+    inspect::Surface,
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
     permits::Share,
@@ -154,7 +155,7 @@ impl<'a> CellRequest<'a> {
 /// A component that passed every check.
 pub struct Plugin {
     homes: Arc<Homes>,
-    manifest: Manifest,
+    surface: Surface,
     limits: EffectiveLimits,
     operations: Vec<OperationDescription>,
     operation_index: HashMap<OperationId, usize>,
@@ -178,7 +179,7 @@ impl Plugin {
     pub(crate) async fn describe(
         linked: Linked,
         pool: Arc<Pool>,
-        manifest: Manifest,
+        surface: Surface,
         limits: EffectiveLimits,
         typed: Option<Vec<operations::OperationDescription>>,
     ) -> Result<Self, LoadError> {
@@ -217,7 +218,7 @@ impl Plugin {
         let homes = Homes::new(Home::new(linked, offered), pool);
         Ok(Self {
             homes,
-            manifest,
+            surface,
             limits,
             operations,
             operation_index,
@@ -243,7 +244,7 @@ impl Plugin {
     /// The manifest's version.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
-        self.manifest.version.as_deref()
+        self.surface.manifest.version.as_deref()
     }
 
     /// BLAKE3 of the component's bytes, in hexadecimal.
@@ -255,7 +256,13 @@ impl Plugin {
     /// What the plugin says about itself.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+        &self.surface.manifest
+    }
+
+    /// What its component shows without running: imports, exports, manifest.
+    #[must_use]
+    pub fn surface(&self) -> &Surface {
+        &self.surface
     }
 
     /// What it asks for and what it was given.

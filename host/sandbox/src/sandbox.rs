@@ -266,7 +266,7 @@ impl Sandbox {
                 Some(described)
             }
         };
-        Plugin::describe(linked, Arc::clone(pool), surface.manifest, limits, described).await.map(Arc::new)
+        Plugin::describe(linked, Arc::clone(pool), surface, limits, described).await.map(Arc::new)
     }
 
     /// The same component with nothing but the engine around it: for measuring what a cell costs, never for running

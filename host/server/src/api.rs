@@ -6,6 +6,8 @@ mod events;
 mod export;
 mod mcp;
 mod operations;
+mod plugins;
+mod query;
 mod root;
 mod runs;
 mod send;
@@ -28,7 +30,7 @@ use axum::{
     routing::{any, get, post},
 };
 use governor::DefaultDirectRateLimiter;
-use opcell_engine::event::Recorded;
+use opcell_engine::Event;
 use opcell_types::text::one_line;
 use opcell_workflow::WorkflowIr;
 use std::{sync::Arc, time::Duration};
@@ -41,7 +43,7 @@ pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported};
 pub use root::Document;
-pub(crate) use runs::{begin, encoded, run_graph};
+pub(crate) use runs::{Start, begin, encoded, run_graph};
 pub(crate) use send::{GrantBody, Wanted, answer, grant};
 
 /// Largest body of a request.
@@ -53,8 +55,23 @@ const UNSIGNED_BODIES: usize = 64;
 /// How long a request may take, reading its body included. Streams of events are answered at once and go on.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
 
-/// Draws a workflow as SVG, DOT or Mermaid, with the path that a run took.
-pub type Draw = fn(&WorkflowIr, Option<&[Recorded]>, GraphFormat) -> Result<String, String>;
+/// The path that a run takes through its workflow, and the drawing of both.
+pub trait Path: Send {
+    /// The next event of the run.
+    fn observe(&mut self, event: &Event);
+
+    /// The workflow as SVG, DOT or Mermaid, with the path if there were events.
+    ///
+    /// # Errors
+    /// Why it cannot be drawn.
+    fn draw(&self, workflow: &WorkflowIr, format: GraphFormat) -> Result<String, String>;
+}
+
+/// Begins a path of no events.
+pub type Draw = fn() -> Box<dyn Path>;
+
+/// Graphs that are drawn at a time.
+const DRAWINGS: usize = 4;
 
 /// A format of drawings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
@@ -75,6 +92,7 @@ pub struct App {
     pub(crate) tenants: Tenants,
     pub(crate) access: Access,
     pub(crate) draw: Option<Draw>,
+    pub(crate) drawings: Semaphore,
     pub(crate) sessions: Sessions,
     pub(crate) is_tls: bool,
     pub(crate) mcp: mcp::Services,
@@ -88,11 +106,15 @@ pub struct App {
 
 impl App {
     pub(crate) fn new(settings: &Settings, tenants: Tenants, stop: CancellationToken) -> std::io::Result<Self> {
+        if let Some(draw) = settings.draw {
+            tenants.iter().for_each(|tenant| tenant.views.draw_with(draw));
+        }
         Ok(Self {
             mcp: mcp::Services::new(&tenants, &settings.mcp_workflows, &stop),
             tenants,
             access: settings.access.clone(),
             draw: settings.draw,
+            drawings: Semaphore::new(DRAWINGS),
             sessions: Sessions::new()?,
             unknown_hooks: webhook_limiter(),
             unsigned_bodies: Semaphore::new(UNSIGNED_BODIES),
@@ -118,8 +140,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/runs", get(runs::list).post(runs::start))
         .route("/runs/{run}", get(runs::get))
         .route("/runs/{run}/graph", get(runs::graph))
-        .route("/runs/{run}/receipts", get(runs::receipts))
-        .route("/runs/{run}/denials", get(runs::denials))
+        .route("/runs/{run}/receipts", get(query::receipts))
+        .route("/runs/{run}/denials", get(query::denials))
         .route("/runs/{run}/replay", post(runs::replay))
         .route("/runs/{run}/fork", post(runs::fork))
         .route("/runs/{run}/events", get(events::events))
@@ -128,10 +150,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/runs/{run}/message", post(send::message))
         .route("/runs/{run}/approve", post(send::approve))
         .route("/runs/{run}/cancel", post(send::cancel))
+        .route("/receipts", get(query::all_receipts))
+        .route("/denials", get(query::all_denials))
         .route("/operations", get(operations::list))
         .route("/operations/{namespace}/{name}", get(operations::describe).post(operations::invoke))
-        .route("/plugins", get(operations::plugins))
-        .route("/plugins/{plugin}", get(operations::plugin))
+        .route("/plugins", get(plugins::list))
+        .route("/plugins/{plugin}", get(plugins::explain))
+        .route("/plugins/{plugin}/diff", get(plugins::diff))
+        .route("/reload", post(plugins::reload))
         .route("/triggers", get(triggers::list))
         .route("/hooks/{trigger}", post(triggers::hook))
         .route("/mcp", any(mcp::mcp));

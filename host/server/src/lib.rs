@@ -27,7 +27,8 @@ pub mod spans;
 mod stall;
 pub mod telemetry;
 pub mod tenant;
+mod view;
 
 pub use probes::Probes;
 pub use serve::{ServeError, Serving, Settings, Tls};
-pub use tenant::{Tenant, Tenants};
+pub use tenant::{Project, Tenant, Tenants};

@@ -4,11 +4,17 @@
 //! starts a run and waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and
 //! asked for with `opcell_run`. A skill is a resource.
 
+mod changes;
 mod skills;
 mod tools;
 
-use crate::{api::begin, tenant::Tenant};
-use opcell_engine::{Event, MESSAGE_SIGNAL, Status};
+use crate::{
+    api::{Start, begin},
+    tenant::Tenant,
+};
+use changes::Changes;
+use opcell::trace::TraceContext;
+use opcell_engine::{MESSAGE_SIGNAL, Status};
 use opcell_journal::RunId;
 use opcell_types::Value;
 use rmcp::{
@@ -16,9 +22,9 @@ use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourcesResult,
         ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
-        ReadResourceResponse, ServerCapabilities, ServerConfig,
+        ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
     },
-    service::{RequestContext, ServiceExt},
+    service::{NotificationContext, RequestContext, ServiceExt, SubscriptionContext},
 };
 use serde_json::{Map, Value as Json, json};
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
@@ -26,6 +32,9 @@ use tools::{Target, ToolList};
 
 /// How long a tool waits for the run that it started.
 const WAIT: Duration = Duration::from_secs(50);
+
+/// How often it is looked whether a client that is told of changes has gone.
+const CLOSED: Duration = Duration::from_secs(10);
 
 /// Where a result says what the call used and touched.
 const RECEIPT: &str = "opcell/receipt";
@@ -38,13 +47,14 @@ const PAGE: usize = 200;
 pub struct McpServer {
     tenant: Arc<Tenant>,
     workflows: Arc<BTreeSet<String>>,
+    changes: Changes,
 }
 
 impl McpServer {
     /// Offers the operations of a tenant, and these of its workflows.
     #[must_use]
     pub fn new(tenant: Arc<Tenant>, workflows: impl IntoIterator<Item = String>) -> Self {
-        Self { tenant, workflows: Arc::new(workflows.into_iter().collect()) }
+        Self { tenant, workflows: Arc::new(workflows.into_iter().collect()), changes: Changes::default() }
     }
 
     /// Speaks on stdin and stdout until the client closes them.
@@ -92,7 +102,9 @@ impl McpServer {
     }
 
     async fn start(&self, workflow: &str, input: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let started = match begin(&self.tenant, workflow, input, None, false).await {
+        let traceparent = context.meta.get_traceparent().filter(|text| TraceContext::parse(text).is_some());
+        let start = Start { workflow, input, run: None, idempotent: false, traceparent: traceparent.map(Arc::from) };
+        let started = match begin(&self.tenant, start).await {
             Ok((run, _)) => run,
             Err(problem) => return refused(&problem),
         };
@@ -144,15 +156,14 @@ impl McpServer {
     }
 
     async fn status(&self, run: &RunId) -> Option<Status> {
-        Some(self.tenant.host.engine().state_at(run, None).await.ok()?.status())
+        Some(self.tenant.views.of(run).await.ok()?.state().status())
     }
 
     async fn report(&self, run: &RunId) -> CallToolResult {
-        let state = match self.tenant.host.engine().state_at(run, None).await {
-            Ok(state) => state,
-            Err(error) => return CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
+        let (outcome, questions, receipts) = match self.tenant.views.of(run).await {
+            Ok(view) => (view.state().outcome(), view.state().questions(), view.receipts().collect()),
+            Err(problem) => return refused(&problem),
         };
-        let (outcome, questions) = (state.outcome(), state.questions());
         let text = match outcome.status {
             Status::Completed => outcome.result.as_str().map_or_else(|| outcome.result.to_json(), str::to_owned),
             Status::Failed | Status::Cancelled => {
@@ -168,7 +179,7 @@ impl McpServer {
         result.structured_content = Some(json!({
             "run": run, "status": outcome.status, "result": Json::from(&outcome.result), "questions": questions,
         }));
-        let receipts = self.receipts(run).await;
+        let receipts = self.receipts(run, receipts).await;
         result.meta = Some(MetaObject(Map::from_iter([
             ("opcell/run".to_owned(), json!(run)),
             ("opcell/used".to_owned(), json!(outcome.used)),
@@ -177,15 +188,11 @@ impl McpServer {
         result
     }
 
-    /// The receipts of a run, the last ones if there are many.
-    async fn receipts(&self, run: &RunId) -> Vec<Json> {
-        const MOST: usize = 20;
-        let history = self.tenant.host.engine().history(run).await.unwrap_or_default();
-        let of = |event: &Event| Some(Json::from(&**opcell::run::receipt(event)?));
-        let mut receipts: Vec<Json> =
-            history.iter().rev().filter_map(|recorded| of(&recorded.event)).take(MOST).collect();
-        receipts.reverse();
-        receipts
+    /// The receipts that these events brought.
+    async fn receipts(&self, run: &RunId, events: Vec<u64>) -> Vec<Json> {
+        let events = self.tenant.views.events(run, events).await.unwrap_or_default();
+        let of = |recorded| Some(Json::from(&**opcell::run::receipt(recorded)?));
+        events.values().filter_map(|recorded| of(&recorded.event)).collect()
     }
 
     /// Looks at a run of one of the offered workflows, and perhaps says something to it.
@@ -195,11 +202,10 @@ impl McpServer {
             return wrong("`run` must be the ID of a run".to_owned());
         };
         let run: RunId = run.into();
-        let state = match self.tenant.host.engine().state_at(&run, None).await {
-            Ok(state) => state,
-            Err(error) => return wrong(error.to_string()),
+        let offered = match self.tenant.views.of(&run).await {
+            Ok(view) => view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref())),
+            Err(problem) => return wrong(problem.detail),
         };
-        let offered = state.program().is_some_and(|program| self.workflows.contains(program.name().as_ref()));
         if !offered {
             return wrong(format!("the journal has no run `{run}`"));
         }
@@ -234,13 +240,47 @@ fn start_of(request: Option<PaginatedRequestParams>, length: usize) -> Result<us
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
+        let mut info = ServerConfig::new(
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build(),
+        );
         info.server_info = Implementation::new("opcell", env!("CARGO_PKG_VERSION")).with_title("Opcell");
         info.instructions = Some(
             "Each tool runs in a metered WebAssembly cell; `_meta` of a result has its receipt. A refusal says what would allow it."
                 .to_owned(),
         );
         info
+    }
+
+    /// Clients of revisions before 2026-07-28 are told of changes without asking for it.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut changes = self.changes.listen(self).await;
+        tokio::spawn(async move {
+            while !context.peer.is_transport_closed() {
+                match tokio::time::timeout(CLOSED, changes.changed()).await {
+                    Ok(Ok(())) if context.peer.notify_tool_list_changed().await.is_ok() => {}
+                    Ok(_) => break,
+                    Err(_) => {}
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.changes.listen(self).await;
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 
     async fn list_tools(

@@ -17,8 +17,11 @@ use axum::{
     routing::{get, post},
 };
 use maud::{DOCTYPE, Markup, html};
+use opcell_types::Value;
 use std::sync::Arc;
 use tower_http::set_header::SetResponseHeaderLayer;
+
+use door::Visitor;
 
 pub(crate) use door::Sessions;
 
@@ -62,8 +65,21 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text)
 }
 
-/// A whole page. `live`: where news come from that the script waits for.
-fn page(title: &str, tenant: Option<&str>, live: Option<&str>, main: Markup) -> Response {
+/// A whole page for a visitor. `live`: where news come from that the script waits for.
+fn page(title: &str, tenant: Option<&str>, visitor: &Visitor, live: Option<&str>, main: Markup) -> Response {
+    whole(title, tenant, Some(visitor), News { live, every: None }, main)
+}
+
+/// How a page learns of news.
+#[derive(Default)]
+struct News<'a> {
+    /// A stream of events.
+    live: Option<&'a str>,
+    /// Milliseconds after which it looks again.
+    every: Option<u32>,
+}
+
+fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: News<'_>, main: Markup) -> Response {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -75,7 +91,7 @@ fn page(title: &str, tenant: Option<&str>, live: Option<&str>, main: Markup) -> 
                 link rel="stylesheet" href="/assets/page.css";
                 script src="/assets/page.js" defer {}
             }
-            body data-live=[live] {
+            body data-live=[news.live] data-every=[news.every] {
                 a.skip href="#main" { "Skip to content" }
                 header {
                     a.home href="/" { "Opcell" }
@@ -85,6 +101,9 @@ fn page(title: &str, tenant: Option<&str>, live: Option<&str>, main: Markup) -> 
                             a href=(place(tenant, "/triggers")) { "Triggers" }
                             a href=(place(tenant, "/plugins")) { "Plugins" }
                         }
+                    }
+                    @if let Some(name) = visitor.and_then(Visitor::name) {
+                        form.leave method="post" action="/logout" { span.quiet { (name) } " " button.small { "Log out" } }
                     }
                 }
                 main id="main" { (main) }
@@ -111,6 +130,24 @@ fn duration(ms: f64) -> String {
         ms if ms < 1000.0 => format!("{ms:.0} ms"),
         ms if ms < 60_000.0 => format!("{:.1} s", ms / 1000.0),
         ms => format!("{:.0} min {:.0} s", (ms / 60_000.0).floor(), (ms % 60_000.0) / 1000.0),
+    }
+}
+
+/// Longest text of one message or value on the page, in characters.
+const TEXT: usize = 20_000;
+
+fn value(of: &Value) -> Markup {
+    let text = match of.as_str() {
+        Some(text) => text.to_owned(),
+        None => serde_json::to_string_pretty(&serde_json::Value::from(of)).unwrap_or_default(),
+    };
+    html! { pre { (cut(&text)) } }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT) {
+        Some((at, _)) => format!("{}… ({} bytes)", text.get(..at).unwrap_or_default(), text.len()),
+        None => text.to_owned(),
     }
 }
 

@@ -3,11 +3,16 @@
 //! The journal is the memory: a run that a schedule started carries the instant in its ID, so the newest of them says
 //! what is done, and the ID keeps a second server from starting it again.
 
-use crate::{api::begin, problem::Problem, tenant::Tenant};
+use crate::{
+    api::{Start, begin},
+    problem::Problem,
+    tenant::Tenant,
+};
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use opcell::triggers::{RunName, Schedule, Trigger, TriggerAction, TriggerSource};
 use opcell_engine::RunError;
+use opcell_journal::RunQuery;
 use opcell_types::Value;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +22,9 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// When what could not be started is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs of a schedule that are looked at: the newest has the newest instant, or one of these if many were made up for.
+const NEWEST: usize = 1_000;
 
 /// One schedule, and up to when everything is done.
 struct Scheduled {
@@ -69,14 +77,17 @@ async fn scheduled(tenant: &Tenant) -> Result<Vec<Scheduled>, RunError> {
     if schedules.is_empty() {
         return Ok(Vec::new());
     }
-    let runs = tenant.host.engine().runs().await?;
     let now = Timestamp::now();
-    // An instant to come was written by no schedule.
-    let done = |trigger: &Trigger| {
+    let mut all = Vec::new();
+    for (at, trigger) in schedules {
+        let query = RunQuery { prefix: Some(trigger.run_prefix().into()), limit: NEWEST, ..RunQuery::default() };
+        let runs = tenant.host.engine().runs_page(query).await?;
+        // An instant to come was written by no schedule.
         let instants = runs.iter().filter_map(|run| trigger.instant_of(&run.run));
-        instants.filter(|instant| *instant <= now).max().unwrap_or(now)
-    };
-    Ok(schedules.into_iter().map(|(at, trigger)| Scheduled { trigger: at, done: done(trigger) }).collect())
+        let done = instants.filter(|instant| *instant <= now).max().unwrap_or(now);
+        all.push(Scheduled { trigger: at, done });
+    }
+    Ok(all)
 }
 
 /// Does what is due. Otherwise: up to when everything is done, because what follows has to wait.
@@ -109,7 +120,10 @@ async fn fire(tenant: &Arc<Tenant>, trigger: &Trigger, instant: Timestamp) -> Re
     let input = Value::from(trigger.input.clone());
     let key = trigger.scheduled_run(instant);
     match &trigger.action {
-        TriggerAction::Start { workflow } => begin(tenant, workflow, input, Some(key), true).await.map(drop),
+        TriggerAction::Start { workflow } => {
+            let start = Start { workflow, input, run: Some(key), idempotent: true, traceparent: None };
+            begin(tenant, start).await.map(drop)
+        }
         TriggerAction::Signal { signal, run: RunName::Fixed(run) } => {
             send(tenant, trigger, run, signal, input, key).await.map(drop)
         }
@@ -127,7 +141,7 @@ pub(crate) async fn send(
     key: Arc<str>,
 ) -> Result<bool, Problem> {
     let engine = tenant.host.engine();
-    if engine.state_at(run, None).await?.signals().may_approve(signal) {
+    if tenant.views.of(run).await?.state().signals().may_approve(signal) {
         let detail = format!("`{signal}` is an approval of run `{run}`, and a trigger gives none");
         return Err(Problem::new(StatusCode::FORBIDDEN, "approval-by-trigger", detail));
     }

@@ -68,21 +68,53 @@ pub struct Span {
     pub failure: Option<String>,
     /// Facts about it: numbers, names, no content.
     pub facts: Vec<(&'static str, Value)>,
-    /// What the call used and touched.
+    /// What the call used and touched, where receipts are kept.
     pub receipt: Option<Value>,
+    /// Number of the event that brought the receipt.
+    pub receipt_at: Option<u64>,
+    /// The call that it is, by the name that requests of the call give as their parent.
+    pub(crate) call: Option<CallKey>,
+}
+
+/// A call within its run: the end of its idempotency key, and its attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallKey {
+    frame: FrameId,
+    kind: CallKind,
+    attempt: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallKind {
+    Invoke,
+    Judge,
+    Other(EffectId),
+}
+
+impl CallKey {
+    /// As calls name themselves to others.
+    pub(crate) fn name(&self, run: &str) -> String {
+        let frame = self.frame.0;
+        let key = match self.kind {
+            CallKind::Invoke => format!("{run}/{frame}"),
+            CallKind::Judge => format!("{run}/{frame}/judge"),
+            CallKind::Other(effect) => format!("{run}/{frame}/{}", effect.0),
+        };
+        opcell::trace::call_name(&key, self.attempt)
+    }
 }
 
 /// The spans of a run, in the order in which they began; the first one is the run. None for a run without events.
 #[must_use]
 pub fn of<'a>(history: impl IntoIterator<Item = &'a Recorded>) -> Vec<Span> {
-    let mut spans = Spans::default();
+    let mut spans = Spans { keeps_receipts: true, ..Spans::default() };
     history.into_iter().flat_map(Recorded::parts).for_each(|part| spans.observe(&part));
     spans.all
 }
 
-/// The spans as a tree is read: each after the one around it, and before what began later beside that.
+/// Indexes of the spans as a tree is read: each after the one around it, and before what began later beside that.
 #[must_use]
-pub fn nested(all: &[Span]) -> Vec<&Span> {
+pub fn nested(all: &[Span]) -> Vec<usize> {
     let mut inner: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut waiting = Vec::new();
     for (index, span) in all.iter().enumerate().rev() {
@@ -93,15 +125,19 @@ pub fn nested(all: &[Span]) -> Vec<&Span> {
     }
     let mut found = Vec::with_capacity(all.len());
     while let Some(index) = waiting.pop() {
-        found.extend(all.get(index));
+        found.push(index);
         waiting.extend(inner.remove(&index).unwrap_or_default());
     }
     found
 }
 
+/// Spans while the events come.
 #[derive(Default)]
-struct Spans {
+pub(crate) struct Spans {
+    keeps_receipts: bool,
     all: Vec<Span>,
+    /// Attempts at the work of a frame, where there was more than one.
+    attempts: HashMap<FrameId, u32>,
     frames: HashMap<FrameId, usize>,
     effects: HashMap<EffectId, usize>,
     instances: HashMap<u32, usize>,
@@ -110,6 +146,16 @@ struct Spans {
 }
 
 impl Spans {
+    /// Remembers which event brought a receipt, and not what it says.
+    pub(crate) fn without_receipts() -> Self {
+        Self::default()
+    }
+
+    /// In the order in which they began.
+    pub(crate) fn all(&self) -> &[Span] {
+        &self.all
+    }
+
     fn begin(&mut self, recorded: &Recorded, parent: Option<usize>, kind: SpanKind, name: impl Into<String>) -> usize {
         let depth = parent.and_then(|parent| self.all.get(parent)).map_or(0, |parent| parent.depth + 1);
         self.all.push(Span {
@@ -123,6 +169,8 @@ impl Spans {
             failure: None,
             facts: Vec::new(),
             receipt: None,
+            receipt_at: None,
+            call: None,
         });
         self.all.len() - 1
     }
@@ -144,7 +192,7 @@ impl Spans {
         }
     }
 
-    fn observe(&mut self, recorded: &Recorded) {
+    pub(crate) fn observe(&mut self, recorded: &Recorded) {
         let at = recorded.at;
         match &recorded.event {
             Event::RunStarted(started) => {
@@ -187,15 +235,25 @@ impl Spans {
                 };
                 let name = name.to_owned();
                 let index = self.begin(recorded, around, kind, name);
+                let kind = match request {
+                    Request::Invoke { .. } => CallKind::Invoke,
+                    Request::Judge { .. } => CallKind::Judge,
+                    _ => CallKind::Other(*effect),
+                };
+                let attempt = self.attempts.get(frame).copied().unwrap_or(1);
+                if let Some(span) = self.all.get_mut(index) {
+                    span.call = Some(CallKey { frame: *frame, kind, attempt });
+                }
                 self.effects.insert(*effect, index);
             }
-            Event::Replied { effect, reply } => self.replied(*effect, reply, at),
+            Event::Replied { effect, reply } => self.replied(*effect, reply, recorded),
             Event::Abandoned { effect, reason, receipt } => {
                 let index = self.effects.get(effect).copied();
-                self.keep(index, receipt.as_deref());
+                self.keep(index, receipt.as_deref(), recorded.seq);
                 self.end(index, at, Some(reason.as_deref().unwrap_or("abandoned").to_owned()));
             }
             Event::Retrying { frame, failure, .. } => {
+                *self.attempts.entry(*frame).or_insert(1) += 1;
                 let index = self.around(*frame);
                 self.fact(index, "opcell.retry", failure.reason.as_ref());
             }
@@ -228,28 +286,31 @@ impl Spans {
     }
 
     /// Keeps a receipt, and calls the span as the receipt calls the operation.
-    fn keep(&mut self, index: Option<usize>, receipt: Option<&Value>) {
+    fn keep(&mut self, index: Option<usize>, receipt: Option<&Value>, at: u64) {
+        let keeps = self.keeps_receipts;
         let (Some(receipt), Some(span)) = (receipt, index.and_then(|index| self.all.get_mut(index))) else { return };
         if let Some(operation) = receipt.get("operation").and_then(Value::as_str) {
             span.name = operation.to_owned();
         }
-        span.receipt = Some(receipt.clone());
+        span.receipt = keeps.then(|| receipt.clone());
+        span.receipt_at = Some(at);
     }
 
-    fn replied(&mut self, effect: EffectId, reply: &EffectReply, at: Timestamp) {
+    fn replied(&mut self, effect: EffectId, reply: &EffectReply, recorded: &Recorded) {
+        let (at, seq) = (recorded.at, recorded.seq);
         let index = self.effects.get(&effect).copied();
         let failed = |failure: &opcell_types::Failure| Some(failure.reason.to_string());
         let failure = match reply {
             EffectReply::Invoke(reply) => {
-                self.keep(index, reply.receipt.as_deref());
+                self.keep(index, reply.receipt.as_deref(), seq);
                 reply.result.as_ref().err().and_then(failed)
             }
             EffectReply::Judge(reply) => {
-                self.keep(index, reply.receipt.as_deref());
+                self.keep(index, reply.receipt.as_deref(), seq);
                 reply.result.as_ref().err().and_then(failed)
             }
             EffectReply::Tool(reply) => {
-                self.keep(index, reply.receipt.as_deref());
+                self.keep(index, reply.receipt.as_deref(), seq);
                 reply.result.as_ref().err().and_then(failed)
             }
             EffectReply::Open(opened) => opened.as_ref().err().and_then(failed),
@@ -288,6 +349,8 @@ pub fn run_of(history: &[Recorded]) -> Option<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a failed test")]
+
     use super::*;
 
     fn span(seq: u64, parent: Option<usize>) -> Span {
@@ -303,6 +366,8 @@ mod tests {
             failure: None,
             facts: Vec::new(),
             receipt: None,
+            receipt_at: None,
+            call: None,
         }
     }
 
@@ -310,7 +375,7 @@ mod tests {
     fn what_is_inside_a_span_follows_it_whatever_began_in_between() {
         let all =
             [span(1, None), span(2, Some(0)), span(3, Some(0)), span(4, Some(1)), span(5, Some(2)), span(6, Some(1))];
-        let order: Vec<u64> = nested(&all).iter().map(|span| span.seq).collect();
+        let order: Vec<u64> = nested(&all).iter().map(|at| all[*at].seq).collect();
         assert_eq!(order, [1, 2, 4, 6, 3, 5]);
     }
 

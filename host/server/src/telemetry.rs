@@ -1,15 +1,17 @@
 //! Runs as traces, in the JSON form of OTLP (`ExportTraceServiceRequest`): what `opcell runs export --otlp` prints, and
 //! what any OpenTelemetry collector takes at `/v1/traces`.
 //!
-//! IDs follow from the run's ID and the numbers of its events, so that exporting a run twice gives one trace. Content
+//! IDs follow from the run's ID, its calls and the numbers of its events, so that exporting a run twice gives one trace. Content
 //! (inputs, prompts, results) is never among the attributes.
 
 use crate::spans::{self, Span, SpanKind};
-use opcell::remedy;
-use opcell_engine::event::{Recorded, Timestamp};
+use opcell::{
+    remedy,
+    trace::{TraceContext, span_id, trace_id},
+};
+use opcell_engine::event::{Event, Recorded, Timestamp};
 use opcell_types::Value;
 use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
 
 /// Names of the semantic conventions for generative AI; they still change, so they are here alone.
 pub(crate) mod genai {
@@ -20,24 +22,67 @@ pub(crate) mod genai {
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 }
 
-/// The trace of a run; `traceparent` is the W3C trace context of whoever started it, if it had one.
+/// The trace of a run; `traceparent` is the W3C trace context to make it a part of, in place of that of whoever started
+/// the run.
 #[must_use]
 pub fn trace(history: &[Recorded], traceparent: Option<&str>) -> Json {
+    let own = history.first().and_then(|first| match &first.event {
+        Event::RunStarted(started) => started.traceparent.clone(),
+        _ => None,
+    });
     let run = spans::run_of(history).unwrap_or_default();
-    let context = traceparent.and_then(parse);
-    let trace_id = context.as_ref().map_or_else(|| digest(&format!("trace {run}"), 16), |(trace, _)| trace.clone());
     let now = history.last().map_or(Timestamp(0), |last| last.at);
     let all = spans::of(history);
-    let id = |seq: u64| digest(&format!("span {run} {seq}"), 8);
-    let parent = |span: &Span| match span.parent.and_then(|parent| all.get(parent)) {
-        Some(parent) => Some(id(parent.seq)),
-        None => context.as_ref().map(|(_, parent)| parent.clone()),
-    };
-    let shown: Vec<Json> = all.iter().map(|span| one(span, &trace_id, &id(span.seq), parent(span), now)).collect();
-    json!({"resourceSpans": [{
-        "resource": {"attributes": [text("service.name", "opcell"), text("service.version", env!("CARGO_PKG_VERSION"))]},
-        "scopeSpans": [{"scope": {"name": "opcell", "version": env!("CARGO_PKG_VERSION")}, "spans": shown}],
-    }]})
+    let trace = Trace::new(&run, traceparent.or(own.as_deref()), now);
+    let shown: Vec<Json> = all.iter().map(|span| trace.span(span, &all)).collect();
+    json!({"resourceSpans": [{"resource": resource(), "scopeSpans": [{"scope": scope(), "spans": shown}]}]})
+}
+
+/// What exports the spans.
+pub(crate) fn resource() -> Json {
+    json!({"attributes": [text("service.name", "opcell"), text("service.version", env!("CARGO_PKG_VERSION"))]})
+}
+
+/// What made them.
+pub(crate) fn scope() -> Json {
+    json!({"name": "opcell", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// How the spans of a run are named in its trace.
+pub(crate) struct Trace {
+    run: String,
+    trace: String,
+    parent: Option<String>,
+    now: Timestamp,
+}
+
+impl Trace {
+    /// The trace of a run whose last event was `now`, perhaps a part of someone's.
+    pub(crate) fn new(run: &str, traceparent: Option<&str>, now: Timestamp) -> Self {
+        let context = traceparent.and_then(TraceContext::parse);
+        let (trace, parent) = match context {
+            Some(context) => (context.trace, Some(context.parent)),
+            None => (trace_id(run), None),
+        };
+        Self { run: run.to_owned(), trace, parent, now }
+    }
+
+    fn id(&self, span: &Span) -> String {
+        match &span.call {
+            // What others record below the requests of a call has it as its parent.
+            Some(call) => span_id(&call.name(&self.run)),
+            None => span_id(&format!("{} {}", self.run, span.seq)),
+        }
+    }
+
+    /// One of the run's spans.
+    pub(crate) fn span(&self, span: &Span, all: &[Span]) -> Json {
+        let parent = match span.parent.and_then(|parent| all.get(parent)) {
+            Some(parent) => Some(self.id(parent)),
+            None => self.parent.clone(),
+        };
+        one(span, &self.trace, &self.id(span), parent, self.now)
+    }
 }
 
 fn one(span: &Span, trace: &str, id: &str, parent: Option<String>, now: Timestamp) -> Json {
@@ -76,22 +121,6 @@ fn one(span: &Span, trace: &str, id: &str, parent: Option<String>, now: Timestam
     shown
 }
 
-/// The trace and the parent of a `traceparent` header, version 00.
-fn parse(traceparent: &str) -> Option<(String, String)> {
-    let mut parts = traceparent.split('-');
-    let (version, trace, parent, _flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let hex = |text: &str, length: usize| {
-        text.len() == length
-            && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-            && text.bytes().any(|b| b != b'0')
-    };
-    (version == "00" && hex(trace, 32) && hex(parent, 16)).then(|| (trace.to_owned(), parent.to_owned()))
-}
-
-fn digest(of: &str, bytes: usize) -> String {
-    Sha256::digest(of.as_bytes()).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn nanos(at: Timestamp) -> String {
     format!("{}000", at.0.max(0))
 }
@@ -112,24 +141,4 @@ fn attribute(key: &str, value: &Value) -> Option<Json> {
         },
         value => text(key, value.as_str()?),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    #[test]
-    fn only_a_sound_traceparent_counts() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(parse(good).unwrap().1, "00f067aa0ba902b7");
-        for bad in [
-            "",
-            "00",
-            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-        ] {
-            assert!(parse(bad).is_none(), "{bad}");
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! Tenants: each has its own host, that is its own plugins, grants, journal and workflows, and its own limits.
 
-use crate::{feed::Feeds, metrics::RunCounters, problem::Problem};
+use crate::{feed::Feeds, metrics::RunCounters, problem::Problem, view::Views};
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use opcell::{LiveHost, triggers::Trigger};
+use opcell::{Config, LiveHost, Rejected, triggers::Trigger};
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
@@ -38,11 +38,22 @@ impl Default for TenantLimits {
     }
 }
 
+/// The project of a tenant, as whoever runs the server reads it.
+pub trait Project: Send + Sync {
+    /// The project as it is now, read as at the start of the server. Asks no one anything; may block.
+    ///
+    /// # Errors
+    /// When it cannot be used, or needs consent.
+    fn read(&self) -> Result<Config, Rejected>;
+}
+
 /// One tenant.
 pub struct Tenant {
     pub(crate) name: Arc<str>,
     pub(crate) host: LiveHost,
     pub(crate) feeds: Feeds,
+    pub(crate) views: Views,
+    pub(crate) project: Option<Arc<dyn Project>>,
     pub(crate) counters: RunCounters,
     pub(crate) started: Arc<Semaphore>,
     pub(crate) calls: Semaphore,
@@ -65,6 +76,8 @@ impl Tenant {
         Self {
             name: name.into(),
             feeds: Feeds::new(host.engine().clone()),
+            views: Views::new(host.engine().clone()),
+            project: None,
             host,
             counters: RunCounters::default(),
             started: Arc::new(Semaphore::new(limits.started_runs)),
@@ -81,6 +94,12 @@ impl Tenant {
     #[must_use]
     pub fn with_triggers(self, triggers: Vec<Trigger>) -> Self {
         Self { triggers, ..self }
+    }
+
+    /// The same, with the project that it is made of: what is compared and exchanged when someone asks for it.
+    #[must_use]
+    pub fn with_project(self, project: impl Project + 'static) -> Self {
+        Self { project: Some(Arc::new(project)), ..self }
     }
 
     /// Counts one request.

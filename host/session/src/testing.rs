@@ -9,7 +9,14 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) fn context(step: &str) -> CallContext {
-    CallContext { run: "run-1".into(), step: step.into(), visit: 1, attempt: 1, idempotency_key: "key".into() }
+    CallContext {
+        run: "run-1".into(),
+        step: step.into(),
+        visit: 1,
+        attempt: 1,
+        idempotency_key: "key".into(),
+        traceparent: None,
+    }
 }
 
 pub(crate) fn session(system: &str) -> OpenedSession {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where in a run a call happens. Plugins, tools and models get the same five facts.
+/// Where in a run a call happens. Plugins, tools and models get the same five facts; the trace is the host's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CallContext {
@@ -17,6 +17,9 @@ pub struct CallContext {
     pub attempt: u32,
     /// Stable across retries and resumes of the same effect.
     pub idempotency_key: Arc<str>,
+    /// W3C trace context of whoever started the run (`traceparent`), if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Arc<str>>,
 }
 
 impl Default for CallContext {
@@ -26,6 +29,6 @@ impl Default for CallContext {
             static NOWHERE: Arc<str> = "".into();
         }
         let nowhere = || NOWHERE.with(Arc::clone);
-        Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere() }
+        Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere(), traceparent: None }
     }
 }

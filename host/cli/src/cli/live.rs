@@ -12,15 +12,15 @@ pub async fn follow(
     terminal: &Terminal,
     lines: bool,
 ) {
-    let read = move || {
-        read().map_err(|failure| match failure {
-            Failure::Input(rejected) => rejected,
-            Failure::Other(error) => {
-                Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{error:#}")))
-            }
-        })
-    };
-    live.follow(read, |exchange| say(&exchange, terminal, lines)).await;
+    live.follow(move || read().map_err(rejected), |exchange| say(&exchange, terminal, lines)).await;
+}
+
+/// Why a project cannot be used.
+pub fn rejected(failure: Failure) -> Rejected {
+    match failure {
+        Failure::Input(rejected) => rejected,
+        Failure::Other(error) => Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{error:#}"))),
+    }
 }
 
 /// How the project of a command is read again. Consent is looked up, and asked of no one.

@@ -12,17 +12,18 @@ use crate::graph::{Drawing, Path};
 use clap::Args;
 use futures_util::future::join_all;
 use opcell::{
-    Host, LiveHost,
+    Host, LiveHost, Rejected,
     config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
     consent,
     places::Places,
     triggers::{Trigger, TriggerAction},
 };
-use opcell_engine::{event::Recorded, worker::WorkerOptions};
+use opcell_engine::Event;
+use opcell_engine::worker::WorkerOptions;
 use opcell_server::{
-    ServeError, Serving, Settings, Tenant, Tenants, Tls,
+    Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
     access::{Access, tokens::TokenStore},
-    api::GraphFormat,
+    api::{self, GraphFormat},
     tenant::TenantLimits,
 };
 use opcell_workflow::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
@@ -61,7 +62,7 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     let mut settings = Settings::new(args.listen);
     settings.tls = args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| Tls { certificate, key });
     settings.access = access(&config)?;
-    settings.draw = Some(draw);
+    settings.draw = Some(|| Box::new(Drawn(None)));
     settings.mcp_workflows.clone_from(&args.mcp_workflow);
     let mut worker = WorkerOptions::default();
     worker.concurrency = usize::from(args.concurrency);
@@ -87,13 +88,9 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     } else {
         terminal.note(&format!("listening on {url}"));
     }
-    let following = join_all(lives.into_iter().map(|(host, project)| {
-        let global = global.clone();
-        let read = move || match &project {
-            Some(project) => global.of_tenant(project, |asked| asked.refuse_unless_allowed()),
-            None => global.unasked(),
-        };
-        async move { live::follow(&host, read, terminal, terminal.json).await }
+    let following = join_all(lives.into_iter().map(|(host, file)| {
+        let project = ReadAgain { global: global.clone(), file };
+        async move { live::follow(&host, move || project.config(), terminal, terminal.json).await }
     }));
     tokio::select! { served = serving.run(stop.token()) => served?, _ = following => {} }
     Ok(Exit::Done)
@@ -110,9 +107,10 @@ async fn tenants(
     terminal: &Terminal,
 ) -> Result<(Tenants, Lives), Failure> {
     let declared = own.tenants.clone();
+    let again = |file: Option<PathBuf>| ReadAgain { global: global.clone(), file };
     let mut journals = BTreeMap::from_iter(journal_of(&own).map(|journal| (journal, Tenant::DEFAULT.to_owned())));
     let (first, live) = tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?;
-    let (mut tenants, mut lives) = (vec![first], vec![(live, None)]);
+    let (mut tenants, mut lives) = (vec![first.with_project(again(None))], vec![(live, None)]);
     for declared in declared {
         let mut config = global.of_tenant(&declared.project, Asked::require)?;
         if !config.tenants.is_empty() {
@@ -133,7 +131,7 @@ async fn tenants(
             return Err(Diagnostic::error("shared-journal", message).help(help).into());
         }
         let (tenant, live) = tenant(&declared.name, config, &declared.share, terminal).await?;
-        tenants.push(tenant);
+        tenants.push(tenant.with_project(again(Some(declared.project.clone()))));
         lives.push((live, Some(declared.project)));
     }
     Ok((Tenants::new(tenants), lives))
@@ -180,14 +178,44 @@ pub fn token_store(config: &Config) -> Option<TokenStore> {
     Some(TokenStore::of_project(&Places::of_user().state?, &config.root))
 }
 
-fn draw(workflow: &WorkflowIr, events: Option<&[Recorded]>, format: GraphFormat) -> Result<String, String> {
-    let path = events.map(Path::of);
-    let format = match format {
-        GraphFormat::Svg => Format::Svg,
-        GraphFormat::Dot => Format::Dot,
-        _ => Format::Mermaid,
-    };
-    graph::text(&Drawing::of(workflow, path.as_ref()), format).map_err(|_| "the graph cannot be drawn".to_owned())
+/// The project of a tenant, read again in the middle of serving: consent is looked up, and asked of no one.
+struct ReadAgain {
+    global: Global,
+    /// The tenant's project file; none for the project that is served.
+    file: Option<PathBuf>,
+}
+
+impl ReadAgain {
+    fn config(&self) -> Result<Config, Failure> {
+        match &self.file {
+            Some(file) => self.global.of_tenant(file, |asked| asked.refuse_unless_allowed()),
+            None => self.global.unasked(),
+        }
+    }
+}
+
+impl Project for ReadAgain {
+    fn read(&self) -> Result<Config, Rejected> {
+        self.config().map_err(live::rejected)
+    }
+}
+
+/// The path of a run; none of a workflow that is drawn without one.
+struct Drawn(Option<Path>);
+
+impl api::Path for Drawn {
+    fn observe(&mut self, event: &Event) {
+        self.0.get_or_insert_default().observe(event);
+    }
+
+    fn draw(&self, workflow: &WorkflowIr, format: GraphFormat) -> Result<String, String> {
+        let format = match format {
+            GraphFormat::Svg => Format::Svg,
+            GraphFormat::Dot => Format::Dot,
+            _ => Format::Mermaid,
+        };
+        graph::text(&Drawing::of(workflow, self.0.as_ref()), format).map_err(|_| "the graph cannot be drawn".to_owned())
+    }
 }
 
 impl From<ServeError> for Failure {

@@ -464,6 +464,7 @@ pub fn started(program: Arc<Program>, input: &str) -> Event {
         visit_bound: 100,
         pins: indexmap::IndexMap::new(),
         session: None,
+        traceparent: None,
     }))
 }
 

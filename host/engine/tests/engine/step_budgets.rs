@@ -179,5 +179,6 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         visit_bound: 1_000,
         pins: indexmap::IndexMap::default(),
         session: None,
+        traceparent: None,
     }))
 }

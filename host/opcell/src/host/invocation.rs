@@ -25,7 +25,7 @@ pub struct Invocation<'a> {
 impl<'a> Invocation<'a> {
     pub(super) fn new(host: &'a Host, operation: &str, arguments: Value) -> Self {
         let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
-        let context = CallContext { idempotency_key: run.clone(), run, step: "".into(), visit: 1, attempt: 1 };
+        let context = CallContext { idempotency_key: run.clone(), run, ..CallContext::default() };
         let call = call::Call {
             id: operation.into(),
             arguments,

@@ -373,6 +373,7 @@ mod tests {
             visit: 1,
             attempt: 1,
             idempotency_key: "parent/2/7".into(),
+            traceparent: None,
         };
         let session = OpenedSession {
             system: String::new(),

@@ -3,13 +3,14 @@
 use crate::{
     http::{HttpClient, HttpRule, request::FetchRequest},
     services::HTTP_FETCH,
+    trace::{TRACEPARENT, outgoing},
 };
 use async_trait::async_trait;
 use opcell_engine::{
     ports::Reply,
     tool::{Tool, ToolInput},
 };
-use opcell_types::{ToolDescription, Value, denial::HttpScope};
+use opcell_types::{ToolDescription, Value, denial::HttpScope, value::Map};
 use std::sync::Arc;
 
 /// The host's client under one set of rules.
@@ -41,7 +42,38 @@ impl Tool for Fetch {
     }
 
     async fn call(&self, input: &ToolInput) -> Reply<Value> {
-        let fetched = self.http.fetch(&self.rules, &input.arguments, &input.touched).await;
+        let traced = outgoing(&input.context).and_then(|trace| with_trace(&input.arguments, trace));
+        let arguments = traced.as_ref().unwrap_or(&input.arguments);
+        let fetched = self.http.fetch(&self.rules, arguments, &input.touched).await;
         fetched.map_err(|error| error.into_failure(&self.scope)).into()
+    }
+}
+
+/// The same request with a trace context, unless it has one already or is none that could carry it.
+fn with_trace(arguments: &Value, trace: String) -> Option<Value> {
+    let mut entries = arguments.as_object()?.to_map();
+    let mut headers = match entries.get("headers").filter(|headers| !headers.is_nullish()) {
+        Some(headers) => headers.as_object()?.to_map(),
+        None => Map::default(),
+    };
+    if headers.keys().any(|name| name.eq_ignore_ascii_case(TRACEPARENT)) {
+        return None;
+    }
+    headers.insert(TRACEPARENT.into(), trace.into());
+    entries.insert("headers".into(), Value::from(headers));
+    Some(Value::from(entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_gets_a_trace_context_unless_it_has_one() {
+        let traced = |text: &str| with_trace(&Value::from_json(text).unwrap(), "00-x".to_owned()).map(|v| v.to_json());
+        assert_eq!(traced(r#"{"url":"u"}"#).unwrap(), r#"{"url":"u","headers":{"traceparent":"00-x"}}"#);
+        assert_eq!(traced(r#"{"headers":{"a":"b"}}"#).unwrap(), r#"{"headers":{"a":"b","traceparent":"00-x"}}"#);
+        assert_eq!(traced(r#"{"headers":{"Traceparent":"own"}}"#), None);
+        assert_eq!(traced(r#"{"headers":7}"#), None);
     }
 }

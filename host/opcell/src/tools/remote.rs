@@ -1,6 +1,7 @@
 //! Tools of MCP servers: as the server describes them when a session opens, their arguments checked against its schema.
 
 use super::with_remedy;
+use crate::trace;
 use async_trait::async_trait;
 use opcell_engine::{
     ports::{Failure, Reply},
@@ -38,7 +39,7 @@ impl Remote {
         check_arguments(&self.description.name, &self.listed().await?.schema, &input.arguments)?;
         // A step can use what a model cannot read.
         let binary = if input.model().is_some() { Binary::Omit } else { Binary::Keep };
-        self.server.call(&self.tool, &input.arguments, binary).await
+        self.server.call(&self.tool, &input.arguments, binary, trace::outgoing(&input.context)).await
     }
 }
 

@@ -6,17 +6,23 @@ use crate::{
     export::{head, line},
     feed::PAGE,
     problem::Problem,
+    spans::Span,
     telemetry,
+    tenant::Tenant,
 };
 use axum::{
-    Json,
     body::{Body, Bytes},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use opcell_engine::{RunError, event::Timestamp};
 use opcell_journal::RunId;
 use serde::Deserialize;
-use std::{io, sync::atomic::Ordering};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 /// In which form.
@@ -49,24 +55,23 @@ pub(super) async fn export(
 pub(crate) async fn exported(admitted: &Admitted, run: RunId, params: ExportParams) -> Result<Response, Problem> {
     let (tenant, engine) = (&admitted.tenant, admitted.tenant.host.engine());
     if params.otlp {
-        let history = engine.history(&run).await?;
-        return Ok(Json(telemetry::trace(&history, params.traceparent.as_deref())).into_response());
+        return trace(tenant, run, params.traceparent.as_deref()).await;
     }
     if params.traceparent.is_some() {
         let problem = Problem::bad_request("invalid-query", "`traceparent` belongs to a trace");
         return Err(problem.remedy("add `otlp=true`"));
     }
-    let outcome = engine.state_at(&run, None).await?.outcome();
+    let (workflow, status, events) = {
+        let view = tenant.views.of(&run).await?;
+        let outcome = view.state().outcome();
+        (outcome.workflow, outcome.status, outcome.events)
+    };
     // Whoever reads slowly takes a place of those who read events.
-    let permit = tenant.readers.clone().try_acquire_owned().map_err(|_| {
-        tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
-        let detail = "as many readers of events are connected as the tenant may have";
-        Problem { retry_after: Some(5), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-readers", detail) }
-    })?;
+    let permit = tenant.readers.clone().try_acquire_owned().map_err(|_| too_many_readers(tenant))?;
     // A page at a time: a run may be larger than what the server wants to hold for a reader. What happens meanwhile is
     // not part of it.
-    let first = head(&run, &outcome.workflow, outcome.status.as_str(), outcome.events) + "\n";
-    let (engine, last) = (engine.clone(), outcome.events);
+    let first = head(&run, &workflow, status.as_str(), events) + "\n";
+    let (engine, last) = (engine.clone(), events);
     let lines = futures_util::stream::unfold((Some(first), 0, permit), move |(first, after, permit)| {
         let (engine, run) = (engine.clone(), run.clone());
         async move {
@@ -98,4 +103,80 @@ pub(crate) async fn exported(admitted: &Admitted, run: RunId, params: ExportPara
     let mut response = Body::from_stream(lines).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
+}
+
+fn too_many_readers(tenant: &Tenant) -> Problem {
+    tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
+    let detail = "as many readers of events are connected as the tenant may have";
+    Problem { retry_after: Some(5), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-readers", detail) }
+}
+
+/// Spans that are written at once, with the receipts of their calls.
+const SPANS: usize = 500;
+
+/// The trace of a run, a piece at a time: only the spans are held, and no receipt.
+async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> Result<Response, Problem> {
+    let permits = tenant.readers.clone().try_acquire_owned().ok().zip(tenant.views.trace());
+    let permits = permits.ok_or_else(|| too_many_readers(tenant))?;
+    let (spans, names) = {
+        let view = tenant.views.of(&run).await?;
+        let now = view.last().map_or(Timestamp(0), |last| last.at);
+        let own = view.state().traceparent().cloned();
+        (view.spans().to_vec(), telemetry::Trace::new(&run, traceparent.or(own.as_deref()), now))
+    };
+    let head = format!(
+        r#"{{"resourceSpans":[{{"resource":{},"scopeSpans":[{{"scope":{},"spans":["#,
+        telemetry::resource(),
+        telemetry::scope()
+    );
+    let begin = Piece { tenant: tenant.clone(), run, spans, names, at: 0, _permits: permits };
+    let pieces = futures_util::stream::unfold((Some(head), Some(begin)), |(head, piece)| async move {
+        let mut piece = piece?;
+        let mut text = head.unwrap_or_default();
+        let end = (piece.at + SPANS).min(piece.spans.len());
+        let written = piece.write(end, &mut text).await;
+        if let Err(error) = written {
+            tracing::warn!(run = %piece.run, %error, "a trace could not be exported to its end");
+            return Some((Err(io::Error::other(error)), (None, None)));
+        }
+        piece.at = end;
+        let is_end = end == piece.spans.len();
+        if is_end {
+            text.push_str("]}]}]}");
+        }
+        Some((Ok(Bytes::from(text)), (None, (!is_end).then_some(piece))))
+    });
+    let mut response = Body::from_stream(pieces).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// A trace that is being written.
+struct Piece {
+    tenant: Arc<Tenant>,
+    run: RunId,
+    spans: Vec<Span>,
+    names: telemetry::Trace,
+    at: usize,
+    _permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+}
+
+impl Piece {
+    async fn write(&mut self, end: usize, text: &mut String) -> Result<(), RunError> {
+        let range = self.at..end;
+        let wanted = self.spans.get(range.clone()).unwrap_or_default().iter().filter_map(|span| span.receipt_at);
+        let receipts = self.tenant.views.events(&self.run, wanted.collect()).await?;
+        for at in range {
+            let Some(span) = self.spans.get(at) else { continue };
+            let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
+            let receipt =
+                brought.and_then(|brought| opcell::run::receipt(&brought.event)).map(|receipt| (**receipt).clone());
+            let span = Span { receipt, ..span.clone() };
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&self.names.span(&span, &self.spans).to_string());
+        }
+        Ok(())
+    }
 }

@@ -3,7 +3,6 @@
 use super::{
     body::{At, Body},
     runs::idempotency_key,
-    shown,
 };
 use crate::{
     access::{Reading, Running},
@@ -13,9 +12,7 @@ use axum::{
     Json,
     http::{HeaderMap, StatusCode},
 };
-use opcell::reach::reach;
 use opcell_types::Value;
-use opcell_workflow::diagnostic::did_you_mean;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
 use std::{
@@ -121,73 +118,4 @@ pub(super) async fn invoke(
             Err(Problem::of_failure(&failure, receipt))
         }
     }
-}
-
-/// The plugins of a tenant.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct PluginList {
-    /// `name` and `digest`.
-    plugins: Vec<Json_>,
-    /// Those that were left out, and why.
-    left_out: Vec<Json_>,
-}
-
-/// Lists the plugins that are loaded, and those that were left out.
-#[utoipa::path(get, path = "/v1/{tenant}/plugins", tag = "operations", params(("tenant" = String, Path)), responses(
-    (status = 200, body = PluginList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn plugins(Reading(admitted): Reading) -> Json<PluginList> {
-    let host = admitted.tenant.host.now();
-    let plugins = host.catalog().plugins().map(|plugin| json!({"name": plugin.name(), "digest": plugin.digest()}));
-    let left_out = host
-        .left_out()
-        .iter()
-        .map(|left_out| json!({"name": left_out.plugin, "findings": left_out.to_rejected().to_json()}));
-    Json(PluginList { plugins: plugins.collect(), left_out: left_out.collect() })
-}
-
-/// What a plugin may reach and use.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct PluginDetail {
-    /// Its name in the project.
-    plugin: String,
-    /// The version that its manifest names.
-    version: Option<String>,
-    /// Digest of the component.
-    digest: String,
-    /// What it requests or is granted, each with `allowed`, its reason, and the command that would grant it.
-    capabilities: Vec<Json_>,
-    /// Its limits for each cell, each with the setting that decides.
-    limits: Vec<Json_>,
-    /// What it offers: `id`, `summary`, `kind`, schemas and effects.
-    operations: Vec<Json_>,
-}
-
-/// Explains a plugin: what it may reach, what it is denied, what would grant it, and its limits.
-#[utoipa::path(get, path = "/v1/{tenant}/plugins/{plugin}", tag = "operations",
-    params(("tenant" = String, Path), ("plugin" = String, Path)), responses(
-    (status = 200, body = PluginDetail), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn plugin(
-    Reading(admitted): Reading,
-    At((_, name)): At<(String, String)>,
-) -> Result<Json<PluginDetail>, Problem> {
-    let host = admitted.tenant.host.now();
-    let catalog = host.catalog();
-    let Some(plugin) = catalog.plugins().find(|plugin| plugin.name() == name) else {
-        let problem = Problem::not_found("unknown-plugin", format!("the host has no plugin `{}`", shown(&name)));
-        return Err(match did_you_mean(&name, catalog.plugins().map(|plugin| plugin.name())) {
-            Some(meant) => problem.remedy(format!("did you mean `{meant}`?")),
-            None => problem,
-        });
-    };
-    let entries = catalog.entries();
-    let own = entries.into_iter().filter(|entry| *entry.plugin == *plugin.name());
-    Ok(Json(PluginDetail {
-        plugin: plugin.name().to_owned(),
-        version: plugin.version().map(str::to_owned),
-        digest: plugin.digest().to_string(),
-        capabilities: reach(plugin.manifest(), plugin.policy()).iter().map(|reach| json!(reach)).collect(),
-        limits: plugin.limits_explained().iter().map(|limit| json!(limit)).collect(),
-        operations: own.map(|entry| json!(entry)).collect(),
-    }))
 }

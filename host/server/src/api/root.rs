@@ -1,6 +1,6 @@
 //! What monitoring and clients ask the server itself, outside of any tenant.
 
-use super::{App, events, export, operations, runs, send, triggers, workflows};
+use super::{App, events, export, operations, plugins, query, runs, send, triggers, workflows};
 use crate::{
     access,
     access::Access,
@@ -15,7 +15,7 @@ use axum::{
     response::IntoResponse,
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 use utoipa::{
     Modify, OpenApi, ToSchema,
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
@@ -68,11 +68,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
         let asked = Instant::now();
         let runnable = tenant.host.engine().runnable(MOST_RUNNABLE).await?.len() as u64;
         let answered = asked.elapsed();
-        let mut states = BTreeMap::new();
-        let now = tenant.host.engine().ports().timer.now().0;
-        for run in tenant.host.engine().runs().await? {
-            *states.entry(run.status(now).to_owned()).or_default() += 1;
-        }
+        let states = tenant.host.engine().runs_by_status().await?;
         of.push((tenant.as_ref(), Journaled { states, runnable, answered }));
     }
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::text(&of)))
@@ -103,10 +99,12 @@ impl Modify for Bearer {
     paths(
         health, ready, metrics, openapi,
         workflows::list, workflows::get, workflows::graph, workflows::check, workflows::compile,
-        runs::list, runs::start, runs::get, runs::graph, runs::receipts, runs::denials, runs::replay, runs::fork,
+        runs::list, runs::start, runs::get, runs::graph, query::receipts, query::denials, runs::replay, runs::fork,
+        query::all_receipts, query::all_denials,
         events::events, export::export,
         send::signal, send::message, send::approve, send::cancel,
-        operations::list, operations::describe, operations::invoke, operations::plugins, operations::plugin,
+        operations::list, operations::describe, operations::invoke,
+        plugins::list, plugins::explain, plugins::diff, plugins::reload,
         triggers::list, triggers::hook,
     )
 )]

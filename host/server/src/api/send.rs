@@ -2,7 +2,6 @@
 
 use super::{
     body::{At, Body},
-    runs::fold,
     shown,
 };
 use crate::{
@@ -45,6 +44,8 @@ pub struct Sent {
 
 async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -> Result<Json<Sent>, Problem> {
     let by = Some(admitted.caller.name.clone());
+    // The run is read to see whether it takes this.
+    let _room = admitted.tenant.views.room().await?;
     let delivery = admitted.tenant.host.engine().signal(&run, &name, data, by).await?;
     let step = match delivery {
         Delivery::Now(step) => Some(step),
@@ -64,7 +65,7 @@ pub(super) async fn signal(
 ) -> Result<Json<Sent>, Problem> {
     let run: RunId = run.into();
     // Also one that no step waits for yet: it would be kept until then.
-    let may_approve = fold(&admitted.tenant, &run).await?.signals().may_approve(&body.name);
+    let may_approve = admitted.tenant.views.of(&run).await?.state().signals().may_approve(&body.name);
     if may_approve && !admitted.caller.may(crate::access::tokens::Scope::Approve) {
         let detail = format!("`{}` is an approval, and the token does not have the scope `approve`", shown(&body.name));
         return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
@@ -129,7 +130,8 @@ pub(crate) async fn grant(
         let detail = "a grant is more than a plugin was given, and the token does not have the scope `admin`";
         return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
     }
-    let state = fold(&admitted.tenant, &run).await?;
+    let view = admitted.tenant.views.of(&run).await?;
+    let state = view.state();
     let (mut denials, mut effects) = (Vec::new(), Vec::new());
     for question in state.questions() {
         let Question::Grant { effect, denial, .. } = question else { continue };
@@ -152,6 +154,7 @@ pub(crate) async fn grant(
         };
         return Err(Problem::new(StatusCode::CONFLICT, code, detail));
     }
+    drop(view);
     let grant = match grant {
         GrantBody::Once => Some(GrantScope::Once),
         GrantBody::Run => Some(GrantScope::Run),
@@ -203,7 +206,8 @@ pub(crate) async fn answer(
     approved: bool,
     why: Option<&str>,
 ) -> Result<Json<Sent>, Problem> {
-    let state = fold(&admitted.tenant, &run).await?;
+    let view = admitted.tenant.views.of(&run).await?;
+    let state = view.state();
     let asked: Vec<Arc<str>> = state
         .questions()
         .into_iter()
@@ -226,6 +230,7 @@ pub(crate) async fn answer(
             return Err(problem.remedy("send the `name` of one of them"));
         }
     };
+    drop(view);
     let mut data = vec![("approved", Value::from(approved))];
     data.extend(why.map(|why| ("why", Value::from(why))));
     deliver(admitted, run, name, Value::object(data)).await

@@ -1,6 +1,10 @@
 //! Triggers: which there are, and requests that set one off.
 
-use super::{App, body::At, runs::begin};
+use super::{
+    App,
+    body::At,
+    runs::{Start, begin, traceparent},
+};
 use crate::{access::Reading, problem::Problem, schedule, tenant::too_many};
 use axum::{
     Json,
@@ -172,7 +176,8 @@ pub(super) async fn hook(
     let key: Arc<str> = format!("{}{id}", trigger.run_prefix()).into();
     let (run, first) = match &trigger.action {
         TriggerAction::Start { workflow } => {
-            let (run, created) = begin(tenant, workflow, input, Some(key), true).await?;
+            let start = Start { workflow, input, run: Some(key), idempotent: true, traceparent: traceparent(&headers) };
+            let (run, created) = begin(tenant, start).await?;
             (run, created.is_some())
         }
         TriggerAction::Signal { signal, run } => {

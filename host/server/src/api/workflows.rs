@@ -17,8 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use opcell::{Rejected, Severity, Workflow, document, report};
-use opcell_engine::event::Recorded;
-use opcell_workflow::{WorkflowIr, diagnostic::did_you_mean};
+use opcell_workflow::diagnostic::did_you_mean;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
 use std::{path::Path, sync::Arc};
@@ -130,19 +129,20 @@ pub(super) async fn graph(
     Params(params): Params<GraphParams>,
 ) -> Result<Response, Problem> {
     let workflow = named(&admitted.tenant, &name).await?;
-    draw(&app, workflow.ir().clone(), None, params.format()).await
+    let (format, ir) = (params.format(), workflow.ir().clone());
+    let draw = app.draw.map(|draw| draw());
+    drawn(&app, format, move || draw.ok_or("this server draws no graphs")?.draw(&ir, format)).await
 }
 
 /// Draws away from the runtime: laying out a large graph takes a while.
-pub(crate) async fn draw(
+pub(crate) async fn drawn(
     app: &App,
-    ir: Arc<WorkflowIr>,
-    events: Option<Vec<Recorded>>,
     format: GraphFormat,
+    draw: impl FnOnce() -> Result<String, String> + Send + 'static,
 ) -> Result<Response, Problem> {
     let failed = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "render-failed", why);
-    let draw = app.draw.ok_or_else(|| failed("this server draws no graphs".to_owned()))?;
-    let drawn = tokio::task::spawn_blocking(move || draw(&ir, events.as_deref(), format)).await;
+    let _room = app.drawings.acquire().await.map_err(|error| failed(error.to_string()))?;
+    let drawn = tokio::task::spawn_blocking(draw).await;
     let text = drawn.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
     let kind = match format {
         GraphFormat::Svg => "image/svg+xml",

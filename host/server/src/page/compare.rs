@@ -5,7 +5,7 @@ use crate::{
     access::tokens::Scope,
     api::{At, Params},
     problem::Problem,
-    spans::{self, Span, SpanKind},
+    spans::{Span, SpanKind},
 };
 use axum::response::Response;
 use maud::{Markup, html};
@@ -32,8 +32,9 @@ pub(super) async fn compare(
     let mut sides = Vec::new();
     for run in [&pair.a, &pair.b] {
         let run: RunId = run.as_str().into();
-        let all = spans::of(&admitted.tenant.host.engine().history(&run).await?);
-        let steps: Vec<Span> = all.into_iter().filter(|span| span.kind == SpanKind::Step).take(MOST).collect();
+        let view = admitted.tenant.views.of(&run).await?;
+        let steps = view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MOST).cloned();
+        let steps: Vec<Span> = steps.collect();
         sides.push((run, steps));
     }
     let same = |at: usize| {
@@ -54,7 +55,7 @@ pub(super) async fn compare(
             }
         } }
     };
-    Ok(page("Two runs", Some(&tenant), None, main))
+    Ok(page("Two runs", Some(&tenant), &visitor, None, main))
 }
 
 fn fact(step: &Span) -> Option<String> {

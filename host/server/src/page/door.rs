@@ -1,7 +1,7 @@
 //! Who looks at a page: the operator where no token is required, else whoever logged in with a token. A cookie names a
 //! session of this process; the token itself never goes back to the browser, and is checked again on every request.
 
-use super::page;
+use super::{News, whole};
 use crate::{
     access::{self, Access, Admitted, tokens::Scope},
     api::App,
@@ -75,6 +75,8 @@ pub(crate) struct Visitor {
     session: String,
     /// As what the API calls them.
     pub(crate) headers: HeaderMap,
+    /// What the token is called; none where no token is required.
+    name: Option<Arc<str>>,
     app: Arc<App>,
 }
 
@@ -89,8 +91,14 @@ impl Visitor {
             let token = HeaderValue::from_str(&format!("Bearer {}", app.sessions.token(&session)?)).ok()?;
             own.insert(header::AUTHORIZATION, token);
         }
-        access::caller(app, &own).ok()?;
-        Some(Self { session, headers: own, app: app.clone() })
+        let caller = access::caller(app, &own).ok()?;
+        let name = (!session.is_empty()).then_some(caller.name);
+        Some(Self { session, headers: own, name, app: app.clone() })
+    }
+
+    /// Who it is, where they have logged in.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// What forms carry.
@@ -143,7 +151,7 @@ pub(super) async fn form() -> Response {
             button { "Log in" }
         }
     };
-    page("Log in", None, None, main)
+    whole("Log in", None, None, News::default(), main)
 }
 
 /// A token.
@@ -166,8 +174,11 @@ pub(super) async fn enter(State(app): State<Arc<App>>, Form(login): Form<Login>)
     let session = URL_SAFE_NO_PAD.encode(id);
     {
         let mut tokens = app.sessions.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= MOST {
-            tokens.clear();
+        // Whoever logs in often ends none of the others' sessions but the oldest.
+        if tokens.len() >= MOST
+            && let Some(oldest) = tokens.iter().min_by_key(|(_, (_, began))| *began).map(|(session, _)| session.clone())
+        {
+            tokens.remove(&oldest);
         }
         tokens.insert(session.clone(), (login.token.trim().to_owned(), Instant::now()));
     }

@@ -1,6 +1,6 @@
 //! Lists: tenants, runs, plugins.
 
-use super::{door::Visitor, duration, moment, page, place, run_place};
+use super::{News, door::Visitor, duration, moment, page, place, run_place, whole};
 use crate::{
     access::tokens::Scope,
     api::{App, At, Params},
@@ -13,12 +13,15 @@ use axum::{
 use maud::{Markup, html};
 use opcell::reach::{Reach, reach};
 use opcell_engine::{event::Timestamp, outcome::Question};
-use opcell_journal::RunEntry;
+use opcell_journal::{RunEntry, RunQuery};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
 
 /// Runs on one page.
 const PAGE: usize = 100;
+
+/// How often the script looks for other runs, in milliseconds.
+const LOOK: u32 = 2_000;
 
 /// Suspended runs of a page for which the list says what they wait for: each has to be read.
 const QUESTIONS: usize = 50;
@@ -37,6 +40,7 @@ pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Re
     page(
         "Tenants",
         None,
+        &visitor,
         None,
         html! {
             h1 { "Tenants" }
@@ -62,13 +66,18 @@ pub(super) async fn runs(
 ) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let engine = admitted.tenant.host.engine();
-    let (runs, now) = (engine.runs().await?, engine.ports().timer.now().0);
-    let start = wanted.before.and_then(|before| runs.iter().position(|run| *run.run == *before)).map_or(0, |at| at + 1);
-    let matching = runs.iter().skip(start).filter(|run| wanted.status.is_empty() || run.status(now) == wanted.status);
-    let shown: Vec<_> = matching.take(PAGE + 1).collect();
+    let query = RunQuery {
+        before: wanted.before.as_deref().map(Arc::from),
+        status: Some(wanted.status.as_str()).filter(|status| !status.is_empty()).map(Arc::from),
+        limit: PAGE + 1,
+        ..RunQuery::default()
+    };
+    let shown = engine.runs_page(query).await?;
+    let now = engine.ports().timer.now().0;
     let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
     let mut waits = HashMap::new();
     let suspended = shown.iter().take(PAGE).filter(|run| run.status(now) == "suspended");
+    let _room = admitted.tenant.views.room().await?;
     for run in suspended.take(QUESTIONS) {
         let questions = admitted.tenant.host.engine().state_at(&run.run, None).await?.questions();
         waits.insert(run.run.clone(), questions.iter().map(asked).collect::<Vec<_>>().join(", "));
@@ -112,7 +121,9 @@ pub(super) async fn runs(
             p { a href={ (place(&tenant, "")) "?status=" (wanted.status) "&before=" (crate::api::encoded(&next)) } { "Older runs" } }
         }
     };
-    Ok(page("Runs", Some(&tenant), None, main))
+    // What is older does not change much.
+    let every = wanted.before.is_none().then_some(LOOK);
+    Ok(whole("Runs", Some(&tenant), Some(&visitor), News { live: None, every }, main))
 }
 
 /// What a run waits for, in a few words.
@@ -142,11 +153,17 @@ pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<
                 tr { td { code { (entry.id) } } td { (entry.kind()) } td { (entry.summary) } }
             } } } }
             (reachable(&reach(plugin.manifest(), plugin.policy())))
-            p.quiet { "Its hosts and limits: " code { "opcell plugin explain " (plugin.name()) } }
+            details id={ "limits-" (plugin.name()) } { summary { "Limits of each cell" }
+                div.scroll { table { thead { tr { th { "Limit" } th { "At most" } th { "Decided by" } th { "Why" } } } tbody {
+                    @for limit in plugin.limits_explained() {
+                        tr { td { code { (limit.key) } } td { (limit.shown) } td { (limit.source) } td.quiet { (limit.reason) } }
+                    }
+                } } }
+            }
         }
         @if host.catalog().plugins().next().is_none() { p.quiet { "The project has no plugins." } }
     };
-    Ok(page("Plugins", Some(&tenant), None, main))
+    Ok(page("Plugins", Some(&tenant), &visitor, None, main))
 }
 
 /// What a plugin may reach, what it is denied, and what would lift that.

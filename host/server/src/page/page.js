@@ -1,26 +1,46 @@
 "use strict";
-// Shows news of a run without losing the reader's place. Without this script, reloading the page does the same.
+// Shows news without losing the reader's place. Without this script, reloading the page does the same.
 (() => {
-  const live = document.body.dataset.live;
-  if (!live || !window.EventSource) return;
+  const { live, every } = document.body.dataset;
+  if (!live && !every) return;
   let due = null;
+  let busy = false;
   const refresh = async () => {
     due = null;
-    const answer = await fetch(location.href, { credentials: "same-origin" });
-    if (!answer.ok) return;
-    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const main = document.getElementById("main");
-    const fresh = next.getElementById("main");
-    if (!main || !fresh || main.contains(document.activeElement)) return;
-    for (const open of main.querySelectorAll("details[open][id]")) {
-      const same = fresh.querySelector("#" + CSS.escape(open.id));
-      if (same) same.open = true;
+    if (busy) return;
+    busy = true;
+    try {
+      const answer = await fetch(location.href, { credentials: "same-origin" });
+      if (!answer.ok || answer.redirected) return;
+      const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const main = document.getElementById("main");
+      const fresh = next.getElementById("main");
+      // Whoever is writing, or choosing, is not disturbed.
+      if (!main || !fresh || main.querySelector("input:focus, select:focus, textarea:focus")) return;
+      for (const open of main.querySelectorAll("details[open][id]")) {
+        const same = fresh.querySelector("#" + CSS.escape(open.id));
+        if (same) same.open = true;
+      }
+      const at = document.activeElement;
+      const place = main.contains(at) && at.closest("[id]");
+      if (main.innerHTML !== fresh.innerHTML) main.replaceWith(document.adoptNode(fresh));
+      const again = place && document.getElementById(place.id);
+      const target = again && (again.matches("details") ? again.querySelector("summary") : again);
+      if (target && document.activeElement !== target) target.focus({ preventScroll: true });
+      if (live && !next.body.dataset.live && source) source.close();
+    } catch {
+      // The server is away: the next look may find it.
+    } finally {
+      busy = false;
     }
-    main.replaceWith(document.adoptNode(fresh));
-    if (!next.body.dataset.live) source.close();
   };
-  const source = new EventSource(live);
-  const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "run-finished"];
-  for (const kind of kinds) source.addEventListener(kind, () => { due = due || setTimeout(refresh, 400); });
-  source.addEventListener("run-finished", () => source.close());
+  const soon = () => { due = due || setTimeout(refresh, 400); };
+  let source = null;
+  if (live && window.EventSource) {
+    source = new EventSource(live);
+    const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "run-finished"];
+    for (const kind of kinds) source.addEventListener(kind, soon);
+    source.addEventListener("run-finished", () => source.close());
+  }
+  if (every) setInterval(() => { if (!document.hidden) refresh(); }, Number(every));
 })();

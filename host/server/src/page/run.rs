@@ -1,11 +1,13 @@
 //! One run: what it waits for, its timeline, the graph with the path taken, conversations, denials, artifacts, budgets.
 
-use super::{door::Visitor, duration, moment, page, place, run_place};
+mod receipt;
+mod shown;
+
+use super::{door::Visitor, page, place, run_place};
 use crate::{
     access::tokens::Scope,
     api::{self, App, At, ExportParams, GraphFormat, Params},
     problem::Problem,
-    spans::{self, Span},
 };
 use axum::{
     Form,
@@ -13,35 +15,26 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Redirect, Response},
 };
-use maud::{Markup, html};
-use opcell::{Denial, remedy};
-use opcell_engine::{
-    Message,
-    event::{EffectId, EffectReply, Event, Recorded, Timestamp},
-    outcome::Question,
-    state::State as RunFold,
-};
+use opcell_engine::{Message, event::EffectId};
 use opcell_journal::RunId;
-use opcell_types::Value;
 use serde::Deserialize;
-use serde_json::Value as Json;
+use shown::{May, SAID, SPANS, Shown, Window};
 use std::sync::Arc;
 
-/// Spans on one page, and messages of conversations.
-const SPANS: usize = 200;
-const SAID: usize = 100;
-
-/// Longest text of one message or value on the page, in characters.
-const TEXT: usize = 20_000;
-
 /// Which part of a long run.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(super) struct Part {
+    /// The first span of the timeline.
     #[serde(default)]
     from: usize,
+    /// Only spans that failed.
+    #[serde(default)]
+    failed: bool,
+    /// The first event of the conversation; the last ones by default.
+    said: Option<usize>,
 }
 
-/// Shows a run.
+/// Shows a run. Of a long one, only what is shown of it is read again.
 pub(super) async fn show(
     visitor: Visitor,
     At((tenant, run)): At<(String, String)>,
@@ -49,247 +42,43 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let run: RunId = run.into();
-    let engine = admitted.tenant.host.engine();
-    let history = engine.history(&run).await?;
-    let mut state = RunFold::default();
-    for recorded in &history {
-        state.apply(recorded).map_err(|source| opcell::RunError::Replay { run: run.clone(), source })?;
-    }
-    let here = run_place(&tenant, &run);
-    let compare = place(&tenant, "/compare");
-    let view = View { here: &here, compare: &compare, proof: visitor.proof(), history: &history, state: &state };
-    let ended = state.status().has_ended();
-    let live = format!("{here}/live?after={}", state.seq());
-    Ok(page(&run, Some(&tenant), (!ended).then_some(live.as_str()), view.render(&run, part.from)))
-}
-
-struct View<'a> {
-    here: &'a str,
-    compare: &'a str,
-    proof: String,
-    history: &'a [Recorded],
-    state: &'a RunFold,
-}
-
-impl View<'_> {
-    fn render(&self, run: &str, from: usize) -> Markup {
-        let outcome = self.state.outcome();
-        let all = spans::of(self.history);
-        let began = self.state.started_at();
-        let last = self.history.last().map_or(began, |last| last.at);
-        let used = outcome.used;
-        html! {
-            h1 { (run) }
-            p { span class={ "status " (outcome.status) } { (outcome.status) }
-                " · " @if let Some(program) = self.state.program() { (program.name()) }
-                " · " (moment(&began.to_text())) " · " (duration(last.ms_since(began))) }
-            @if let Some(reason) = &outcome.reason {
-                p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
-                    @if let Some(message) = outcome.message.as_ref().filter(|_| outcome.denial.is_none()) { ": " (message) } }
-            }
-            @if let Some(denial) = &outcome.denial { (denied(denial)) }
-            @for question in &outcome.questions { (self.question(question)) }
-            ul.facts {
-                (fact("Visits", used.visits, self.state.limits().total_visits)) (fact("Cells", used.cells, None))
-                (fact("Tool calls", used.tool_calls, self.state.limits().tool_calls)) (fact("Model rounds", used.rounds, None))
-                (fact("Tokens", used.tokens, self.state.limits().tokens))
-                (fact("Host calls", used.host_calls, self.state.limits().host_calls))
-                @if used.cost > 0.0 { li { b { "Cost " } (format!("${:.4}", used.cost)) } }
-            }
-            @if !matches!(outcome.result, Value::Null | Value::Undefined) { h2 { "Result" } (value(&outcome.result)) }
-            h2 id="timeline" { "Timeline" }
-            (timeline(&spans::nested(&all), from, began, last))
-            (self.pages(all.len(), from))
-            @let denials = denials(&all, outcome.denial.as_deref());
-            @if !denials.is_empty() { h2 { "Denials" } @for denial in &denials { (denied(denial)) } }
-            h2 { "Graph" }
-            p { img.graph src={ (self.here) "/graph.svg" } alt="The steps of the workflow with the path taken" loading="lazy"; }
-            (self.conversation())
-            @if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) { h2 { "Artifacts" } (value(&outcome.artifacts)) }
-            h2 { "Control" }
-            form.row method="post" action={ (self.here) "/fork" } {
-                input type="hidden" name="proof" value=(self.proof);
-                label for="at" { "Fork after event" }
-                input id="at" name="at" type="number" min="1" max=(self.state.seq()) value=(self.state.seq().saturating_sub(1).max(1));
-                button { "Fork" }
-            }
-            form.row method="get" action=(self.compare) {
-                input type="hidden" name="a" value=(run);
-                label for="with" { "Compare with run" }
-                input id="with" name="b" required;
-                button { "Compare" }
-            }
-            p { "Export: " a href={ (self.here) "/export" } download={ (run) ".jsonl" } { "events" } " · "
-                a href={ (self.here) "/export?otlp=true" } download={ (run) ".trace.json" } { "trace (OTLP)" } }
-            @if !outcome.status.has_ended() {
-                form.row method="post" action={ (self.here) "/cancel" } {
-                    input type="hidden" name="proof" value=(self.proof);
-                    button.no { "Cancel the run" }
-                }
-            }
-        }
-    }
-
-    fn question(&self, question: &Question) -> Markup {
-        match question {
-            Question::Signal { name, step, question, approval: true } => html! {
-                div.box {
-                    p { b { @match question { Some(question) => (question), None => { "Approve " (name) "?" } } } }
-                    p.quiet { "Approval " code { (name) } " of step " code { (step) } }
-                    form.row method="post" action={ (self.here) "/answer" } {
-                        input type="hidden" name="proof" value=(self.proof);
-                        input type="hidden" name="name" value=(name);
-                        label for={ "why-" (name) } { "Reason" }
-                        input id={ "why-" (name) } name="why";
-                        button.yes name="approved" value="true" { "Approve" }
-                        button.no name="approved" value="false" { "Refuse" }
-                    }
-                }
-            },
-            Question::Signal { name, step, question, .. } => html! {
-                div.box { p { "Step " code { (step) } " waits for the signal " code { (name) } }
-                    @if let Some(question) = question { p { (question) } } }
-            },
-            Question::Grant { effect, step, what, denial, why } => html! {
-                div.box {
-                    p { b { "Grant " code { (denial.capability) } "?" } }
-                    p { (what) " of step " code { (step) } " was denied it: " (denial.rule) "."
-                        @if let Some(why) = why { " The plugin says why: " q { (why) } } }
-                    form.row method="post" action={ (self.here) "/grant" } {
-                        input type="hidden" name="proof" value=(self.proof);
-                        input type="hidden" name="effect" value=(effect);
-                        button.yes name="grant" value="once" { "Grant once" }
-                        button.yes name="grant" value="run" { "Grant for this run" }
-                        button.no name="grant" value="refuse" { "Refuse" }
-                    }
-                    p.quiet { "For every run: " code { "opcell runs approve " (self.state.run()) " --grant always" } }
-                }
-            },
-            Question::Doubt { effect, step, what } => html! {
-                div.box { p { b { "In doubt: " } (what) " of step " code { (step) } }
-                    p.quiet { code { "opcell runs resume " (self.state.run()) " --effect " (effect) " --retry | --skip | --fail" } } }
-            },
-        }
-    }
-
-    fn pages(&self, len: usize, from: usize) -> Markup {
-        html! { @if len > SPANS { p {
-            @if from > 0 { a href={ (self.here) "?from=" (from.saturating_sub(SPANS)) "#timeline" } { "Earlier" } " · " }
-            @let (from, next) = (from.min(len), from.saturating_add(SPANS));
-            ((from + 1).min(len)) "–" (next.min(len)) " of " (len)
-            @if next < len { " · " a href={ (self.here) "?from=" (next) "#timeline" } { "Later" } }
-        } } }
-    }
-
-    /// What models were sent, and what they answered.
-    fn conversation(&self) -> Markup {
-        let mut parts: Vec<Markup> = Vec::new();
-        for recorded in self.history {
-            let at = recorded.seq;
-            match &recorded.event {
-                Event::Replied { reply: EffectReply::Open(Ok(opened)), .. } => parts.push(html! {
-                    details id={ "prompt-" (at) } { summary { "Prompt, " (opened.system.len()) " bytes, for " (opened.models.join(", ")) }
-                        (sections(&opened.sections)) }
-                }),
-                Event::TurnStarted { messages, .. } => parts.extend(messages.iter().map(|message| said(message.role, &message.content))),
-                Event::Interjected { message, .. } => parts.push(said(message.role, &message.content)),
-                Event::Replied { reply: EffectReply::Round(Ok(reply)), .. } => parts.push(html! {
-                    (said(reply.message.role, &reply.message.content))
-                    @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
-                    p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
-                }),
-                _ => {}
-            }
-        }
-        let hidden = parts.len().saturating_sub(SAID);
-        html! { @if !parts.is_empty() {
-            h2 { "Conversation" }
-            @if hidden > 0 { p.quiet { (hidden) " earlier messages are in " code { "opcell runs show " (self.state.run()) " --events --full" } } }
-            @for part in parts.iter().skip(hidden) { (part) }
-        } }
-    }
-}
-
-fn said(role: opcell_engine::conversation::Role, content: &str) -> Markup {
-    html! { @if !content.is_empty() { div.said { span.kind { (format!("{role:?}").to_lowercase()) } pre { (cut(content)) } } } }
-}
-
-fn sections(of: &Value) -> Markup {
-    let sections = of.get("sections").unwrap_or(of).as_array().unwrap_or_default();
-    html! { @for section in sections {
-        h3 { (section.get("component").and_then(Value::as_str).unwrap_or("section")) " "
-            span.kind { (section.get("bytes").map(Value::to_json).unwrap_or_default()) " bytes, about "
-                (section.get("tokens").map(Value::to_json).unwrap_or_default()) " tokens" } }
-        pre { (cut(section.get("text").and_then(Value::as_str).unwrap_or_default())) }
-    } }
-}
-
-fn fact(name: &str, used: u64, limit: Option<u64>) -> Markup {
-    html! { @if used > 0 || limit.is_some() { li { b { (name) " " } (used) @if let Some(limit) = limit { " of " (limit) } } } }
-}
-
-fn value(of: &Value) -> Markup {
-    let text = match of.as_str() {
-        Some(text) => text.to_owned(),
-        None => serde_json::to_string_pretty(&Json::from(of)).unwrap_or_default(),
+    let views = &admitted.tenant.views;
+    let mut view = views.of(&run).await?;
+    let (mut spans, all) = view.window(part.failed, part.from, SPANS);
+    let said = part.said.unwrap_or_else(|| view.said().len().saturating_sub(SAID));
+    let events: Vec<u64> = view.said().iter().skip(said).take(SAID).copied().collect();
+    let state = view.state();
+    let began = state.started_at();
+    let mut shown = Shown {
+        here: run_place(&tenant, &run),
+        compare: place(&tenant, "/compare"),
+        proof: visitor.proof(),
+        may: May::of(&admitted.caller),
+        workflow: state.program().map(|program| program.name().clone()),
+        outcome: state.outcome(),
+        limits: *state.limits(),
+        seq: state.seq(),
+        began,
+        last: view.last().map_or(began, |last| last.at),
+        failures: view.failures(),
+        timeline: Window { from: part.from, all, failed: part.failed },
+        spans: Vec::new(),
+        denials: view.denials().to_vec(),
+        talk: Window { from: said, all: view.said().len(), failed: false },
+        said: Vec::new(),
     };
-    html! { pre { (cut(&text)) } }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(TEXT) {
-        Some((at, _)) => format!("{}… ({} bytes)", text.get(..at).unwrap_or_default(), text.len()),
-        None => text.to_owned(),
+    drop(view);
+    let receipts = views.events(&run, spans.iter().filter_map(|span| span.receipt_at).collect()).await?;
+    for span in &mut spans {
+        let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
+        span.receipt =
+            brought.and_then(|brought| opcell::run::receipt(&brought.event)).map(|receipt| (**receipt).clone());
     }
-}
-
-/// Each denial once, without the one that the page begins with.
-fn denials(all: &[Span], shown: Option<&Denial>) -> Vec<Denial> {
-    let mut found: Vec<Denial> = Vec::new();
-    for denial in all.iter().filter_map(|span| span.receipt.as_ref()).flat_map(remedy::of_receipt) {
-        if !found.contains(&denial) && shown != Some(&denial) {
-            found.push(denial);
-        }
-    }
-    found
-}
-
-fn denied(denial: &Denial) -> Markup {
-    html! { div.box.denied {
-        p { b { (denial.capability) } " was denied: " (denial.rule) }
-        @if let Some(remedy) = remedy::render(&denial.remedy) { p { "To allow it: " code { (remedy) } } }
-    } }
-}
-
-/// Bars over the time of the run, each with what is known of it.
-fn timeline(all: &[&Span], from: usize, began: Timestamp, last: Timestamp) -> Markup {
-    let whole = last.ms_since(began).max(0.001);
-    let row = |span: &Span| {
-        let end = span.ended.unwrap_or(last);
-        let left = span.began.ms_since(began) / whole * 1000.0;
-        let width = (end.ms_since(span.began) / whole * 1000.0).max(2.0);
-        let class = match (&span.failure, span.ended) {
-            (Some(_), _) => "bad",
-            (None, None) => "open",
-            _ => "",
-        };
-        let head = html! {
-            span class={ "name d" (span.depth.min(5)) } { span.kind { (span.kind.as_str()) " " } (span.name)
-                @if let Some(failure) = &span.failure { " " span.failed { (failure) } } }
-            span.took { @if span.ended.is_some() { (duration(end.ms_since(span.began))) } @else { "…" } }
-            svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
-                rect x=(format!("{left:.1}")) y="0" width=(format!("{width:.1}")) height="10" {} }
-        };
-        html! { li id={ "e" (span.seq) } class=(class) {
-            details id={ "s" (span.seq) } {
-                summary { (head) }
-                p.quiet { a href={ "#e" (span.seq) } { "event " (span.seq) } " · " (span.began.to_text())
-                    @for (key, fact) in &span.facts { " · " (key) " = " (fact.to_json()) } }
-                @if let Some(receipt) = &span.receipt { (value(receipt)) }
-            }
-        } }
-    };
-    html! { ol.timeline { @for span in all.iter().skip(from).take(SPANS) { (row(span)) } } }
+    shown.spans = spans;
+    shown.said = views.events(&run, events).await?.into_values().collect();
+    let ended = shown.outcome.status.has_ended();
+    let live = format!("{}/live?after={}", shown.here, shown.seq);
+    Ok(page(&run, Some(&tenant), &visitor, (!ended).then_some(live.as_str()), shown.render(&run)))
 }
 
 /// The graph of a run as an image.
@@ -410,6 +199,7 @@ pub(super) async fn fork(
 ) -> Result<Response, Problem> {
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Run)?;
+    let _room = admitted.tenant.views.room().await?;
     let fork = admitted.tenant.host.engine().fork(&run.into(), form.at, None).await?;
     Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
 }

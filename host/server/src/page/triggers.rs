@@ -9,38 +9,44 @@ use opcell::triggers::{
     MOST_MISSED, Missed, RunName, Schedule, Signature, Trigger, TriggerAction, TriggerSource, Webhook,
 };
 use opcell_engine::event::Timestamp as EventTime;
-use opcell_journal::RunEntry;
+use opcell_journal::{RunEntry, RunQuery};
 use std::collections::BTreeSet;
 
 /// Runs that are shown of each trigger, and instants that were missed.
 const RUNS: usize = 10;
 const INSTANTS: usize = 10;
 
+/// Runs of each trigger that are looked at.
+const NEWEST: usize = 1_000;
+
 /// The triggers of a tenant.
 pub(super) async fn triggers(visitor: Visitor, At(tenant): At<String>) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let engine = admitted.tenant.host.engine();
-    let (runs, now) = (engine.runs().await?, engine.ports().timer.now().0);
+    let now = engine.ports().timer.now().0;
+    let mut own = Vec::new();
+    for trigger in &admitted.tenant.triggers {
+        let query = RunQuery { prefix: Some(trigger.run_prefix().into()), limit: NEWEST, ..RunQuery::default() };
+        own.push(engine.runs_page(query).await?);
+    }
     let main = html! {
         h1 { "Triggers" }
         @if admitted.tenant.triggers.is_empty() {
             p.quiet { "The project has no triggers: " code { "[triggers.NAME]" } " of its file has a " code { "cron" }
                 " or a " code { "webhook" } "." }
         }
-        @for trigger in &admitted.tenant.triggers {
-            @let prefix = trigger.run_prefix();
-            @let own: Vec<&RunEntry> = runs.iter().filter(|run| run.run.starts_with(&prefix)).collect();
+        @for (trigger, own) in admitted.tenant.triggers.iter().zip(&own) {
             h2 id=(trigger.name) { (trigger.name) }
             (does(trigger, &tenant))
             @match &trigger.source {
-                TriggerSource::Cron(schedule) => (at_times(trigger, schedule, &own)),
+                TriggerSource::Cron(schedule) => (at_times(trigger, schedule, own)),
                 TriggerSource::Webhook(webhook) => (for_requests(trigger, webhook, &tenant)),
                 _ => {}
             }
-            @if matches!(trigger.action, TriggerAction::Start { .. }) { (last_runs(&own, &tenant, now)) }
+            @if matches!(trigger.action, TriggerAction::Start { .. }) { (last_runs(own, &tenant, now)) }
         }
     };
-    Ok(page("Triggers", Some(&tenant), None, main))
+    Ok(page("Triggers", Some(&tenant), &visitor, None, main))
 }
 
 fn does(trigger: &Trigger, tenant: &str) -> Markup {
@@ -60,7 +66,7 @@ fn does(trigger: &Trigger, tenant: &str) -> Markup {
     }
 }
 
-fn at_times(trigger: &Trigger, schedule: &Schedule, own: &[&RunEntry]) -> Markup {
+fn at_times(trigger: &Trigger, schedule: &Schedule, own: &[RunEntry]) -> Markup {
     let now = Timestamp::now();
     let next = schedule.next(now).map(|next| next.to_zoned(schedule.zone().clone()));
     let done: BTreeSet<Timestamp> = own.iter().filter_map(|run| trigger.instant_of(&run.run)).collect();
@@ -104,7 +110,7 @@ fn for_requests(trigger: &Trigger, webhook: &Webhook, tenant: &str) -> Markup {
     }
 }
 
-fn last_runs(own: &[&RunEntry], tenant: &str, now: i64) -> Markup {
+fn last_runs(own: &[RunEntry], tenant: &str, now: i64) -> Markup {
     html! {
         @if own.is_empty() { p.quiet { "It has started no run that is in the journal." } } @else {
             div.scroll { table {

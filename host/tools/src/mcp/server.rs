@@ -130,7 +130,13 @@ impl Server {
     ///
     /// # Errors
     /// With the tool's own failure, or how the server failed.
-    pub async fn call(&self, tool: &str, arguments: &Value, binary: Binary) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        binary: Binary,
+        traceparent: Option<String>,
+    ) -> Result<Value, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
             _ => {
@@ -144,7 +150,10 @@ impl Server {
         if self.pins.is_some() {
             self.tool(tool).await?;
         }
-        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        if let Some(traceparent) = traceparent {
+            request.meta.get_or_insert_default().set_traceparent(&traceparent);
+        }
         let open = self.connection().await?;
         let limit = self.config.call_time;
         match timeout(limit, open.peer().call_tool_once(request)).await {

@@ -55,7 +55,13 @@ impl Server {
     ///
     /// # Errors
     /// Always.
-    pub async fn call(&self, _tool: &str, _arguments: &Value, _binary: Binary) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        _tool: &str,
+        _arguments: &Value,
+        _binary: Binary,
+        _traceparent: Option<String>,
+    ) -> Result<Value, Failure> {
         Err(self.refused())
     }
 

@@ -1,0 +1,177 @@
+//! The tenant's plugins: list, explain, compare with what the project names now, exchange.
+
+use super::{body::At, shown};
+use crate::{
+    access::{Administering, Admitted, Reading},
+    problem::Problem,
+    tenant::Tenant,
+};
+use axum::{Json, http::StatusCode};
+use opcell::{Comparison, Config, Exchange, Host, Rejected, reach::reach};
+use opcell_workflow::diagnostic::did_you_mean;
+use serde::Serialize;
+use serde_json::{Value as Json_, json};
+use utoipa::ToSchema;
+
+/// The plugins of a tenant.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct PluginList {
+    /// `name` and `digest`.
+    plugins: Vec<Json_>,
+    /// Those that were left out, and why.
+    left_out: Vec<Json_>,
+}
+
+/// Lists the plugins that are loaded, and those that were left out.
+#[utoipa::path(get, path = "/v1/{tenant}/plugins", tag = "plugins", params(("tenant" = String, Path)), responses(
+    (status = 200, body = PluginList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(Reading(admitted): Reading) -> Json<PluginList> {
+    let host = admitted.tenant.host.now();
+    let plugins = host.catalog().plugins().map(|plugin| json!({"name": plugin.name(), "digest": plugin.digest()}));
+    let left_out = host
+        .left_out()
+        .iter()
+        .map(|left_out| json!({"name": left_out.plugin, "findings": left_out.to_rejected().to_json()}));
+    Json(PluginList { plugins: plugins.collect(), left_out: left_out.collect() })
+}
+
+/// What a plugin may reach and use.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PluginDetail {
+    /// Its name in the project.
+    plugin: String,
+    /// The version that its manifest names.
+    version: Option<String>,
+    /// Digest of the component.
+    digest: String,
+    /// What it requests or is granted, each with `allowed`, its reason, and the command that would grant it.
+    capabilities: Vec<Json_>,
+    /// Its limits for each cell, each with the setting that decides.
+    limits: Vec<Json_>,
+    /// What it offers: `id`, `summary`, `kind`, schemas and effects.
+    operations: Vec<Json_>,
+}
+
+/// Explains a plugin: what it may reach, what it is denied, what would grant it, and its limits.
+#[utoipa::path(get, path = "/v1/{tenant}/plugins/{plugin}", tag = "plugins",
+    params(("tenant" = String, Path), ("plugin" = String, Path)), responses(
+    (status = 200, body = PluginDetail), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn explain(
+    Reading(admitted): Reading,
+    At((_, name)): At<(String, String)>,
+) -> Result<Json<PluginDetail>, Problem> {
+    let host = admitted.tenant.host.now();
+    let catalog = host.catalog();
+    let Some(plugin) = catalog.plugins().find(|plugin| plugin.name() == name) else {
+        return Err(unknown(&host, &name));
+    };
+    let entries = catalog.entries();
+    let own = entries.into_iter().filter(|entry| *entry.plugin == *plugin.name());
+    Ok(Json(PluginDetail {
+        plugin: plugin.name().to_owned(),
+        version: plugin.version().map(str::to_owned),
+        digest: plugin.digest().to_string(),
+        capabilities: reach(plugin.manifest(), plugin.policy()).iter().map(|reach| json!(reach)).collect(),
+        limits: plugin.limits_explained().iter().map(|limit| json!(limit)).collect(),
+        operations: own.map(|entry| json!(entry)).collect(),
+    }))
+}
+
+fn unknown(host: &Host, name: &str) -> Problem {
+    let problem = Problem::not_found("unknown-plugin", format!("the host has no plugin `{}`", shown(name)));
+    match did_you_mean(name, host.catalog().plugins().map(|plugin| plugin.name())) {
+        Some(meant) => problem.remedy(format!("did you mean `{meant}`?")),
+        None => problem,
+    }
+}
+
+/// The project as it is now, read as at the start of the server.
+async fn project(tenant: &Tenant) -> Result<Config, Problem> {
+    let Some(project) = tenant.project.clone() else {
+        let detail = "this server reads its project at its start only";
+        return Err(Problem::new(StatusCode::CONFLICT, "restart-needed", detail).remedy("restart the server"));
+    };
+    let read = tokio::task::spawn_blocking(move || project.read()).await;
+    let read = read.unwrap_or_else(|_| Err(Rejected::plain(abandoned())));
+    read.map_err(|rejected| Problem { status: 409, ..rejected.into() })
+}
+
+fn abandoned() -> opcell::Diagnostic {
+    opcell::Diagnostic::error("project-file-unreadable", "reading the project was abandoned".to_owned())
+}
+
+/// What a version of a plugin differs in from the one that is loaded.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct PluginDiff {
+    /// Its name in the project.
+    plugin: String,
+    /// Digest of the component that is loaded; null: it was left out.
+    loaded: Option<String>,
+    /// Digest of the component that the project names now.
+    found: String,
+    /// Whether the project names another component than the one that is loaded.
+    changed: bool,
+    /// Whether it requests what the loaded one does not. A reload grants nothing of it.
+    asks_for_more: bool,
+    /// Each with `change`: `asks`, `widens` or `drops` with the `capability`, or `surface` with `what` has changed.
+    differences: Vec<Json_>,
+}
+
+/// Compares a plugin as the project names it now with the one that is loaded, without running it.
+#[utoipa::path(get, path = "/v1/{tenant}/plugins/{plugin}/diff", tag = "plugins",
+    params(("tenant" = String, Path), ("plugin" = String, Path)), responses(
+    (status = 200, body = PluginDiff), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn diff(
+    Reading(admitted): Reading,
+    At((_, name)): At<(String, String)>,
+) -> Result<Json<PluginDiff>, Problem> {
+    let Admitted { tenant, .. } = admitted;
+    let fresh = project(&tenant).await?;
+    if !fresh.plugins.contains_key(&name) {
+        return Err(unknown(&tenant.host.now(), &name));
+    }
+    let Comparison { loaded, found, asks_for_more, differences, .. } = tenant.host.compare(&name, &fresh).await?;
+    Ok(Json(PluginDiff {
+        plugin: name,
+        changed: loaded.as_deref() != Some(found.as_str()),
+        loaded,
+        found,
+        asks_for_more,
+        differences: differences.iter().map(|difference| json!(difference)).collect(),
+    }))
+}
+
+/// What became of plugins that had changed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Reloaded {
+    /// `plugin`, `digest` and the digest `before`; runs that began earlier go on with that one.
+    loaded: Vec<Json_>,
+    /// `plugin`, and the `findings` because of which it stays as it is.
+    refused: Vec<Json_>,
+}
+
+/// Reads the project again and exchanges the plugins that have changed, as the server does by itself when a file has
+/// changed. What begins from now on has the new ones; runs under way keep theirs. Whatever a new version requests
+/// beyond what was agreed to refuses it.
+#[utoipa::path(post, path = "/v1/{tenant}/reload", tag = "plugins", params(("tenant" = String, Path)), responses(
+    (status = 200, body = Reloaded), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn reload(Administering(admitted): Administering) -> Result<Json<Reloaded>, Problem> {
+    let Admitted { tenant, caller } = admitted;
+    let fresh = project(&tenant).await?;
+    let mut reloaded = Reloaded { loaded: Vec::new(), refused: Vec::new() };
+    for exchange in tenant.host.reload(&fresh).await {
+        tracing::info!(target: "opcell::audit", caller = %caller.name, tenant = %tenant.name, ?exchange, "reload");
+        match exchange {
+            Exchange::Loaded { plugin, digest, before } => {
+                reloaded.loaded.push(json!({"plugin": plugin, "digest": digest, "before": before}));
+            }
+            Exchange::Refused { plugin, why } => {
+                reloaded.refused.push(json!({"plugin": plugin, "findings": why.to_json()}));
+            }
+            _ => {}
+        }
+    }
+    Ok(Json(reloaded))
+}

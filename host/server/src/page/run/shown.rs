@@ -1,0 +1,276 @@
+//! What the page of a run shows.
+
+use super::receipt;
+use crate::{
+    access::{Caller, tokens::Scope},
+    page::{cut, duration, moment, value},
+    spans::Span,
+};
+use maud::{Markup, html};
+use opcell::{Denial, remedy};
+use opcell_engine::{
+    RunOutcome,
+    event::{EffectReply, Event, Recorded, Timestamp},
+    outcome::Question,
+};
+use opcell_types::Value;
+use opcell_workflow::ir::RunLimits;
+use std::sync::Arc;
+
+/// Spans on one page, and events of conversations.
+pub(super) const SPANS: usize = 200;
+pub(super) const SAID: usize = 50;
+
+/// What the visitor may do; a button that would be refused is not there.
+pub(super) struct May {
+    run: bool,
+    approve: bool,
+    admin: bool,
+}
+
+impl May {
+    pub(super) fn of(caller: &Caller) -> Self {
+        let may = |scope| caller.may(scope);
+        Self { run: may(Scope::Run), approve: may(Scope::Approve), admin: may(Scope::Admin) }
+    }
+}
+
+/// A part of something long.
+pub(super) struct Window {
+    pub from: usize,
+    pub all: usize,
+    pub failed: bool,
+}
+
+/// A run, and the parts of it that are shown.
+pub(super) struct Shown {
+    pub here: String,
+    pub compare: String,
+    pub proof: String,
+    pub may: May,
+    pub workflow: Option<Arc<str>>,
+    pub outcome: RunOutcome,
+    pub limits: RunLimits,
+    pub seq: u64,
+    pub began: Timestamp,
+    pub last: Timestamp,
+    /// Spans that failed.
+    pub failures: usize,
+    pub timeline: Window,
+    pub spans: Vec<Span>,
+    pub denials: Vec<Denial>,
+    pub talk: Window,
+    pub said: Vec<Recorded>,
+}
+
+impl Shown {
+    pub(super) fn render(&self, run: &str) -> Markup {
+        let (outcome, used) = (&self.outcome, &self.outcome.used);
+        html! {
+            h1 { (run) }
+            p { span class={ "status " (outcome.status) } { (outcome.status) }
+                " · " @if let Some(workflow) = &self.workflow { (workflow) }
+                " · " (moment(&self.began.to_text())) " · " (duration(self.last.ms_since(self.began))) }
+            @if let Some(reason) = &outcome.reason {
+                p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
+                    @if let Some(message) = outcome.message.as_ref().filter(|_| outcome.denial.is_none()) { ": " (message) } }
+            }
+            @if let Some(denial) = &outcome.denial { (denied(denial)) }
+            @for question in &outcome.questions { (self.question(question)) }
+            ul.facts {
+                (fact("Visits", used.visits, self.limits.total_visits)) (fact("Cells", used.cells, None))
+                (fact("Tool calls", used.tool_calls, self.limits.tool_calls)) (fact("Model rounds", used.rounds, None))
+                (fact("Tokens", used.tokens, self.limits.tokens))
+                (fact("Host calls", used.host_calls, self.limits.host_calls))
+                @if used.cost > 0.0 { li { b { "Cost " } (format!("${:.4}", used.cost)) } }
+            }
+            @if !matches!(outcome.result, Value::Null | Value::Undefined) { h2 { "Result" } (value(&outcome.result)) }
+            h2 id="timeline" { "Timeline" }
+            @if self.failures > 0 { p {
+                @if self.timeline.failed { a href={ (self.here) "#timeline" } { "All" } " · " b { "Failed (" (self.failures) ")" } }
+                @else { b { "All" } " · " a href={ (self.here) "?failed=true#timeline" } { "Failed (" (self.failures) ")" } }
+            } }
+            (self.timeline())
+            (self.pages(&self.timeline, "from", SPANS, "timeline"))
+            @let denials: Vec<&Denial> = self.denials.iter().filter(|denial| outcome.denial.as_deref() != Some(denial)).collect();
+            @if !denials.is_empty() { h2 { "Denials" } @for denial in denials { (denied(denial)) } }
+            h2 { "Graph" }
+            p { img.graph src={ (self.here) "/graph.svg?" (self.seq) } alt="The steps of the workflow with the path taken" loading="lazy"; }
+            (self.conversation())
+            @if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) { h2 { "Artifacts" } (value(&outcome.artifacts)) }
+            (self.control(run))
+        }
+    }
+
+    fn control(&self, run: &str) -> Markup {
+        html! {
+            h2 { "Control" }
+            @if self.may.run {
+                form.row method="post" action={ (self.here) "/fork" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    label for="at" { "Fork after event" }
+                    input id="at" name="at" type="number" min="1" max=(self.seq) value=(self.seq.saturating_sub(1).max(1));
+                    button { "Fork" }
+                }
+                // The buttons of the timeline belong to this one.
+                form id="fork" method="post" action={ (self.here) "/fork" } { input type="hidden" name="proof" value=(self.proof); }
+            }
+            form.row method="get" action=(self.compare) {
+                input type="hidden" name="a" value=(run);
+                label for="with" { "Compare with run" }
+                input id="with" name="b" required;
+                button { "Compare" }
+            }
+            p { "Export: " a href={ (self.here) "/export" } download={ (run) ".jsonl" } { "events" } " · "
+                a href={ (self.here) "/export?otlp=true" } download={ (run) ".trace.json" } { "trace (OTLP)" } }
+            @if self.may.run && !self.outcome.status.has_ended() {
+                form.row method="post" action={ (self.here) "/cancel" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    button.no { "Cancel the run" }
+                }
+            }
+        }
+    }
+
+    fn question(&self, question: &Question) -> Markup {
+        match question {
+            Question::Signal { name, step, question, approval: true } => html! {
+                div.box {
+                    p { b { @match question { Some(question) => (question), None => { "Approve " (name) "?" } } } }
+                    p.quiet { "Approval " code { (name) } " of step " code { (step) } }
+                    @if self.may.approve { form.row method="post" action={ (self.here) "/answer" } {
+                        input type="hidden" name="proof" value=(self.proof);
+                        input type="hidden" name="name" value=(name);
+                        label for={ "why-" (name) } { "Reason" }
+                        input id={ "why-" (name) } name="why";
+                        button.yes name="approved" value="true" { "Approve" }
+                        button.no name="approved" value="false" { "Refuse" }
+                    } } @else { p.quiet { "Your token does not have the scope " code { "approve" } "." } }
+                }
+            },
+            Question::Signal { name, step, question, .. } => html! {
+                div.box { p { "Step " code { (step) } " waits for the signal " code { (name) } }
+                    @if let Some(question) = question { p { (question) } } }
+            },
+            Question::Grant { effect, step, what, denial, why } => html! {
+                div.box {
+                    p { b { "Grant " code { (denial.capability) } "?" } }
+                    p { (what) " of step " code { (step) } " was denied it: " (denial.rule) "."
+                        @if let Some(why) = why { " The plugin says why: " q { (why) } } }
+                    @if self.may.admin { form.row method="post" action={ (self.here) "/grant" } {
+                        input type="hidden" name="proof" value=(self.proof);
+                        input type="hidden" name="effect" value=(effect);
+                        button.yes name="grant" value="once" { "Grant once" }
+                        button.yes name="grant" value="run" { "Grant for this run" }
+                        button.no name="grant" value="refuse" { "Refuse" }
+                    } } @else { p.quiet { "Your token does not have the scope " code { "admin" } "." } }
+                    p.quiet { "For every run: " code { "opcell runs approve " (self.outcome.run) " --grant always" } }
+                }
+            },
+            Question::Doubt { effect, step, what } => html! {
+                div.box { p { b { "In doubt: " } (what) " of step " code { (step) } }
+                    p.quiet { code { "opcell runs resume " (self.outcome.run) " --effect " (effect) " --retry | --skip | --fail" } } }
+            },
+        }
+    }
+
+    fn pages(&self, window: &Window, key: &str, most: usize, place: &str) -> Markup {
+        let Window { from, all, failed } = *window;
+        let (from, next) = (from.min(all), from.saturating_add(most));
+        let at = |from: usize| {
+            let failed = if failed { "&failed=true" } else { "" };
+            format!("{}?{key}={from}{failed}#{place}", self.here)
+        };
+        html! { @if all > most || from > 0 { p {
+            @if from > 0 { a href=(at(0)) { "First" } " · " a href=(at(from.saturating_sub(most))) { "Earlier" } " · " }
+            ((from + 1).min(all)) "–" (next.min(all)) " of " (all)
+            @if next < all { " · " a href=(at(next)) { "Later" } " · " a href=(at((all - 1) / most * most)) { "Last" } }
+        } } }
+    }
+
+    /// Bars over the time of the run, each with what is known of it.
+    fn timeline(&self) -> Markup {
+        let whole = self.last.ms_since(self.began).max(0.001);
+        let row = |span: &Span| {
+            let end = span.ended.unwrap_or(self.last);
+            let left = span.began.ms_since(self.began) / whole * 1000.0;
+            let width = (end.ms_since(span.began) / whole * 1000.0).max(2.0);
+            let class = match (&span.failure, span.ended) {
+                (Some(_), _) => "bad",
+                (None, None) => "open",
+                _ => "",
+            };
+            let head = html! {
+                span class={ "name d" (span.depth.min(5)) } { span.kind { (span.kind.as_str()) " " } (span.name)
+                    @if let Some(failure) = &span.failure { " " span.failed { (failure) } } }
+                span.took { @if span.ended.is_some() { (duration(end.ms_since(span.began))) } @else { "…" } }
+                svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+                    rect x=(format!("{left:.1}")) y="0" width=(format!("{width:.1}")) height="10" {} }
+            };
+            html! { li id={ "e" (span.seq) } class=(class) {
+                details id={ "s" (span.seq) } {
+                    summary { (head) }
+                    p.quiet { a href={ "#e" (span.seq) } { "event " (span.seq) } " · " (span.began.to_text())
+                        @for (key, fact) in &span.facts { " · " (key) " = " (fact.to_json()) }
+                        @if self.may.run { " · " button.small form="fork" name="at" value=(span.seq) { "Fork after this event" } } }
+                    @if let Some(receipt) = &span.receipt { (receipt::shown(receipt)) }
+                }
+            } }
+        };
+        html! { ol.timeline { @for span in &self.spans { (row(span)) } } }
+    }
+
+    /// What models were sent, and what they answered.
+    fn conversation(&self) -> Markup {
+        html! { @if self.talk.all > 0 {
+            h2 id="conversation" { "Conversation" }
+            @for recorded in &self.said { (part(recorded)) }
+            (self.pages(&self.talk, "said", SAID, "conversation"))
+        } }
+    }
+}
+
+fn part(recorded: &Recorded) -> Markup {
+    let at = recorded.seq;
+    match &recorded.event {
+        Event::Replied { reply: EffectReply::Open(Ok(opened)), .. } => html! {
+            details id={ "prompt-" (at) } { summary { "Prompt, " (opened.system.len()) " bytes, for " (opened.models.join(", ")) }
+                (sections(&opened.sections)) }
+        },
+        Event::TurnStarted { messages, .. } => html! {
+            @for message in messages.iter() { (said(message.role, &message.content)) }
+        },
+        Event::Interjected { message, .. } => said(message.role, &message.content),
+        Event::Replied { reply: EffectReply::Round(Ok(reply)), .. } => html! {
+            (said(reply.message.role, &reply.message.content))
+            @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
+            p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
+        },
+        _ => html! {},
+    }
+}
+
+fn said(role: opcell_engine::conversation::Role, content: &str) -> Markup {
+    html! { @if !content.is_empty() { div.said { span.kind { (format!("{role:?}").to_lowercase()) } pre { (cut(content)) } } } }
+}
+
+fn sections(of: &Value) -> Markup {
+    let sections = of.get("sections").unwrap_or(of).as_array().unwrap_or_default();
+    html! { @for section in sections {
+        h3 { (section.get("component").and_then(Value::as_str).unwrap_or("section")) " "
+            span.kind { (section.get("bytes").map(Value::to_json).unwrap_or_default()) " bytes, about "
+                (section.get("tokens").map(Value::to_json).unwrap_or_default()) " tokens" } }
+        pre { (cut(section.get("text").and_then(Value::as_str).unwrap_or_default())) }
+    } }
+}
+
+fn fact(name: &str, used: u64, limit: Option<u64>) -> Markup {
+    html! { @if used > 0 || limit.is_some() { li { b { (name) " " } (used) @if let Some(limit) = limit { " of " (limit) } } } }
+}
+
+fn denied(denial: &Denial) -> Markup {
+    html! { div.box.denied {
+        p { b { (denial.capability) } " was denied: " (denial.rule) }
+        @if let Some(remedy) = remedy::render(&denial.remedy) { p { "To allow it: " code { (remedy) } } }
+    } }
+}

@@ -1,0 +1,318 @@
+//! Runs as they were when someone looked last: the state, the spans, where models were spoken to, what was denied.
+//!
+//! Everything here follows from the events. It is kept for a while, so that whoever looks again, or looks at a run that
+//! goes on, reads only what has happened since; and few read at the same time, so that what the server holds is bounded
+//! however long runs are and however many look at them.
+
+use crate::{
+    api::{Draw, GraphFormat, Path},
+    problem::Problem,
+    spans::{Span, Spans},
+};
+use axum::http::StatusCode;
+use opcell::{Denial, remedy};
+use opcell_engine::{
+    Engine, RunError,
+    event::{EffectReply, Event, Recorded},
+    state::State as RunFold,
+};
+use opcell_journal::RunId;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+/// Runs that are read at the same time for one tenant, from their first event to their last.
+const READERS: usize = 4;
+
+/// Traces that are sent at the same time for one tenant: each holds the spans of its run.
+const TRACES: usize = 4;
+
+/// How long a request waits until it may read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Events that are read at once.
+const PAGE: u64 = 256;
+
+/// Views that are kept for one tenant, and the events that they have read altogether: some 200 bytes each.
+const VIEWS: usize = 64;
+const EVENTS: u64 = 500_000;
+
+/// How long a view is kept that no one asks for.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Different denials of a run that are kept, and the newest receipts.
+const DENIALS: usize = 200;
+const RECEIPTS: usize = 20;
+
+/// Events that are far apart are not read together.
+const GAP: u64 = 64;
+
+/// What is known of one run.
+pub(crate) struct View {
+    run: RunId,
+    state: RunFold,
+    spans: Spans,
+    /// Indexes of the spans in the order of their tree; made again when there are more.
+    order: Vec<usize>,
+    failed: Vec<usize>,
+    said: Vec<u64>,
+    receipts: VecDeque<u64>,
+    denials: Vec<Denial>,
+    path: Option<Box<dyn Path>>,
+    last: Option<Recorded>,
+}
+
+impl View {
+    fn new(run: &RunId, draw: Option<Draw>) -> Self {
+        Self {
+            run: run.clone(),
+            state: RunFold::default(),
+            spans: Spans::without_receipts(),
+            order: Vec::new(),
+            failed: Vec::new(),
+            said: Vec::new(),
+            receipts: VecDeque::new(),
+            denials: Vec::new(),
+            path: draw.map(|draw| draw()),
+            last: None,
+        }
+    }
+
+    /// The fold of its events.
+    pub(crate) fn state(&self) -> &RunFold {
+        &self.state
+    }
+
+    /// Its last event.
+    pub(crate) fn last(&self) -> Option<&Recorded> {
+        self.last.as_ref()
+    }
+
+    /// Its spans, in the order in which they began.
+    pub(crate) fn spans(&self) -> &[Span] {
+        self.spans.all()
+    }
+
+    /// Numbers of the events with which something was said to models, or by them.
+    pub(crate) fn said(&self) -> &[u64] {
+        &self.said
+    }
+
+    /// Numbers of the events that brought the newest receipts.
+    pub(crate) fn receipts(&self) -> impl Iterator<Item = u64> {
+        self.receipts.iter().copied()
+    }
+
+    /// What it was denied, each once.
+    pub(crate) fn denials(&self) -> &[Denial] {
+        &self.denials
+    }
+
+    /// A part of its spans as a tree is read, or of those that failed, and how many there are.
+    pub(crate) fn window(&mut self, failed: bool, from: usize, most: usize) -> (Vec<Span>, usize) {
+        let all = self.spans.all();
+        if self.order.len() != all.len() {
+            self.order = crate::spans::nested(all);
+        }
+        let order = if failed {
+            // What failed may have begun long ago.
+            let has_failed = |at: &&usize| all.get(**at).is_some_and(|span| span.failure.is_some());
+            self.failed = self.order.iter().filter(has_failed).copied().collect();
+            &self.failed
+        } else {
+            &self.order
+        };
+        let shown = order.iter().skip(from).take(most).filter_map(|at| all.get(*at)).cloned();
+        (shown.collect(), order.len())
+    }
+
+    /// How many spans failed.
+    pub(crate) fn failures(&self) -> usize {
+        self.spans.all().iter().filter(|span| span.failure.is_some()).count()
+    }
+
+    /// Draws its workflow with the path that it took.
+    ///
+    /// # Errors
+    /// Why it cannot be drawn.
+    pub(crate) fn draw(&self, format: GraphFormat) -> Result<String, String> {
+        let program = self.state.program().ok_or("the run has no first event")?;
+        let path = self.path.as_ref().ok_or("this server draws no graphs")?;
+        path.draw(program.ir(), format)
+    }
+
+    fn observe(&mut self, recorded: Recorded) -> Result<(), RunError> {
+        self.state.apply(&recorded).map_err(|source| RunError::Replay { run: self.run.clone(), source })?;
+        for part in recorded.parts() {
+            self.spans.observe(&part);
+            if let Some(path) = &mut self.path {
+                path.observe(&part.event);
+            }
+        }
+        if is_said(&recorded.event) {
+            self.said.push(recorded.seq);
+        }
+        if let Some(receipt) = opcell::run::receipt(&recorded.event) {
+            if self.receipts.len() == RECEIPTS {
+                self.receipts.pop_front();
+            }
+            self.receipts.push_back(recorded.seq);
+            if self.denials.len() < DENIALS {
+                let fresh = remedy::of_receipt(receipt);
+                let fresh = fresh.into_iter().filter(|denial| !self.denials.contains(denial));
+                self.denials.extend(fresh.collect::<Vec<_>>());
+            }
+        }
+        self.last = Some(recorded);
+        Ok(())
+    }
+
+    /// Reads what has happened since.
+    async fn catch_up(&mut self, engine: &Engine, draw: Option<Draw>) -> Result<(), RunError> {
+        if let Some(last) = &self.last {
+            // The last one again: by now, a run of this name may be another one, or a damaged end may have been cut.
+            let again = engine.events_after(&self.run, last.seq - 1, 1).await;
+            if !again.as_ref().is_ok_and(|again| again.first() == Some(last)) {
+                let run = self.run.clone();
+                *self = Self::new(&run, draw);
+                again?;
+            }
+        }
+        loop {
+            let page = engine.events_after(&self.run, self.state.seq(), PAGE).await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for recorded in page {
+                self.observe(recorded)?;
+            }
+        }
+    }
+}
+
+fn is_said(event: &Event) -> bool {
+    match event {
+        Event::Replied { reply, .. } => matches!(reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_))),
+        Event::TurnStarted { .. } | Event::Interjected { .. } => true,
+        _ => false,
+    }
+}
+
+struct Kept {
+    view: Arc<AsyncMutex<View>>,
+    events: u64,
+    used: Instant,
+}
+
+/// The runs of one tenant that were looked at.
+pub(crate) struct Views {
+    engine: Engine,
+    draw: OnceLock<Draw>,
+    room: Semaphore,
+    traces: Arc<Semaphore>,
+    kept: Mutex<HashMap<RunId, Kept>>,
+}
+
+impl Views {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            draw: OnceLock::new(),
+            room: Semaphore::new(READERS),
+            traces: Arc::new(Semaphore::new(TRACES)),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Draws graphs with this from now on.
+    pub(crate) fn draw_with(&self, draw: Draw) {
+        let _ = self.draw.set(draw);
+    }
+
+    /// The right to read a run from its first event to its last, or to hold all of it.
+    ///
+    /// # Errors
+    /// 503 when too many others do for too long.
+    pub(crate) async fn room(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        match tokio::time::timeout(PATIENCE, self.room.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => {
+                let detail = "as many long runs are being read as the tenant may have at a time";
+                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
+                Err(Problem { retry_after: Some(1), ..problem }.remedy("try again in a moment"))
+            }
+        }
+    }
+
+    /// The right to hold the spans of a run for as long as a client takes to read them.
+    pub(crate) fn trace(&self) -> Option<OwnedSemaphorePermit> {
+        self.traces.clone().try_acquire_owned().ok()
+    }
+
+    /// A run as it is now. Others who look at the same run wait as long as the view is held.
+    ///
+    /// # Errors
+    /// When the journal does not have the run or cannot read it, or too many read at the same time.
+    pub(crate) async fn of(&self, run: &RunId) -> Result<OwnedMutexGuard<View>, Problem> {
+        let draw = self.draw.get().copied();
+        let view = {
+            let mut kept = self.lock();
+            kept.retain(|_, kept| kept.used.elapsed() < IDLE);
+            let fresh = || Arc::new(AsyncMutex::new(View::new(run, draw)));
+            let now = Instant::now();
+            let found = kept.entry(run.clone()).or_insert_with(|| Kept { view: fresh(), events: 0, used: now });
+            found.used = now;
+            found.view.clone()
+        };
+        let mut held = view.clone().lock_owned().await;
+        let read = {
+            let _room = self.room().await?;
+            held.catch_up(&self.engine, draw).await
+        };
+        match read {
+            Ok(()) => self.keep(run, view, held.state.seq()),
+            Err(error) => {
+                self.lock().remove(run);
+                return Err(error.into());
+            }
+        }
+        Ok(held)
+    }
+
+    fn keep(&self, run: &RunId, view: Arc<AsyncMutex<View>>, events: u64) {
+        let mut kept = self.lock();
+        kept.insert(run.clone(), Kept { view, events, used: Instant::now() });
+        while kept.len() > VIEWS || kept.values().map(|kept| kept.events).sum::<u64>() > EVENTS {
+            let oldest = kept.iter().min_by_key(|(_, kept)| kept.used).map(|(run, _)| run.clone());
+            let Some(oldest) = oldest else { return };
+            kept.remove(&oldest);
+        }
+    }
+
+    /// Some events of a run by their numbers.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) async fn events(&self, run: &RunId, mut wanted: Vec<u64>) -> Result<BTreeMap<u64, Recorded>, RunError> {
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (mut found, mut rest) = (BTreeMap::new(), wanted.as_slice());
+        while let Some(first) = rest.first() {
+            let together = rest.partition_point(|seq| *seq < first + GAP);
+            let (now, later) = rest.split_at(together);
+            let most = now.last().map_or(1, |last| last - first + 1);
+            let read = self.engine.events_after(run, first.saturating_sub(1), most).await?;
+            let named = read.into_iter().filter(|recorded| now.binary_search(&recorded.seq).is_ok());
+            found.extend(named.map(|recorded| (recorded.seq, recorded)));
+            rest = later;
+        }
+        Ok(found)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
