@@ -50,7 +50,7 @@ use clap::{
 use opcell::{
     config::{Config, lock::Lock},
     consent,
-    host::{Host, HostError, NewPermissions, StartError},
+    host::{Host, HostBuilder, HostError, NewPermissions, StartError},
     library::usual_folders,
     report::Rejected,
 };
@@ -464,16 +464,16 @@ impl Global {
 /// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it
 /// goes on.
 async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
-    host_with(config, None, terminal).await
+    host_with(config, |builder| builder, terminal).await
 }
 
-/// The same, with a share of its own.
-async fn host_with(config: Config, cells: Option<u32>, terminal: &Terminal) -> Result<Host, Failure> {
-    let mut builder = Host::builder().config(config).new_permissions(NewPermissions::LeaveOut);
-    if let Some(cells) = cells {
-        builder = builder.cells(cells);
-    }
-    let host = builder.build().await?;
+/// The same, with more than its project says.
+async fn host_with(
+    config: Config,
+    with: impl FnOnce(HostBuilder) -> HostBuilder,
+    terminal: &Terminal,
+) -> Result<Host, Failure> {
+    let host = with(Host::builder().config(config).new_permissions(NewPermissions::LeaveOut)).build().await?;
     for left_out in host.left_out() {
         terminal.warning(&left_out.to_rejected());
     }

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// What is installed from PyPI, into the target folder.
-const PACKAGES: [&str; 2] = ["schemathesis==4.32.5", "mcp==2.3.0"];
+const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "mcp==2.3.0", "playwright==1.65.2"];
 
 /// Text that would be code if a page or a schema took it for some.
 const HOSTILE: &str = "<img src=x onerror=alert(1)><script>document.title='taken'</script>";
@@ -122,19 +122,23 @@ fn the_python_sdk_of_mcp_lists_and_calls_over_both_transports() {
     }
 }
 
-/// The page of a path as a browser leaves it, and what it had to say; `None`, after a line on stderr, without one.
-fn browse(folder: &Path, url: &str) -> Option<(String, String)> {
+/// A browser; `None`, after a line on stderr, without one.
+fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
         std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|at| at.is_file());
-    let Some(program) = found else {
+    if found.is_none() {
         eprintln!(
             "SKIPPED: no Chromium is installed (Debian: apt-get install chromium); no page was tried in a browser"
         );
-        return None;
-    };
-    let output = Command::new(program)
+    }
+    found
+}
+
+/// The page of a path as a browser leaves it, and what it had to say; `None` without one.
+fn browse(folder: &Path, url: &str) -> Option<(String, String)> {
+    let output = Command::new(browser()?)
         .args([
             "--headless",
             "--no-sandbox",
@@ -177,4 +181,28 @@ fn a_browser_shows_the_pages_without_a_complaint_and_takes_no_text_for_code() {
         let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
         assert!(complaints.is_empty(), "{path}: {complaints:?}");
     }
+}
+
+#[test]
+fn a_person_uses_the_page_by_keyboard_narrow_dark_and_without_script() {
+    let Some(bin) = programs() else { return };
+    let Some(browser) = browser() else { return };
+    let folder = project();
+    let many = "inputs: { items: { type: array } }\nsteps:\n  - { id: each, type: transform, operation: filter, where: $item.ok, \
+                each: $inputs.items, inputs: { items: { type: array, value: [] } }, outputs: { items: { type: array } } }\n";
+    fs::write(folder.path().join("many.yaml"), many).unwrap();
+    let server = Server::start(folder.path());
+    let items: Vec<u32> = (0..300).collect();
+    server.post("/v1/default/runs", &[], &json!({"workflow": "many", "run": "many", "input": {"items": items}}));
+    server.wait_for("many", "completed");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/page.py");
+    let output = Command::new(bin.join("python"))
+        .arg(script)
+        .arg(browser)
+        .arg(format!("http://{}", server.address))
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use server::{PATIENCE, Server, opcell};
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write as _},
     path::Path,
     process::{Child, Output, Stdio},
     sync::mpsc,
@@ -261,4 +261,108 @@ fn a_server_answers_with_the_new_version_and_ends_earlier_runs_with_theirs() {
         assert_eq!(server.wait_for(run, "completed")["result"], expected);
     }
     assert_eq!(server.terminate(), Some(0), "former hosts end with the server");
+}
+
+#[test]
+fn the_api_compares_another_version_and_exchanges_it_when_it_is_accepted() {
+    let folder = project("");
+    let at = folder.path();
+    let server = Server::start(at);
+    let diff = || server.get("/v1/default/plugins/test/diff");
+    let says = || server.post("/v1/default/operations/test/run", &[], &json!({})).1["success"]["data"].clone();
+    let digest = || server.get("/v1/default/plugins").1["plugins"][0]["digest"].clone();
+    let (status, same) = diff();
+    assert_eq!((status, &same["changed"], &same["differences"]), (200, &json!(false), &json!([])), "{same}");
+    assert_eq!(same["loaded"], digest());
+
+    put(at, &version(at, "two", "http.fetch"));
+    let (_, other) = diff();
+    assert_eq!((&other["changed"], &other["asks-for-more"]), (&json!(true), &json!(true)), "{other}");
+    let asks = json!([{"change": "asks", "capability": "tool http.fetch", "reason": "a test"}]);
+    assert_eq!(other["differences"], asks);
+    // Whoever asks learns why, also when the server has said so before.
+    for _ in 0..2 {
+        let (status, reloaded) = server.post("/v1/default/reload", &[], &json!({}));
+        assert_eq!((status, &reloaded["loaded"]), (200, &json!([])), "{reloaded}");
+        assert_eq!(reloaded["refused"][0]["plugin"], "test", "{reloaded}");
+        assert!(reloaded["refused"][0]["findings"][0]["code"].is_string(), "{reloaded}");
+    }
+    assert_eq!(says(), json!("one"));
+
+    done(at, &["plugin", "update", "test"]);
+    let (status, reloaded) = server.post("/v1/default/reload", &[], &json!({}));
+    assert_eq!((status, &reloaded["refused"]), (200, &json!([])), "{reloaded}");
+    assert_eq!((says(), digest()), (json!("two"), other["found"].clone()));
+    assert_eq!(diff().1["changed"], json!(false));
+
+    // What cannot be read is said, and changes nothing.
+    fs::write(at.join("opcell.toml"), "[plugins.").unwrap();
+    for (status, problem) in [diff(), server.post("/v1/default/reload", &[], &json!({}))] {
+        assert_eq!(status, 409, "{problem}");
+        assert!(problem["findings"][0]["line"].is_number() || problem["findings"][0].is_object(), "{problem}");
+    }
+    assert_eq!(says(), json!("two"));
+}
+
+#[test]
+fn an_mcp_client_is_told_when_plugins_are_exchanged_or_workflows_change() {
+    let folder = project("dev = true\n");
+    let at = folder.path();
+    let mut command = opcell(at);
+    command.args(["mcp", "--workflow", "say"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let (sender, lines) = mpsc::channel();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let next = |wanted: &dyn Fn(&Value) -> bool| loop {
+        let line = lines.recv_timeout(PATIENCE).expect("the server says nothing");
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if wanted(&message) {
+            return message;
+        }
+    };
+    let mut send = |message: Value| writeln!(input, "{message}").unwrap();
+    send(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}));
+    let info = next(&|message| message["id"] == 0);
+    assert_eq!(info["result"]["capabilities"]["tools"]["listChanged"], true, "{info}");
+    send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let mut id = 0;
+    let mut tools = || {
+        id += 1;
+        send(json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"}));
+        next(&|message| message["id"] == id)["result"]["tools"].clone()
+    };
+    let told = || next(&|message| message["method"] == "notifications/tools/list_changed");
+    let names = |tools: &Value| -> Vec<String> {
+        tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&tools()), ["opcell_run", "run_say", "test_run"]);
+    // The server may not have begun to look: it tells of what is other than what it saw then.
+    let text = version(at, "one", "");
+    let renamed: Vec<u8> = {
+        let mut bytes = text.clone();
+        let places: Vec<usize> = (0..bytes.len() - 8).filter(|at| &bytes[*at..*at + 8] == b"test/run").collect();
+        assert!(!places.is_empty());
+        for place in places {
+            bytes[place..place + 8].copy_from_slice(b"test/ran");
+        }
+        bytes
+    };
+    fs::write(
+        at.join("other.edn"),
+        WORKFLOW.replace("\"say\" :description", "\"other\" :description").replace("test/run", "test/ran"),
+    )
+    .unwrap();
+    put(at, &renamed);
+    told();
+    assert!(names(&tools()).contains(&"test_ran".to_owned()));
+    fs::write(at.join("say.edn"), WORKFLOW.replace("Waits, then", "Waits first, then")).unwrap();
+    told();
+    let listed = tools();
+    let say = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "run_say").unwrap();
+    assert!(say["description"].as_str().unwrap().starts_with("Waits first"), "{say}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -4,10 +4,12 @@ mod builder;
 mod error;
 mod invocation;
 mod loading;
+mod metered;
 
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{HostError, PluginError, StartError};
 pub use invocation::Invocation;
+pub use metered::JournalSink;
 
 use crate::{
     catalog::Catalog,
@@ -20,6 +22,7 @@ use crate::{
 };
 use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
 use opcell_journal::RunId;
+use opcell_sandbox::PoolUse;
 use opcell_session::{HostSessions, skills::SkillLibrary};
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, Severity, checks};
@@ -184,6 +187,12 @@ impl Host {
             });
         }
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
+    }
+
+    /// What of each pool of cells is in use now; nothing without plugins.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolUse> {
+        self.parts.loader.as_ref().map(|loader| loader.sandbox.pools()).unwrap_or_default()
     }
 
     pub(crate) fn parts(&self) -> &loading::Parts {

@@ -91,7 +91,9 @@ mod written;
 pub use async_trait::async_trait;
 pub use config::{Config, Grant, PluginConfig};
 pub use futures_util::{Stream, StreamExt};
-pub use host::{Host, HostBuilder, HostError, Invocation, NewPermissions, PluginError, StartError, runtime};
+pub use host::{
+    Host, HostBuilder, HostError, Invocation, JournalSink, NewPermissions, PluginError, StartError, runtime,
+};
 pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{
     Engine, ResumeOptions, RunError, RunOptions, RunOutcome, Status,

@@ -83,6 +83,18 @@ struct Shape {
     warm: u32,
 }
 
+/// What of a pool is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolUse {
+    /// Its name: `small`, `script`, or `on-demand` where there is no pool.
+    pub pool: &'static str,
+    /// Cells that it has.
+    pub cells: u32,
+    /// Of these, those that run now.
+    pub busy: u32,
+}
+
 /// One engine and the pool that belongs to it. Components, linkers and stores of one engine are never used with
 /// another.
 #[derive(Clone)]
@@ -91,6 +103,7 @@ pub(crate) struct CellEngine {
     name: &'static str,
     /// Cells at once, all plugins together.
     slots: Arc<Slots>,
+    cells: u32,
     clock: Arc<Clock>,
     /// What another engine of the same pool is made with, where there may be one.
     twin: Option<(Metering, Shape)>,
@@ -134,6 +147,12 @@ impl CellEngine {
 
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// How many cells it has, and how many of them are in use.
+    pub(crate) fn in_use(&self) -> PoolUse {
+        let busy = u32::try_from(self.slots.out_now()).unwrap_or(u32::MAX);
+        PoolUse { pool: self.name, cells: self.cells, busy: busy.min(self.cells) }
     }
 }
 
@@ -323,10 +342,11 @@ impl Engines {
         let clock = Arc::new(clock.map_err(SandboxError::Ticker)?);
         let pools = pools.into_iter().zip(slots);
         let pools = pools
-            .map(|((engine, name, _, shape), slots)| CellEngine {
+            .map(|((engine, name, cells, shape), slots)| CellEngine {
                 engine,
                 name,
                 slots,
+                cells,
                 clock: Arc::clone(&clock),
                 twin: shape.map(|shape| (metering, shape)),
             })

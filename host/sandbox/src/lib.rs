@@ -64,7 +64,7 @@ pub mod bare;
 pub use budget::HostCalls;
 pub use compile::{CompileLimits, CompileMode, CompileProgram};
 pub use describe::{JudgeDescription, OperationDescription};
-pub use engine::{Allocation, Metering};
+pub use engine::{Allocation, Metering, PoolUse};
 pub use error::{CellError, Exhausted, LoadError, SandboxError};
 pub use grants::{DangerousPreopen, FilesGrant, Grants, Narrowing, StoreGrant};
 pub use host::{HostServices, LogEvent, NoServices, SkillDescription};

@@ -5,7 +5,7 @@ use crate::{
     cache::{Cache, CachePlace, Found, Key},
     compile::{CompileError, CompileLimits, CompileMode, Compiler},
     descriptors,
-    engine::{self, Allocation, CellEngine, Engines, Metering, Room},
+    engine::{self, Allocation, CellEngine, Engines, Metering, PoolUse, Room},
     error::{LoadError, SandboxError},
     exports::{Exported, Judges, Operations},
     grants::{Grants, Policy, Requests},
@@ -207,6 +207,12 @@ impl Sandbox {
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
+    }
+
+    /// What of each pool is in use now.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolUse> {
+        self.pools.iter().map(|pool| pool.engine.in_use()).collect()
     }
 
     /// Turns a component into a plugin: reads its surface and manifest, checks its imports, compiles it or finds it

@@ -82,11 +82,16 @@ impl Slots {
     /// Whether a permit is out. One that is out all the while this looks is never missed: what was given back is counted
     /// first, and was taken before.
     pub(crate) fn in_use(&self) -> bool {
+        self.out_now() != 0
+    }
+
+    /// About how many permits are out.
+    pub(crate) fn out_now(&self) -> usize {
         let sum = |count: fn(&Near) -> &AtomicUsize| {
             self.near.iter().map(|near| count(near).load(SeqCst)).fold(0, usize::wrapping_add)
         };
         let returned = sum(|near| &near.returned);
-        sum(|near| &near.taken) != returned
+        sum(|near| &near.taken).wrapping_sub(returned)
     }
 
     /// A permit that is free now.

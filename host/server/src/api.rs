@@ -41,7 +41,7 @@ use utoipa::OpenApi;
 
 pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
-pub(crate) use export::{ExportParams, exported};
+pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
 pub(crate) use runs::{Start, begin, encoded, run_graph};
 pub(crate) use send::{GrantBody, Wanted, answer, grant};

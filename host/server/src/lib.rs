@@ -18,6 +18,7 @@ pub mod export;
 pub mod feed;
 pub mod mcp;
 pub mod metrics;
+mod otlp;
 mod page;
 pub mod probes;
 pub mod problem;
@@ -29,6 +30,8 @@ pub mod telemetry;
 pub mod tenant;
 mod view;
 
+pub use metrics::Meter;
+pub use otlp::Collector;
 pub use probes::Probes;
 pub use serve::{ServeError, Serving, Settings, Tls};
 pub use tenant::{Project, Tenant, Tenants};

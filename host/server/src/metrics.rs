@@ -1,7 +1,10 @@
 //! What a monitoring system reads, in the text format of Prometheus.
 
+mod meter;
+
 use crate::tenant::Tenant;
 use opcell_engine::RunOutcome;
+use opcell_sandbox::PoolUse;
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -11,6 +14,8 @@ use std::{
     },
     time::Duration,
 };
+
+pub use meter::Meter;
 
 /// What the runs of one tenant used since the server started, counted when a run ends here.
 #[derive(Default)]
@@ -40,6 +45,9 @@ struct Ended {
 /// Label values that others chose are counted up to this many; the rest is `other`.
 const MAX_LABELS: usize = 64;
 
+/// The label of the rest.
+const OTHER: &str = "other";
+
 impl RunCounters {
     /// A run has stopped here.
     pub(crate) fn stopped(&self, outcome: &RunOutcome) {
@@ -64,7 +72,7 @@ impl RunCounters {
 }
 
 fn count(of: &mut BTreeMap<String, u64>, label: &str) {
-    let label = if of.len() >= MAX_LABELS && !of.contains_key(label) { "other" } else { label };
+    let label = if of.len() >= MAX_LABELS && !of.contains_key(label) { OTHER } else { label };
     *of.entry(label.to_owned()).or_default() += 1;
 }
 
@@ -140,7 +148,28 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     family("model_tokens_total", "counter", "Model tokens, in and out, of runs that ended here.", tokens);
     family("model_cost_dollars_total", "counter", "US dollars, as the models' providers charge.", cost);
     family("host_calls_total", "counter", "Host calls by cells of runs that ended here.", host_calls);
+    let pools =
+        tenants.iter().flat_map(|(tenant, _)| tenant.host.now().pools().into_iter().map(|pool| (*tenant, pool)));
+    let pools: Vec<(&Tenant, PoolUse)> = pools.collect();
+    let of = |read: fn(&PoolUse) -> u32| -> Vec<(String, String)> {
+        pools.iter().map(|(tenant, pool)| (by(tenant, "pool", pool.pool), read(pool).to_string())).collect()
+    };
+    family("pool_cells", "gauge", "Cells of each pool.", of(|pool| pool.cells));
+    family("pool_cells_busy", "gauge", "Of these, those that run now.", of(|pool| pool.busy));
+    let exported: Vec<_> =
+        tenants.iter().filter_map(|(tenant, _)| Some((label(tenant), tenant.exporter.get()?.counts()))).collect();
+    let of = |read: fn(&crate::otlp::Counts) -> &AtomicU64| {
+        exported
+            .iter()
+            .map(|(label, counts)| (label.clone(), read(counts).load(Ordering::Relaxed).to_string()))
+            .collect()
+    };
+    family("traces_sent_total", "counter", "Runs whose traces the collector has.", of(|counts| &counts.sent));
+    family("traces_lost_total", "counter", "Runs whose traces could not be sent.", of(|counts| &counts.lost));
     family("tool_calls_total", "counter", "Calls of tools and operations of runs that ended here.", tool_calls);
+    let meters: Vec<(String, &Meter)> =
+        tenants.iter().filter_map(|(tenant, _)| Some((label(tenant), tenant.meter.as_ref()?))).collect();
+    meter::write(&mut out, &meters);
     out
 }
 

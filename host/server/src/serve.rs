@@ -3,6 +3,7 @@
 use crate::{
     access::Access,
     api::{self, App, Draw},
+    otlp::{Collector, Exporter},
     schedule,
     stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::Tenants,
@@ -56,6 +57,8 @@ pub struct Settings {
     pub draw: Option<Draw>,
     /// Workflows that are tools for MCP clients, beside the operations.
     pub mcp_workflows: Vec<String>,
+    /// Where the traces of runs go that have ended.
+    pub collector: Option<Collector>,
 }
 
 impl Settings {
@@ -69,6 +72,7 @@ impl Settings {
             worker: WorkerOptions::default(),
             draw: None,
             mcp_workflows: Vec::new(),
+            collector: None,
         }
     }
 
@@ -188,6 +192,16 @@ impl Serving {
         let router = api::router(app);
         let handle: Handle<SocketAddr> = Handle::new();
         let mut workers: JoinSet<Result<(), RunError>> = JoinSet::new();
+        // What waits is sent within the grace, after the last run has been given back.
+        let (mut exports, driven_all) = (JoinSet::new(), CancellationToken::new());
+        if let Some(collector) = &settings.collector {
+            for tenant in tenants.iter() {
+                let (exporter, work) =
+                    Exporter::new(tenant, collector.clone(), driven_all.clone()).map_err(io::Error::other)?;
+                let _ = tenant.exporter.set(exporter);
+                exports.spawn(work);
+            }
+        }
         for tenant in tenants.iter().cloned() {
             workers.spawn(schedule::run(tenant.clone(), stop.clone()));
             let worker = Worker::new(tenant.host.clone(), settings.worker.clone());
@@ -195,7 +209,7 @@ impl Serving {
             workers.spawn(async move {
                 let report = |event: WorkerEvent| {
                     match event {
-                        WorkerEvent::Turn(outcome) => tenant.counters.stopped(&outcome),
+                        WorkerEvent::Turn(outcome) => tenant.stopped(&outcome),
                         event => tracing::warn!(tenant = %tenant.name, ?event, "worker"),
                     }
                     Ok::<(), RunError>(())
@@ -211,6 +225,8 @@ impl Serving {
                     first = first.and(Err(error));
                 }
             }
+            driven_all.cancel();
+            let _ = tokio::time::timeout(grace, exports.join_all()).await;
             handle.graceful_shutdown(Some(grace));
             first
         };

@@ -1,13 +1,20 @@
 //! Tenants: each has its own host, that is its own plugins, grants, journal and workflows, and its own limits.
 
-use crate::{feed::Feeds, metrics::RunCounters, problem::Problem, view::Views};
+use crate::{
+    feed::Feeds,
+    metrics::{Meter, RunCounters},
+    otlp::Exporter,
+    problem::Problem,
+    view::Views,
+};
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use opcell::{Config, LiveHost, Rejected, triggers::Trigger};
+use opcell_engine::RunOutcome;
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
@@ -54,6 +61,8 @@ pub struct Tenant {
     pub(crate) feeds: Feeds,
     pub(crate) views: Views,
     pub(crate) project: Option<Arc<dyn Project>>,
+    pub(crate) meter: Option<Meter>,
+    pub(crate) exporter: OnceLock<Exporter>,
     pub(crate) counters: RunCounters,
     pub(crate) started: Arc<Semaphore>,
     pub(crate) calls: Semaphore,
@@ -78,6 +87,8 @@ impl Tenant {
             feeds: Feeds::new(host.engine().clone()),
             views: Views::new(host.engine().clone()),
             project: None,
+            meter: None,
+            exporter: OnceLock::new(),
             host,
             counters: RunCounters::default(),
             started: Arc::new(Semaphore::new(limits.started_runs)),
@@ -100,6 +111,22 @@ impl Tenant {
     #[must_use]
     pub fn with_project(self, project: impl Project + 'static) -> Self {
         Self { project: Some(Arc::new(project)), ..self }
+    }
+
+    /// The same, with what counts its cells and the writes of its journal.
+    #[must_use]
+    pub fn with_meter(self, meter: Meter) -> Self {
+        Self { meter: Some(meter), ..self }
+    }
+
+    /// A run has stopped here.
+    pub(crate) fn stopped(&self, outcome: &RunOutcome) {
+        self.counters.stopped(outcome);
+        if outcome.status.has_ended()
+            && let Some(exporter) = self.exporter.get()
+        {
+            exporter.ended(&outcome.run);
+        }
     }
 
     /// Counts one request.

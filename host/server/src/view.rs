@@ -30,8 +30,8 @@ const READERS: usize = 4;
 /// Traces that are sent at the same time for one tenant: each holds the spans of its run.
 const TRACES: usize = 4;
 
-/// How long a request waits until it may read.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests that wait until they may read.
+const WAITING: usize = 1_024;
 
 /// Events that are read at once.
 const PAGE: u64 = 256;
@@ -212,6 +212,7 @@ pub(crate) struct Views {
     engine: Engine,
     draw: OnceLock<Draw>,
     room: Semaphore,
+    waiting: Semaphore,
     traces: Arc<Semaphore>,
     kept: Mutex<HashMap<RunId, Kept>>,
 }
@@ -222,6 +223,7 @@ impl Views {
             engine,
             draw: OnceLock::new(),
             room: Semaphore::new(READERS),
+            waiting: Semaphore::new(WAITING),
             traces: Arc::new(Semaphore::new(TRACES)),
             kept: Mutex::default(),
         }
@@ -235,16 +237,16 @@ impl Views {
     /// The right to read a run from its first event to its last, or to hold all of it.
     ///
     /// # Errors
-    /// 503 when too many others do for too long.
+    /// 503 when too many others wait for it.
     pub(crate) async fn room(&self) -> Result<SemaphorePermit<'_>, Problem> {
-        match tokio::time::timeout(PATIENCE, self.room.acquire()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => {
-                let detail = "as many long runs are being read as the tenant may have at a time";
-                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
-                Err(Problem { retry_after: Some(1), ..problem }.remedy("try again in a moment"))
-            }
-        }
+        let busy = || {
+            let detail =
+                "as many runs are being read as the tenant may have at a time, and as many requests wait as may";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
+            Problem { retry_after: Some(1), ..problem }.remedy("try again in a moment")
+        };
+        let _place = self.waiting.try_acquire().map_err(|_| busy())?;
+        self.room.acquire().await.map_err(|_| busy())
     }
 
     /// The right to hold the spans of a run for as long as a client takes to read them.

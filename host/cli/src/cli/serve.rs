@@ -12,7 +12,7 @@ use crate::graph::{Drawing, Path};
 use clap::Args;
 use futures_util::future::join_all;
 use opcell::{
-    Host, LiveHost, Rejected,
+    Host, HostBuilder, LiveHost, Rejected,
     config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
     consent,
     places::Places,
@@ -21,7 +21,7 @@ use opcell::{
 use opcell_engine::Event;
 use opcell_engine::worker::WorkerOptions;
 use opcell_server::{
-    Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
+    Collector, Meter, Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
     access::{Access, tokens::TokenStore},
     api::{self, GraphFormat},
     tenant::TenantLimits,
@@ -53,6 +53,10 @@ pub struct ServeArgs {
     /// Offer this workflow as a tool to MCP clients, beside the operations of the plugins (repeatable).
     #[arg(long, value_name = "NAME")]
     mcp_workflow: Vec<String>,
+    /// Send the traces of runs that have ended to this collector of OpenTelemetry, by OTLP over HTTP. Without prompts,
+    /// inputs and results. Defaults to what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     #[command(flatten)]
     stop: StopArgs,
 }
@@ -68,6 +72,14 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     worker.concurrency = usize::from(args.concurrency);
     worker.grace = args.stop.grace();
     settings.worker = worker;
+    let endpoint = args.otlp.clone().or_else(|| std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok());
+    if let Some(endpoint) = endpoint.as_deref().filter(|endpoint| !endpoint.is_empty()) {
+        let headers = std::env::var("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+        let collector = Collector::new(endpoint, &headers).map_err(|message| {
+            Diagnostic::error("invalid-collector", message).help("write an address such as `http://localhost:4318`")
+        })?;
+        settings.collector = Some(collector);
+    }
     let missing = settings.missing();
     if !missing.is_empty() {
         return Err(ServeError::Unprotected { address: args.listen, missing }.into());
@@ -146,7 +158,15 @@ async fn tenant(
 ) -> Result<(Tenant, LiveHost), Failure> {
     let triggers = config.triggers.clone();
     config.sessions.rounds_at_a_time = share.model_rounds;
-    let host = crate::cli::host_with(config, share.cells, terminal).await?;
+    let meter = Meter::default();
+    let with = |builder: HostBuilder| {
+        let builder = builder.log(meter.clone()).journal_log(meter.clone());
+        match share.cells {
+            Some(cells) => builder.cells(cells),
+            None => builder,
+        }
+    };
+    let host = crate::cli::host_with(config, with, terminal).await?;
     check_triggers(&triggers, &host)?;
     let mut limits = TenantLimits::default();
     let size = |share: Option<u32>, default: usize| share.map_or(default, |share| share as usize);
@@ -155,7 +175,7 @@ async fn tenant(
     limits.calls = size(share.calls, limits.calls);
     limits.readers = size(share.readers, limits.readers);
     let live = LiveHost::new(host);
-    Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers), live))
+    Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers).with_meter(meter), live))
 }
 
 /// Where a project keeps its runs, so that one place under two names is seen as one.

@@ -3,6 +3,7 @@
 use super::{
     Host, HostError,
     loading::{self, Ground, Loader, Parts, Widening},
+    metered::{JournalSink, Metered},
 };
 use crate::{
     catalog::Catalog,
@@ -23,7 +24,7 @@ use crate::{
     written::KeptLedger,
 };
 use opcell_engine::{Engine, tool::Tool};
-use opcell_journal::Journal;
+use opcell_journal::{Journal, MemoryJournal};
 use opcell_sandbox::{
     Allocation, CompileLimits, CompileMode, LimitRequest, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
 };
@@ -65,6 +66,7 @@ pub struct HostBuilder {
     places: Option<Places>,
     fetch: FetchLimits,
     journal: Option<Arc<dyn Journal>>,
+    journal_sink: Option<Arc<dyn JournalSink>>,
 }
 
 /// What differs from the sandbox's defaults.
@@ -234,6 +236,13 @@ impl HostBuilder {
         self
     }
 
+    /// Learns how long each write of the journal takes.
+    #[must_use]
+    pub fn journal_log(mut self, sink: impl JournalSink + 'static) -> Self {
+        self.journal_sink = Some(Arc::new(sink));
+        self
+    }
+
     /// Where the user's compiled code, keys and consent are, when not where the environment says.
     #[must_use]
     pub fn places(mut self, places: Places) -> Self {
@@ -271,6 +280,13 @@ impl HostBuilder {
             (Some(journal), _) => Some(journal),
             (None, Some(settings)) => Some(store::open_with_stores(settings, &ground.stores).await?),
             (None, None) => None,
+        };
+        let journal = match self.journal_sink.take() {
+            Some(sink) => {
+                let journal = journal.unwrap_or_else(|| Arc::new(MemoryJournal::new()));
+                Some(Arc::new(Metered::new(journal, sink)) as Arc<dyn Journal>)
+            }
+            None => journal,
         };
         Host::of(Parts { config, ground, loader, tools, journal, sibling: None }, catalog)
     }

@@ -22,7 +22,6 @@ use std::{
     io,
     sync::{Arc, atomic::Ordering},
 };
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 /// In which form.
@@ -114,69 +113,86 @@ fn too_many_readers(tenant: &Tenant) -> Problem {
 /// Spans that are written at once, with the receipts of their calls.
 const SPANS: usize = 500;
 
-/// The trace of a run, a piece at a time: only the spans are held, and no receipt.
+/// The trace of a run as one document, a piece at a time.
 async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> Result<Response, Problem> {
     let permits = tenant.readers.clone().try_acquire_owned().ok().zip(tenant.views.trace());
     let permits = permits.ok_or_else(|| too_many_readers(tenant))?;
-    let (spans, names) = {
-        let view = tenant.views.of(&run).await?;
-        let now = view.last().map_or(Timestamp(0), |last| last.at);
-        let own = view.state().traceparent().cloned();
-        (view.spans().to_vec(), telemetry::Trace::new(&run, traceparent.or(own.as_deref()), now))
-    };
-    let head = format!(
-        r#"{{"resourceSpans":[{{"resource":{},"scopeSpans":[{{"scope":{},"spans":["#,
-        telemetry::resource(),
-        telemetry::scope()
-    );
-    let begin = Piece { tenant: tenant.clone(), run, spans, names, at: 0, _permits: permits };
-    let pieces = futures_util::stream::unfold((Some(head), Some(begin)), |(head, piece)| async move {
-        let mut piece = piece?;
-        let mut text = head.unwrap_or_default();
-        let end = (piece.at + SPANS).min(piece.spans.len());
-        let written = piece.write(end, &mut text).await;
-        if let Err(error) = written {
-            tracing::warn!(run = %piece.run, %error, "a trace could not be exported to its end");
-            return Some((Err(io::Error::other(error)), (None, None)));
+    let pieces = pieces(tenant, &run, traceparent).await?;
+    let texts = futures_util::stream::unfold(Some((pieces, permits, true)), |state| async move {
+        let (mut pieces, permits, is_first) = state?;
+        match pieces.spans().await {
+            Ok(Some(spans)) => {
+                let text = if is_first { begun() + &spans } else { format!(",{spans}") };
+                Some((Ok(Bytes::from(text)), Some((pieces, permits, false))))
+            }
+            Ok(None) => Some((Ok(Bytes::from_static(TAIL.as_bytes())), None)),
+            Err(error) => {
+                tracing::warn!(run = %pieces.run, %error, "a trace could not be exported to its end");
+                Some((Err(io::Error::other(error)), None))
+            }
         }
-        piece.at = end;
-        let is_end = end == piece.spans.len();
-        if is_end {
-            text.push_str("]}]}]}");
-        }
-        Some((Ok(Bytes::from(text)), (None, (!is_end).then_some(piece))))
     });
-    let mut response = Body::from_stream(pieces).into_response();
+    let mut response = Body::from_stream(texts).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
-/// A trace that is being written.
-struct Piece {
+fn begun() -> String {
+    let (resource, scope) = (telemetry::resource(), telemetry::scope());
+    format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":["#)
+}
+
+const TAIL: &str = "]}]}]}";
+
+/// The spans of a run and how they are named, without the receipts of their calls.
+pub(crate) struct Pieces {
     tenant: Arc<Tenant>,
     run: RunId,
     spans: Vec<Span>,
     names: telemetry::Trace,
     at: usize,
-    _permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
 
-impl Piece {
-    async fn write(&mut self, end: usize, text: &mut String) -> Result<(), RunError> {
-        let range = self.at..end;
+/// The trace of a run as it is now.
+///
+/// # Errors
+/// When the run cannot be read.
+pub(crate) async fn pieces(tenant: &Arc<Tenant>, run: &RunId, traceparent: Option<&str>) -> Result<Pieces, Problem> {
+    let view = tenant.views.of(run).await?;
+    let now = view.last().map_or(Timestamp(0), |last| last.at);
+    let own = view.state().traceparent().cloned();
+    let names = telemetry::Trace::new(run, traceparent.or(own.as_deref()), now);
+    Ok(Pieces { tenant: tenant.clone(), run: run.clone(), spans: view.spans().to_vec(), names, at: 0 })
+}
+
+impl Pieces {
+    /// The next spans as elements of an array; `None` after the last ones.
+    ///
+    /// # Errors
+    /// The journal's.
+    async fn spans(&mut self) -> Result<Option<String>, RunError> {
+        let range = self.at..(self.at + SPANS).min(self.spans.len());
+        if range.is_empty() {
+            return Ok(None);
+        }
+        self.at = range.end;
         let wanted = self.spans.get(range.clone()).unwrap_or_default().iter().filter_map(|span| span.receipt_at);
         let receipts = self.tenant.views.events(&self.run, wanted.collect()).await?;
-        for at in range {
-            let Some(span) = self.spans.get(at) else { continue };
+        let written = range.filter_map(|at| {
+            let span = self.spans.get(at)?;
             let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
-            let receipt =
-                brought.and_then(|brought| opcell::run::receipt(&brought.event)).map(|receipt| (**receipt).clone());
-            let span = Span { receipt, ..span.clone() };
-            if at > 0 {
-                text.push(',');
-            }
-            text.push_str(&self.names.span(&span, &self.spans).to_string());
-        }
-        Ok(())
+            let receipt = brought.and_then(|brought| opcell::run::receipt(&brought.event));
+            let span = Span { receipt: receipt.map(|receipt| (**receipt).clone()), ..span.clone() };
+            Some(self.names.span(&span, &self.spans).to_string())
+        });
+        Ok(Some(written.collect::<Vec<_>>().join(",")))
+    }
+
+    /// The next spans as a document of their own; `None` after the last ones.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, RunError> {
+        Ok(self.spans().await?.map(|spans| begun() + &spans + TAIL))
     }
 }

@@ -248,7 +248,7 @@ pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(Run
         let driven = started.clone();
         tokio::spawn(async move {
             match driven.outcome().await {
-                Ok(outcome) => starter.counters.stopped(&outcome),
+                Ok(outcome) => starter.stopped(&outcome),
                 Err(error) => tracing::warn!(run = driven.id(), %error, "a run cannot go on here"),
             }
             drop(permit);

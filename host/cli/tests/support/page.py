@@ -1,0 +1,111 @@
+"""What a person does on the page, in Debian's Chromium: page.py CHROMIUM URL."""
+
+import json
+import sys
+import urllib.request
+from playwright.sync_api import expect, sync_playwright
+
+chromium, url = sys.argv[1:]
+
+
+def start(run, workflow, **given):
+    body = json.dumps({"workflow": workflow, "run": run, "input": given}).encode()
+    request = urllib.request.Request(f"{url}/v1/default/runs", body, {"content-type": "application/json"})
+    urllib.request.urlopen(request).read()
+
+
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    context = browser.new_context()
+    page = context.new_page()
+    complaints, elsewhere = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: request.url.startswith(url) or elsewhere.append(request.url))
+
+    # The list shows what begins, without being loaded again.
+    page.goto(f"{url}/t/default")
+    page.evaluate("window.mark = 1")
+    start("live-1", "ask")
+    expect(page.get_by_role("link", name="live-1", exact=True)).to_be_visible()
+    assert page.evaluate("window.mark") == 1, "the list was loaded anew"
+
+    # By keyboard alone: the first stop leads past the navigation, and an answer is two stops and a key.
+    page.goto(f"{url}/t/default/runs/live-1")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    reason = page.get_by_label("Reason")
+    reason.focus()
+    page.keyboard.type("it is good")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Approve"
+    page.keyboard.press("Enter")
+    expect(page.locator(".status")).to_have_text("completed")
+    # A bar opens with a key, and each has an address of its own.
+    summary = page.locator(".timeline summary").first
+    summary.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="event 1", exact=True)).to_be_visible()
+    page.goto(f"{url}/t/default/runs/live-1#e2")
+    assert page.evaluate("document.querySelector(':target').tagName") == "LI"
+
+    # A run that waits is answered elsewhere, and the page says so without losing what is open.
+    start("live-2", "ask")
+    page.goto(f"{url}/t/default/runs/live-2")
+    page.evaluate("window.mark = 1")
+    page.locator(".timeline summary").first.click()
+    body = json.dumps({"approved": True}).encode()
+    approve = urllib.request.Request(f"{url}/v1/default/runs/live-2/approve", body, {"content-type": "application/json"})
+    urllib.request.urlopen(approve).read()
+    expect(page.locator(".status")).to_have_text("completed")
+    assert page.evaluate("window.mark") == 1, "the page was loaded anew"
+    assert page.locator(".timeline details[open]").count() == 1
+
+    # A fork from any event: the button of a bar.
+    page.get_by_role("button", name="Fork after this event").first.click()
+    expect(page.locator("h1")).not_to_have_text("live-2")
+
+    # Parts of a long run are pages, each small; the first and the last are one step away.
+    page.goto(f"{url}/t/default/runs/many")
+    expect(page.locator(".timeline > li")).to_have_count(200)
+    page.get_by_role("link", name="Last").click()
+    expect(page.get_by_text("element 300")).to_be_visible()
+    page.goto(f"{url}/t/default/compare?a=live-1&b=live-2")
+    expect(page.locator("h2")).to_have_count(2)
+    assert not complaints, complaints
+    assert not elsewhere, elsewhere
+
+    # Narrow, dark and without script.
+    dark = browser.new_context(
+        color_scheme="dark", viewport={"width": 360, "height": 800}, java_script_enabled=False
+    )
+    page = dark.new_page()
+    start("plain", "ask")
+    for path in ["", "/runs/many", "/runs/plain", "/plugins", "/triggers"]:
+        page.goto(f"{url}/t/default{path}")
+        box = page.locator("main").bounding_box()
+        assert box["x"] >= 0 and box["width"] <= 360, (path, box)
+    page.goto(f"{url}/t/default/runs/plain")
+    page.screenshot(path="dark.png")
+    for _ in range(100):
+        page.reload()
+        if page.get_by_role("button", name="Approve").count():
+            break
+    page.get_by_role("button", name="Refuse").click()
+    for _ in range(100):
+        if page.locator(".status").text_content() == "failed":
+            break
+        page.reload()
+    expect(page.locator(".status")).to_have_text("failed")
+    browser.close()
+
+    # What the colours of the dark page are.
+    browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    for scheme, is_dark in [("dark", True), ("light", False)]:
+        page = browser.new_context(color_scheme=scheme).new_page()
+        page.goto(f"{url}/t/default")
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        red = int(colour.split("(")[1].split(",")[0])
+        assert (red < 64) == is_dark, (scheme, colour)
+    browser.close()
+print("done")

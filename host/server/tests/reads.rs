@@ -1,0 +1,165 @@
+//! What is read of runs: once, by few at a time, and never for another tenant.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+
+#[path = "support/counting.rs"]
+mod counting;
+
+use counting::{Counting, request, workflow};
+use opcell::{Host, Value};
+use opcell_engine::RunOptions;
+use opcell_server::{
+    Serving, Settings, Tenant, Tenants,
+    access::{
+        Access,
+        tokens::{Scope, TokenStore},
+    },
+    tenant::TenantLimits,
+};
+use serde_json::json;
+use std::{collections::BTreeSet, path::Path, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// Serves tenants with journals that count; the address, and what stops it.
+async fn serve(tenants: Vec<(&str, Host)>, access: Access) -> (String, CancellationToken) {
+    let tenants = tenants.into_iter().map(|(name, host)| Tenant::new(name, host, TenantLimits::default()));
+    let mut settings = Settings::new("127.0.0.1:0".parse().unwrap());
+    settings.access = access;
+    let serving = Serving::bind(settings, Tenants::new(tenants)).await.unwrap();
+    let address = serving.url().unwrap().replace("http://", "");
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move { serving.run(stopping).await });
+    (address, stop)
+}
+
+async fn host(journal: &Counting) -> Host {
+    Host::builder().journal(journal.clone()).build().await.unwrap()
+}
+
+/// A run of a few hundred events that has ended.
+async fn ended(host: &Host, run: &str, elements: usize) {
+    let items = Value::from_json(&json!({"items": vec![json!({"ok": true}); elements]}).to_string()).unwrap();
+    let options = RunOptions { run: Some(run.into()), ..RunOptions::default() };
+    host.start_with(&workflow(), items, options).await.unwrap().outcome().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_was_looked_at_is_not_read_again() {
+    let journal = Counting::default();
+    let host = host(&journal).await;
+    ended(&host, "r", 400).await;
+    let (address, stop) = serve(vec![("default", host.clone())], Access::Open).await;
+    let all = host.engine().state_at(&"r".into(), None).await.unwrap().seq();
+    assert!(all > 800, "{all}");
+    for path in ["/v1/default/runs/r", "/t/default/runs/r"] {
+        let before = journal.records();
+        assert!(request(&address, "GET", path, "").await.starts_with("HTTP/1.1 200"), "{path}");
+        let read = journal.records() - before;
+        let most = if path.starts_with("/v1") { all + 4 } else { 8 };
+        assert!(read <= most, "{path}: {read} of {all} records were read");
+    }
+    // A run of the same name is another one.
+    host.engine().journal().delete(&"r".into()).await.unwrap();
+    ended(&host, "r", 3).await;
+    let again = host.engine().state_at(&"r".into(), None).await.unwrap().seq();
+    let shown = request(&address, "GET", "/v1/default/runs/r", "").await;
+    assert!(shown.contains(&format!("\"events\":{again},")), "{shown}");
+    host.engine().journal().delete(&"r".into()).await.unwrap();
+    assert!(request(&address, "GET", "/v1/default/runs/r", "").await.starts_with("HTTP/1.1 404"));
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_runs_are_read_at_a_time_and_more_than_many_waiting_are_refused() {
+    let journal = Counting::default();
+    let host = host(&journal).await;
+    ended(&host, "r", 3).await;
+    let (address, stop) = serve(vec![("default", host)], Access::Open).await;
+    journal.hold();
+    // Each another one, for those who look at the same run wait for each other.
+    let mut waiting = tokio::task::JoinSet::new();
+    for at in 0..1_100 {
+        let address = address.clone();
+        waiting.spawn(async move { request(&address, "GET", &format!("/v1/default/runs/r{at}"), "").await });
+    }
+    // Those beyond are refused while the others wait.
+    let refused = waiting.join_next().await.unwrap().unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.to_ascii_lowercase().contains("retry-after: 1") && refused.contains("\"busy\""), "{refused}");
+    assert!(journal.most_at_once() <= 4, "{}", journal.most_at_once());
+    journal.release();
+    let mut statuses = BTreeSet::new();
+    while let Some(answer) = waiting.join_next().await {
+        statuses.insert(answer.unwrap()[9..12].to_owned());
+    }
+    assert_eq!(statuses, ["404", "503"].map(str::to_owned).into());
+    assert!(journal.most_at_once() <= 4, "{}", journal.most_at_once());
+    assert!(request(&address, "GET", "/v1/default/runs/r", "").await.starts_with("HTTP/1.1 200"));
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_learns_nothing_of_another_on_any_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = TokenStore::of_project(folder.path(), Path::new("/project"));
+    let token = store.create("zeta", "zeta", &Scope::ALL).unwrap();
+    let (acme, zeta) = (Counting::default(), Counting::default());
+    let (of_acme, of_zeta) = (host(&acme).await, host(&zeta).await);
+    for host in [&of_acme, &of_zeta] {
+        ended(host, "shared", 3).await;
+    }
+    ended(&of_acme, "secret", 3).await;
+    let tenants = vec![("acme", of_acme), ("zeta", of_zeta)];
+    let (address, stop) = serve(tenants, Access::Tokens(store)).await;
+    let headers = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+    let described: serde_json::Value = serde_json::from_str(&opcell_server::api::openapi_text()).unwrap();
+    let bodies = json!({"workflow": "w", "name": "go", "text": "{}", "at": 1, "arguments": {}});
+    let before = acme.touched();
+    let mut tried = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|_| path.starts_with("/v1/{tenant}")) {
+            let mut answers = BTreeSet::new();
+            for tenant in ["acme", "nothing"] {
+                for run in ["secret", "shared", "none"] {
+                    let path = path.replace("{tenant}", tenant).replace("{run}", run);
+                    let path = path.replace(['{', '}'], "");
+                    for body in [String::new(), bodies.to_string()] {
+                        let answer =
+                            request(&address, &method.to_ascii_uppercase(), &path, &format!("{headers}\n{body}")).await;
+                        let plain: Vec<&str> =
+                            answer.lines().filter(|line| !line.to_ascii_lowercase().starts_with("date:")).collect();
+                        answers.insert(plain.join("\n"));
+                        tried += 1;
+                    }
+                }
+            }
+            assert_eq!(answers.len(), 1, "{method} {path}: {answers:#?}");
+            let answer = answers.first().unwrap();
+            assert!(
+                answer.starts_with("HTTP/1.1 404") || answer.starts_with("HTTP/1.1 401"),
+                "{method} {path}: {answer}"
+            );
+        }
+    }
+    assert!(tried > 300, "{tried}");
+    // Nothing takes longer because it is there: the other's journal was not asked.
+    assert_eq!(acme.touched(), before);
+    // In its own tenant, a run of the other is none.
+    let own = |run: &str| {
+        let (address, headers, path) = (address.clone(), headers.clone(), format!("/v1/zeta/runs/{run}"));
+        async move { request(&address, "GET", &path, &headers).await.replace(&path, "") }
+    };
+    assert!(own("shared").await.starts_with("HTTP/1.1 200"));
+    assert_eq!(own("secret").await.replace("secret", "none"), own("none").await);
+    // So is it to what finds runs, and to those who look at pages.
+    for path in ["/v1/zeta/runs", "/v1/zeta/receipts", "/v1/zeta/denials", "/metrics"] {
+        let answer = request(&address, "GET", path, &headers).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && !answer.contains("secret") && !answer.contains("acme"),
+            "{answer}"
+        );
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    stop.cancel();
+}
