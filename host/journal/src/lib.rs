@@ -17,6 +17,8 @@ mod store;
 mod memory;
 
 #[cfg(feature = "sqlite")]
+mod checkpoint;
+#[cfg(feature = "sqlite")]
 mod owner;
 #[cfg(feature = "sqlite")]
 mod sqlite;

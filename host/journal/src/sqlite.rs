@@ -9,6 +9,7 @@ mod values;
 pub use backup::{BackupError, backup, restore};
 
 use crate::{
+    checkpoint::Checkpoints,
     owner::Owner,
     query::{RunQuery, tally},
     record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
@@ -48,7 +49,10 @@ impl SqliteJournal {
         let connection = schema::open(&path)?;
         let [reader, lists] = [schema::connect(&path)?, schema::connect(&path)?].map(|one| Arc::new(Mutex::new(one)));
         let owner = Owner::new(&path).map_err(storage)?;
-        let writer = Writer::start(connection).map_err(storage)?;
+        let again = path.clone();
+        let checkpoints =
+            Checkpoints::new(&connection, Box::new(move || schema::connect(&again).ok())).map_err(storage)?;
+        let writer = Writer::start(connection, checkpoints).map_err(storage)?;
         Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default() })
     }
 

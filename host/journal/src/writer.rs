@@ -1,6 +1,6 @@
 //! One thread that writes: jobs that come at the same time share one transaction, and so one wait for the disk.
 
-use crate::store::JournalError;
+use crate::{checkpoint::Checkpoints, store::JournalError};
 use rusqlite::{Connection, ErrorCode};
 use std::{
     sync::{Arc, mpsc},
@@ -11,6 +11,9 @@ use tokio::sync::oneshot;
 
 /// Maximum jobs of one transaction: enough to share the wait, few enough that no caller waits long.
 const GROUP: usize = 256;
+
+/// How long a transaction takes jobs: however long each of them is, no caller waits much longer for its commit.
+const LONGEST: Duration = Duration::from_millis(4);
 
 /// The longest that a transaction waits for those who shared the last one.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -46,9 +49,10 @@ fn failed(error: CommitError) -> JournalError {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection) -> std::io::Result<Self> {
+    pub(crate) fn start(connection: Connection, mut checkpoints: Checkpoints) -> std::io::Result<Self> {
         let (jobs, inbox) = mpsc::channel();
-        thread::Builder::new().name("opcell-journal".to_owned()).spawn(move || work(&connection, &inbox))?;
+        let work = move || work(&connection, &inbox, &mut checkpoints);
+        thread::Builder::new().name("opcell-journal".to_owned()).spawn(work)?;
         Ok(Self { jobs })
     }
 
@@ -103,16 +107,17 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
+fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, checkpoints: &mut Checkpoints) {
     // Of the transaction before: how many jobs shared it, and how long its commit took.
     let (mut company, mut took) = (1, Duration::ZERO);
     while let Ok(first) = inbox.recv() {
+        let began = Instant::now();
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         // Without a transaction nothing may be done: it could not be undone.
         let within = || begun.clone().map(|()| connection);
         let mut finish: Vec<Finish> = vec![first(within(), company)];
         let patience = Instant::now() + (took / 4).min(PATIENCE);
-        while finish.len() < GROUP {
+        while finish.len() < GROUP && began.elapsed() < LONGEST {
             let next = match inbox.try_recv() {
                 Ok(job) => Ok(job),
                 // Those who came together are likely to come together again, and then wait for the disk once.
@@ -134,5 +139,6 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>) {
         for finish in finish {
             finish(committed.clone());
         }
+        checkpoints.committed(connection, company);
     }
 }

@@ -252,7 +252,7 @@ pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Re
         }
         .map_err(storage)?;
     }
-    if arrives && connection.last_insert_rowid() >= ARRIVALS { settle(connection) } else { Ok(()) }
+    if arrives { leave(connection, rows.parts.len()) } else { Ok(()) }
 }
 
 /// How many have to share a transaction for pages to be worth sharing.
@@ -261,19 +261,39 @@ const MANY: usize = 8;
 /// Bytes of payloads that fill a good part of a run's own pages.
 const SMALL: usize = 4_096;
 
-/// Number of the arrival with which all of them leave: whoever reads a run looks through them, and numbers start again.
-const ARRIVALS: i64 = 4_096;
+/// Arrivals of which the oldest leave: enough for a short run's records to be among them from its first to its last, and
+/// few, for whoever reads a run looks through them.
+const ARRIVALS: i64 = 1_536;
 
-/// Moves all arrivals to where they stay.
-fn settle(connection: &Connection) -> Result<(), JournalError> {
+/// How many leave together: those who share the transaction wait for them.
+const LEAVING: i64 = 512;
+
+/// How often, in arrivals, it is looked whether some have to leave.
+const LOOK: i64 = 64;
+
+/// Moves the oldest arrivals to where they stay, if there are many; so many have just come.
+fn leave(connection: &Connection, fresh: usize) -> Result<(), JournalError> {
+    let last = connection.last_insert_rowid();
+    let before = last.saturating_sub(i64::try_from(fresh).unwrap_or(i64::MAX));
+    if last / LOOK == before / LOOK {
+        return Ok(());
+    }
+    let oldest: i64 = connection
+        .prepare_cached("SELECT coalesce(min(id), 0) FROM arrivals")
+        .and_then(|mut oldest| oldest.query_row([], |row| row.get(0)))
+        .map_err(storage)?;
+    if last - oldest < ARRIVALS {
+        return Ok(());
+    }
+    let end = oldest + LEAVING;
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO records (id, kind, version, at, payload, checksum)
              SELECT record, kind, version, at, payload, checksum
-             FROM (SELECT id FROM arrivals ORDER BY record) AS ordered CROSS JOIN arrivals USING (id)",
+             FROM (SELECT id FROM arrivals WHERE id < ?1 ORDER BY record) AS ordered CROSS JOIN arrivals USING (id)",
         )
-        .and_then(|mut insert| insert.execute([]))
-        .and_then(|_| connection.prepare_cached("DELETE FROM arrivals")?.execute([]))
+        .and_then(|mut insert| insert.execute([end]))
+        .and_then(|_| connection.prepare_cached("DELETE FROM arrivals WHERE id < ?1")?.execute([end]))
         .map_err(storage)?;
     Ok(())
 }
