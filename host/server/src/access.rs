@@ -69,7 +69,18 @@ pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> 
     };
     let given = headers.get(header::AUTHORIZATION).ok_or_else(|| refused("this server requires a token"))?;
     let given = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer ")).unwrap_or_default();
-    store.verify(given.trim()).ok_or_else(|| refused("the token is not valid: it is unknown, mistyped or revoked"))
+    store.verify(given.trim()).ok_or_else(|| {
+        // Its public part says which one was revoked or mistyped. Whoever guesses many does not fill the log.
+        if app.refusals.check().is_ok() {
+            let id = given
+                .trim()
+                .strip_prefix(tokens::PREFIX)
+                .and_then(|rest| rest.split('_').next())
+                .map(crate::api::shown);
+            tracing::warn!(target: "opcell::audit", id, "a token was refused");
+        }
+        refused("the token is not valid: it is unknown, mistyped or revoked")
+    })
 }
 
 /// A caller and the tenant that they reach.
@@ -87,6 +98,9 @@ async fn admit(parts: &mut Parts, app: &Arc<App>, scope: Scope) -> Result<Admitt
     let admitted = admit_to(app, &parts.headers, name, scope)?;
     if scope != Scope::Read {
         tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name,
+            method = %parts.method, path = parts.uri.path(), "request");
+    } else {
+        tracing::debug!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name,
             method = %parts.method, path = parts.uri.path(), "request");
     }
     Ok(admitted)

@@ -19,7 +19,7 @@ use crate::{
     page::{self, Sessions},
     problem::Problem,
     serve::Settings,
-    tenant::{Tenants, webhook_limiter},
+    tenant::{Tenants, refusal_limiter, webhook_limiter},
 };
 use axum::{
     Router,
@@ -98,6 +98,8 @@ pub struct App {
     pub(crate) mcp: mcp::Services,
     /// Counts requests for webhooks of tenants that do not exist.
     pub(crate) unknown_hooks: DefaultDirectRateLimiter,
+    /// Counts tokens whose refusal is logged.
+    pub(crate) refusals: DefaultDirectRateLimiter,
     /// Large bodies of webhooks' requests that are read or checked at a time.
     pub(crate) unsigned_bodies: Semaphore,
     /// Cancelled when the server begins to stop.
@@ -117,6 +119,7 @@ impl App {
             drawings: Semaphore::new(DRAWINGS),
             sessions: Sessions::new()?,
             unknown_hooks: webhook_limiter(),
+            refusals: refusal_limiter(),
             unsigned_bodies: Semaphore::new(UNSIGNED_BODIES),
             is_tls: settings.tls.is_some(),
             stop,
@@ -177,7 +180,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME))
         .layer(middleware::from_fn_with_state(app.clone(), access::same_site))
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .layer(fixed(header::REFERRER_POLICY, "no-referrer"))
+        // With `no-referrer`, browsers say of our own forms that they come from nowhere.
+        .layer(fixed(header::REFERRER_POLICY, "same-origin"))
         .layer(fixed(header::CACHE_CONTROL, "no-store"))
         .layer(fixed(
             header::CONTENT_SECURITY_POLICY,

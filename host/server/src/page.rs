@@ -50,6 +50,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
         .route("/assets/page.css", get(css))
         .route("/assets/page.js", get(js))
+        .route("/assets/icon.svg", get(icon))
         .layer(SetResponseHeaderLayer::if_not_present(header::CONTENT_SECURITY_POLICY, policy))
 }
 
@@ -59,6 +60,10 @@ async fn css() -> impl IntoResponse {
 
 async fn js() -> impl IntoResponse {
     asset("text/javascript; charset=utf-8", include_str!("page/page.js"))
+}
+
+async fn icon() -> impl IntoResponse {
+    asset("image/svg+xml", include_str!("page/icon.svg"))
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
@@ -88,6 +93,7 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) " · Opcell" }
+                link rel="icon" type="image/svg+xml" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/page.css";
                 script src="/assets/page.js" defer {}
             }

@@ -25,6 +25,9 @@ const FRESH: Duration = Duration::from_millis(500);
 /// Requests of webhooks in a second, signed or not.
 const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
 
+/// Refused tokens in a second that are logged.
+const REFUSALS: NonZeroU32 = NonZeroU32::new(5).unwrap();
+
 /// What one tenant may ask of the server.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -165,6 +168,11 @@ impl Tenant {
 /// Counts requests of webhooks: of one tenant, or of all that do not exist, so that those look like one that does.
 pub(crate) fn webhook_limiter() -> DefaultDirectRateLimiter {
     RateLimiter::direct(Quota::per_second(WEBHOOKS))
+}
+
+/// Counts refused tokens: a few in a second are worth a line in the log.
+pub(crate) fn refusal_limiter() -> DefaultDirectRateLimiter {
+    RateLimiter::direct(Quota::per_second(REFUSALS))
 }
 
 pub(crate) fn too_many() -> Problem {

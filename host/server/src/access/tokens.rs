@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq;
 const FRESH: Duration = Duration::from_millis(500);
 
 /// What every token starts with, so that scanners recognise one that was published.
-const PREFIX: &str = "opcell_";
+pub(super) const PREFIX: &str = "opcell_";
 
 /// What a token allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -49,6 +49,9 @@ pub(super) async fn show(
     let events: Vec<u64> = view.said().iter().skip(said).take(SAID).copied().collect();
     let state = view.state();
     let began = state.started_at();
+    // What goes on, or waits, lasts until now.
+    let now = admitted.tenant.host.engine().ports().timer.now();
+    let last = if state.status().has_ended() { view.last().map_or(began, |last| last.at) } else { now };
     let mut shown = Shown {
         here: run_place(&tenant, &run),
         compare: place(&tenant, "/compare"),
@@ -59,7 +62,7 @@ pub(super) async fn show(
         limits: *state.limits(),
         seq: state.seq(),
         began,
-        last: view.last().map_or(began, |last| last.at),
+        last,
         failures: view.failures(),
         timeline: Window { from: part.from, all, failed: part.failed },
         spans: Vec::new(),

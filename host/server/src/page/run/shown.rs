@@ -193,8 +193,8 @@ impl Shown {
         let whole = self.last.ms_since(self.began).max(0.001);
         let row = |span: &Span| {
             let end = span.ended.unwrap_or(self.last);
-            let left = span.began.ms_since(self.began) / whole * 1000.0;
-            let width = (end.ms_since(span.began) / whole * 1000.0).max(2.0);
+            let left = (span.began.ms_since(self.began) / whole * 1000.0).min(997.0);
+            let width = (end.ms_since(span.began) / whole * 1000.0).max(3.0);
             let class = match (&span.failure, span.ended) {
                 (Some(_), _) => "bad",
                 (None, None) => "open",
