@@ -5,7 +5,10 @@
 
 use rusqlite::Connection;
 use std::{
-    sync::mpsc::{self, SyncSender},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, SyncSender},
+    },
     thread,
     time::Duration,
 };
@@ -33,13 +36,15 @@ pub(crate) struct Checkpoints {
     connect: Connect,
     jobs: usize,
     thread: Option<SyncSender<()>>,
+    /// Held by the thread while it is at work: two at a time is more than SQLite lets.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Checkpoints {
     /// For a writer whose connection does none by itself from now on.
     pub(crate) fn new(writer: &Connection, connect: Connect) -> rusqlite::Result<Self> {
         writer.pragma_update(None, "wal_autocheckpoint", 0)?;
-        Ok(Self { connect, jobs: 0, thread: None })
+        Ok(Self { connect, jobs: 0, thread: None, turn: Arc::default() })
     }
 
     /// After a transaction that so many jobs shared.
@@ -53,7 +58,9 @@ impl Checkpoints {
         if pages < LONG || (company >= MANY && pages < LONGEST && self.beside()) {
             return;
         }
-        // What could not be moved now can be moved later.
+        // After the thread's turn, so that the whole log is moved and begins anew. What others read stays, and can be
+        // moved later.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = checkpoint(writer, "PASSIVE");
     }
 
@@ -65,9 +72,13 @@ impl Checkpoints {
         }
         let Some(connection) = (self.connect)() else { return false };
         let (wake, woken) = mpsc::sync_channel(1);
+        let turn = self.turn.clone();
         let work = move || {
             while woken.recv().is_ok() {
-                let _ = checkpoint(&connection, "PASSIVE");
+                {
+                    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _ = checkpoint(&connection, "PASSIVE");
+                }
                 thread::sleep(PAUSE);
             }
         };

@@ -289,7 +289,11 @@ impl Spans {
     fn keep(&mut self, index: Option<usize>, receipt: Option<&Value>, at: u64) {
         let keeps = self.keeps_receipts;
         let (Some(receipt), Some(span)) = (receipt, index.and_then(|index| self.all.get_mut(index))) else { return };
-        if let Some(operation) = receipt.get("operation").and_then(Value::as_str) {
+        if let Some(tool) = receipt.get("tool").and_then(Value::as_str) {
+            // A step may call a tool as it calls an operation.
+            span.kind = SpanKind::Tool;
+            span.name = tool.to_owned();
+        } else if let Some(operation) = receipt.get("operation").and_then(Value::as_str) {
             span.name = operation.to_owned();
         }
         span.receipt = keeps.then(|| receipt.clone());
