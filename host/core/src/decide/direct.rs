@@ -128,6 +128,7 @@ impl DirectCall<'_> {
                 visit,
                 attempt: 1,
                 idempotency_key: state.invocation_key(self.frame()),
+                traceparent: state.traceparent.clone(),
             },
             capabilities: step.capabilities.clone(),
             granted: state.granted_to(self.effect()),
