@@ -101,7 +101,8 @@ fn differ(place: &str, expected: &Json, observed: &Json) -> Failure {
 
 /// Structural equality; numbers by value, objects without regard to order.
 fn same(a: &Json, b: &Json) -> bool {
-    Data::from(a.clone()) == Data::from(b.clone())
+    let (a, b) = (Data::from(a.clone()), Data::from(b.clone()));
+    a == b
 }
 
 fn strings(list: &Json) -> Vec<String> {
