@@ -147,6 +147,10 @@ impl Load {
         for task in tasks {
             all.add(task.await??);
         }
+        // Nothing can be said of a load that the server never took.
+        if all.took.is_empty() {
+            bail!("no request was answered as it should: {}", all.example.unwrap_or_default());
+        }
         Ok(all)
     }
 

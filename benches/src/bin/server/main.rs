@@ -388,6 +388,7 @@ async fn kill(options: &Options) -> Result<Figure> {
     for task in tasks {
         started.extend(task.await?);
     }
+    ensure!(!started.is_empty(), "no start was acknowledged before the kill");
     let began = Instant::now();
     let server = project.serve()?;
     let mut connection = Connection::open(&server.address).await?;

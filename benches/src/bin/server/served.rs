@@ -12,10 +12,11 @@ use std::{
 };
 
 /// One step that calls the echo.
-const ONE: &str = r#"{:name "one" :description "One step" :steps [{:name "one" :type :invoke :invoke {:operation "echo/echo" :args {:n {:value 1}}}}]}"#;
+const ONE: &str =
+    r#"{:name "one" :description "One step" :steps [{:name "one" :type :invoke :operation "echo/echo" :args {:n 1}}]}"#;
 
 /// Waits for its readers, then calls the echo for each element.
-const BUSY: &str = "---\nname: busy\ndescription: Measured.\n---\n\n```workflow\ninputs:\n  xs: { type: array }\nsteps:\n  - id: go\n    type: wait\n    signal: go\n  - id: all\n    type: tool\n    tool: echo/echo\n    each: $inputs.xs\n    x-opcell: { concurrency: 16 }\n    inputs:\n      n: { type: int, value: $item }\n```\n";
+const BUSY: &str = r#"{:name "busy" :description "Measured" :inputs {:xs {:type "array"}} :steps [{:name "go" :type :wait :signal "go"} {:name "all" :type :invoke :operation "echo/echo" :each {:over "$inputs.xs" :concurrency 16} :args {:n 1}}]}"#;
 
 /// Calls the echo for each element.
 const EACH: &str = "---\nname: each\ndescription: Measured.\n---\n\n```workflow\ninputs:\n  xs: { type: array }\nsteps:\n  - id: all\n    type: tool\n    tool: echo/echo\n    each: $inputs.xs\n    x-opcell: { concurrency: 16 }\n    inputs:\n      n: { type: int, value: $item }\n```\n";
@@ -36,7 +37,7 @@ impl Project {
         let own = |at: &Path| -> Result<()> {
             fs::create_dir_all(at)?;
             fs::copy(echo, at.join("echo.wasm")).with_context(|| echo.display().to_string())?;
-            for (name, text) in [("one.edn", ONE), ("waits.edn", WAITS), ("busy.md", BUSY), ("each.md", EACH)] {
+            for (name, text) in [("one.edn", ONE), ("waits.edn", WAITS), ("busy.edn", BUSY), ("each.md", EACH)] {
                 fs::write(at.join(name), text)?;
             }
             Ok(fs::write(
