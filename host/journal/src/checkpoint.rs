@@ -1,7 +1,7 @@
 //! Moving what the write-ahead log holds into the store's file.
 //!
 //! SQLite does it inside of the commit that finds the log long, and all who share that commit wait for it. Where many
-//! write, a thread beside the writer does it instead; the log may grow meanwhile, but not for ever.
+//! write, a thread beside the writer does it instead; the log may grow meanwhile, but not without bound.
 
 use rusqlite::Connection;
 use std::{

@@ -136,7 +136,7 @@ impl<'a> CellRequest<'a> {
     #[must_use]
     pub fn new(id: &'a str, arguments: &'a str) -> Self {
         thread_local! {
-            static NOBODY: Arc<NoServices> = Arc::new(NoServices);
+            static NO_SERVICES: Arc<NoServices> = Arc::new(NoServices);
         }
         Self {
             id,
@@ -146,7 +146,7 @@ impl<'a> CellRequest<'a> {
             narrowing: None,
             timeout: None,
             cancel: Arc::default(),
-            host: NOBODY.with(Arc::clone) as Arc<dyn HostServices>,
+            host: NO_SERVICES.with(Arc::clone) as Arc<dyn HostServices>,
             tape: Tape::Off,
         }
     }
