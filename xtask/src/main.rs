@@ -77,7 +77,7 @@ fn demo(rest: &[String]) -> Result<()> {
     guests::build()?;
     let opcell = |arguments: &[&str]| {
         let mut command = cargo();
-        // What runs cells and keeps runs, and half the crates: most others speak over a network.
+        // What runs cells and keeps runs, without the quarter of the crates that speaks over a network.
         command.args(["run", "--package", "opcell-cli", "--no-default-features", "--features", "sqlite", "--"]);
         command.args(arguments).args(rest).current_dir(root());
         command

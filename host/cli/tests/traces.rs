@@ -27,7 +27,7 @@ struct Came {
     body: String,
 }
 
-/// Answers every request with the statuses in turn, the last one again and again, and tells what came.
+/// Answers requests with the given statuses in order, then repeats the last one; sends each request to the test.
 fn sink(statuses: &'static [u16]) -> (u16, mpsc::Receiver<Came>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

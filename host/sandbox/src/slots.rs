@@ -20,7 +20,7 @@ thread_local! {
     static HOME: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Which of `parts` equal parts this thread uses first. Threads are dealt out in turn.
+/// Which of `parts` equal parts this thread uses first. Threads are assigned round-robin.
 pub(crate) fn home(parts: usize) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let mut home = HOME.get();

@@ -65,7 +65,7 @@ async fn nothing_is_left_from_one_call_to_the_next() {
     }
 }
 
-/// Calls in turns from threads of their own, until the plugin runs on several engines and each thread has called again.
+/// Calls alternately from several threads, until the plugin runs on several engines and each thread has called again.
 fn call_from_threads(plugin: &Arc<Plugin>, check: impl Fn(CellResult<OperationSuccess>) + Copy + Send + 'static) {
     const THREADS: usize = 8;
     let started = Instant::now();
