@@ -283,8 +283,8 @@ impl Plugin {
         self.linked().engine.name()
     }
 
-    /// How many engines its cells run on by now. Threads that call it alternately get one each, so that they do not wait for
-    /// one another.
+    /// How many engines its cells run on by now. Threads that call it alternately get one each, so that they do not
+    /// wait for one another.
     #[must_use]
     pub fn engines(&self) -> usize {
         self.homes.furnished()
