@@ -17,7 +17,7 @@ mod line;
 mod session;
 mod step;
 
-pub use direct::{DirectCall, Upcoming, upcoming};
+pub use direct::{DirectCall, Elements, Upcoming, called_again, elements, upcoming};
 pub use event::is_mid_transition;
 pub use judge::outcome_of;
 pub(crate) use session::structured_spec;

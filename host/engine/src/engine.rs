@@ -466,6 +466,7 @@ impl Engine {
             moment: None,
             behind: None,
             again: Vec::new(),
+            slow_elements: None,
             values: self.journal.keeps_values().then(LargeValues::default),
         };
         listeners.start_at(driver.state.seq());

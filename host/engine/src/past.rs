@@ -7,6 +7,7 @@ use crate::{
 };
 use opcell_core::{
     Next, State, Status, decide,
+    decide::called_again,
     event::{Event, Recorded},
     large::LargeValues,
 };
@@ -131,19 +132,34 @@ impl Engine {
             if page.is_empty() {
                 return Ok(None);
             }
-            for recorded in page.iter().flat_map(Recorded::parts) {
-                if !recorded.event.comes_from_outside() {
-                    if expected.is_empty()
-                        && let Next::Record(events) = decide(&state)
-                    {
-                        expected.extend(events);
+            for recorded in &page {
+                // Several elements at once are entered one after the other before any of them is called; one that was
+                // called at once is decided by itself.
+                let is_element = matches!(recorded.event, Event::ElementCalled { .. });
+                let parts = if is_element { 1 } else { usize::MAX };
+                for part in recorded.parts().take(parts) {
+                    if !part.event.comes_from_outside() {
+                        if expected.is_empty()
+                            && let Next::Record(events) = decide(&state)
+                        {
+                            expected.extend(events);
+                        }
+                        let decided = expected.pop_front();
+                        if decided.as_ref() != Some(&part.event) {
+                            return Ok(Some(Divergence { recorded: part.into_owned(), decided }));
+                        }
                     }
-                    let decided = expected.pop_front();
-                    if decided.as_ref() != Some(&recorded.event) {
-                        return Ok(Some(Divergence { recorded: recorded.into_owned(), decided }));
+                    if !is_element {
+                        state.apply_part(&part).map_err(|source| RunError::Replay { run: run.clone(), source })?;
                     }
                 }
-                state.apply_part(&recorded).map_err(|source| RunError::Replay { run: run.clone(), source })?;
+                if is_element {
+                    let decided = called_again(&state, &recorded.event);
+                    if decided.as_ref() != Some(&recorded.event) {
+                        return Ok(Some(Divergence { recorded: recorded.clone(), decided }));
+                    }
+                    fold(run, &mut state, recorded)?;
+                }
             }
             tokio::task::yield_now().await;
         }

@@ -1,6 +1,7 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
 
 mod direct;
+mod elements;
 mod inbox;
 
 use crate::{
@@ -19,7 +20,7 @@ use opcell_core::{
     effect::{Effect, Task},
     event::{EffectReply, Event, Recorded, Request},
     failure::{Effects, Failure},
-    id::{EffectId, Timestamp},
+    id::{EffectId, FrameId, Timestamp},
     large::LargeValues,
     message::Message,
 };
@@ -93,6 +94,8 @@ pub(crate) struct Driver {
     pub behind: Option<Appending>,
     /// Effects that someone has answered for, to be started although later ones have been.
     pub again: Vec<EffectId>,
+    /// The frame of a step whose elements are too slow to be called ahead.
+    pub slow_elements: Option<FrameId>,
 }
 
 /// What the journal has not seen yet.
@@ -222,7 +225,10 @@ impl Driver {
                 self.read_inbox(&mut batch).await?;
             }
             if in_flight.is_empty() {
-                let called = self.call_directly(&mut batch, &mut in_flight, taken_over).await?;
+                let called = match self.call_elements(&mut batch, &mut in_flight, taken_over).await? {
+                    Some(called) => called,
+                    None => self.call_directly(&mut batch, &mut in_flight, taken_over).await?,
+                };
                 if called > 0 {
                     self.keep_up(&mut batch, Wanted::PureCalls, now).await?;
                     // A run whose calls all end at once must not keep other runs waiting.

@@ -3,7 +3,8 @@
 //! Most steps are entered, call an operation, and end with what it returns. Where repeating that call changes nothing, a
 //! driver may make it first: if it ends at once and well, one event says it all ([`Event::StepCalled`],
 //! [`Event::ElementCalled`]); otherwise the driver records [`DirectCall::begun`], as [`decide`](super::decide) would
-//! have, and goes on from there. Only a call that would be the run's only effect is made so.
+//! have, and goes on from there. Only calls that would be the run's only effects are made so: one, or those of the next
+//! elements of one step ([`Elements`]), of which a driver records what came of them in their order.
 
 use super::{At, bounds, limits, line, step};
 use crate::{
@@ -46,20 +47,30 @@ enum Of<'a> {
     Element { index: u32, item: &'a Value, visit: u32 },
 }
 
-/// What is about to call an operation, if that is what comes next and all that goes on.
-#[must_use]
-pub fn upcoming(state: &State) -> Option<Upcoming<'_>> {
+/// The only place of the run where something can go on, if nothing goes on yet and no limit has to be watched meanwhile.
+fn alone(state: &State) -> Option<At<'_>> {
     let id = state.ready.only()?;
     if !state.effects.is_empty() || state.end.is_some() || state.cancel.is_some() || state.limit_reached.is_some() {
         return None;
     }
-    // One that has a time limit, or shares a limit with a part of the run, is made in the open.
+    // What has a time limit, or shares a limit with a part of the run, is called in the open.
     if state.limits.wall_time_seconds.is_some() || state.limits_parts() {
         return None;
     }
+    place(state, id)
+}
+
+fn place(state: &State, id: FrameId) -> Option<At<'_>> {
     let frame = state.frames.get(&id)?;
     let instance = state.instance(frame.instance)?;
-    let at = At { state, id, frame, instance };
+    Some(At { state, id, frame, instance })
+}
+
+/// What is about to call an operation, if that is what comes next and all that goes on.
+#[must_use]
+pub fn upcoming(state: &State) -> Option<Upcoming<'_>> {
+    let at = alone(state)?;
+    let (frame, instance) = (at.frame, at.instance);
     let (index, of) = match &frame.body {
         Body::Line(line) => {
             let LineAt::Before(place) = line.at else { return None };
@@ -113,27 +124,147 @@ fn is_next_alone(each: &Each) -> bool {
     left > 0 && each.running == 0 && each.pause == Pause::Over && (each.concurrency == 1 || left == 1)
 }
 
+/// The next elements of a step, which may be called several at a time.
+///
+/// They are numbered from the next one on, which is 0. The frame and the effect of each follow from that number as long
+/// as nothing but their calls is recorded, and these in their order.
+pub struct Elements<'a> {
+    at: At<'a>,
+    step: &'a Step,
+    invoke: &'a Invoke,
+    index: u32,
+    each: &'a Each,
+    visit: u32,
+}
+
+/// Bytes that a run's values must leave before its elements are called several at a time.
+const ROOM: u64 = 64 << 20;
+
+/// The elements that come next, if several of them may be called at a time and nothing else goes on.
+#[must_use]
+pub fn elements(state: &State) -> Option<Elements<'_>> {
+    let elements = Elements::of(alone(state)?)?;
+    let each = elements.each;
+    let left = each.items.len().saturating_sub(each.next as usize);
+    let several = each.concurrency > 1 && left > 1;
+    // What those under way make is counted when they are recorded.
+    let has_room = state.value_limits.run_bytes.saturating_sub(state.made) >= ROOM;
+    (several
+        && has_room
+        && limits::allows_invokes(state, left)
+        && each.running == 0
+        && each.pause == Pause::Over
+        && elements.step.timeout_ms.is_none())
+    .then_some(elements)
+    .filter(|elements| elements.step.each.as_ref().is_some_and(|each| each.delay_ms.is_none()))
+}
+
+impl<'a> Elements<'a> {
+    /// Those of a frame, whatever goes on beside them.
+    #[must_use]
+    pub fn in_frame(state: &'a State, frame: FrameId) -> Option<Self> {
+        Self::of(place(state, frame)?)
+    }
+
+    fn of(at: At<'a>) -> Option<Self> {
+        let Body::Step(entry) = &at.frame.body else { return None };
+        let Phase::Each(each) = &entry.phase else { return None };
+        let step = at.instance.program.step(entry.step)?;
+        let Form::Invoke { invoke } = &step.form else { return None };
+        Some(Self { at, step, invoke, index: entry.step, each, visit: entry.visit })
+    }
+
+    /// The frame of their step.
+    #[must_use]
+    pub fn frame(&self) -> FrameId {
+        self.at.id
+    }
+
+    /// What they call.
+    #[must_use]
+    pub fn operation(&self) -> &'a Arc<str> {
+        &self.invoke.operation
+    }
+
+    /// How many of them may be under way at a time.
+    #[must_use]
+    pub fn at_once(&self) -> usize {
+        self.each.concurrency as usize
+    }
+
+    /// The effect that an element's call is, while `ahead` elements before it have been called and not been recorded.
+    #[must_use]
+    pub fn effect(&self, ahead: u32) -> EffectId {
+        EffectId(self.at.state.next_effect + u64::from(ahead))
+    }
+
+    /// The call of an element, if there is such an element, and its call can be made now.
+    #[must_use]
+    pub fn call(&self, ahead: u32) -> Option<Call> {
+        let (state, index) = (self.at.state, self.each.next.checked_add(ahead)?);
+        let item = self.each.items.get(index as usize)?;
+        let view = self.at.view(Some((item, index as usize)));
+        let arguments = arguments(&view, &self.invoke.args, self.at.instance.program.arguments(self.index)).ok()?;
+        if !bounds::fit(state, [&arguments]) {
+            return None;
+        }
+        let frame = FrameId(state.next_frame + u64::from(ahead));
+        Some(call(&self.at, self.step, self.invoke, arguments, (frame, self.effect(ahead)), self.visit))
+    }
+
+    /// The next element, of which this call was made.
+    #[must_use]
+    pub fn next(self, arguments: Value) -> Option<DirectCall<'a>> {
+        let index = self.each.next;
+        let of = Of::Element { index, item: self.each.items.get(index as usize)?, visit: self.visit };
+        Some(DirectCall { at: self.at, step: self.step, invoke: self.invoke, arguments, of })
+    }
+}
+
+/// What is recorded of an element that was called at once, decided again from the reply that `recorded` holds; nothing
+/// for another event, or where the element would not be called so.
+#[must_use]
+pub fn called_again(state: &State, recorded: &Event) -> Option<Event> {
+    let Event::ElementCalled { parent, call, .. } = recorded else { return None };
+    let elements = Elements::in_frame(state, *parent)?;
+    let arguments = elements.call(0)?.arguments;
+    let reply = Reply { result: Ok(call.success.clone()), receipt: call.receipt.clone() };
+    elements.next(arguments)?.ended(reply, call.took).ok()
+}
+
+/// A call, for a driver to perform.
+fn call(
+    at: &At<'_>,
+    step: &Step,
+    invoke: &Invoke,
+    arguments: Value,
+    (frame, effect): (FrameId, EffectId),
+    visit: u32,
+) -> Call {
+    let state = at.state;
+    Call {
+        id: invoke.operation.clone(),
+        arguments,
+        context: EffectContext {
+            run: state.run.clone(),
+            step: step.name.clone(),
+            visit,
+            attempt: 1,
+            idempotency_key: state.invocation_key(frame),
+            traceparent: state.traceparent.clone(),
+        },
+        capabilities: step.capabilities.clone(),
+        granted: state.granted_to(effect),
+        timeout_ms: None,
+    }
+}
+
 impl DirectCall<'_> {
     /// What is called, for a driver to perform.
     #[must_use]
     pub fn call(&self) -> Call {
-        let (state, step) = (self.at.state, self.step);
         let (Of::Step { visit, .. } | Of::Element { visit, .. }) = self.of;
-        Call {
-            id: self.invoke.operation.clone(),
-            arguments: self.arguments.clone(),
-            context: EffectContext {
-                run: state.run.clone(),
-                step: step.name.clone(),
-                visit,
-                attempt: 1,
-                idempotency_key: state.invocation_key(self.frame()),
-                traceparent: state.traceparent.clone(),
-            },
-            capabilities: step.capabilities.clone(),
-            granted: state.granted_to(self.effect()),
-            timeout_ms: None,
-        }
+        call(&self.at, self.step, self.invoke, self.arguments.clone(), (self.frame(), self.effect()), visit)
     }
 
     /// The effect that the call is.

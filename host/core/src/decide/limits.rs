@@ -33,8 +33,18 @@ pub(super) fn forbids(at: &At<'_>, request: &Request) -> Option<Event> {
 
 /// Whether the run's limits allow one more call of an operation, entering a step for it included.
 pub(super) fn allows_invoke(state: &State) -> bool {
-    of_run(state, Before::Effect(&Request::Invoke { arguments: Value::Null })).is_none()
+    of_run(state, Before::Effect(&INVOKE)).is_none()
 }
+
+/// Whether as many more calls of operations as that cannot reach a limit of the run, whatever they use.
+pub(super) fn allows_invokes(state: &State, calls: usize) -> bool {
+    let limits = &state.limits;
+    let after = state.used.tool_calls.saturating_add(calls as u64);
+    limits.host_calls.is_none() && limits.tool_calls.is_none_or(|max| after <= max)
+}
+
+/// A call of an operation, as limits see it.
+const INVOKE: Request = Request::Invoke { arguments: Value::Null };
 
 /// The event that forbids entering one more step on a line.
 pub(super) fn forbids_entry(at: &At<'_>) -> Option<Event> {

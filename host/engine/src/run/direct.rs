@@ -27,7 +27,7 @@ fn upcoming<'a>(state: &'a State, ports: &Ports) -> Option<Upcoming<'a>> {
 const TOGETHER: i64 = 1_000;
 
 /// How long the end of such a call is waited for before it is recorded as wanted, and so shown as under way.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How far a call has come.
 enum Made {
@@ -37,9 +37,9 @@ enum Made {
 }
 
 impl Driver {
-    /// Whether the next thing to do is to make such a call.
+    /// Whether the next thing to do is to make such a call, or several.
     pub(super) fn calls_next(&self) -> bool {
-        upcoming(&self.state, &self.ports).is_some()
+        upcoming(&self.state, &self.ports).is_some() || self.elements().is_some()
     }
 
     /// Makes such calls one after the other, as long as nothing else is to be done. How many events came of it.

@@ -3,14 +3,17 @@
 use crate::support::*;
 use async_trait::async_trait;
 use opcell_engine::{
-    Engine, Event, Program, Recorded, ResumeOptions, RunOptions, RunOutcome, State, Status, Trace,
+    Engine, Event, Program, Recorded, ResumeOptions, RunHandle, RunOptions, RunOutcome, State, Status, Trace,
     decide::ValueLimits,
     ports::{Call, Effects, Operations, Reply, Success},
 };
 use opcell_journal::{Journal, MemoryJournal, NewRun, SqliteJournal};
 use opcell_types::Value;
 use opcell_workflow::ir::RunLimits;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
 const INPUT: &str = r#"{"xs":[{"id":1},{"id":2},{"id":3}],"none":[],"no":false}"#;
 
@@ -44,6 +47,13 @@ fn programs() -> Vec<(&'static str, Arc<Program>)> {
         ("each with outputs", calls("a", "t", item, &format!("{OUTPUTS}{OVER}"))),
         ("each with pauses", calls("a", "t", item, &over(r#","delay-ms":1.5"#))),
         ("each of two at once", calls("a", "t", item, &over(r#","concurrency":2"#))),
+        ("each of two at once with outputs", calls("a", "t", item, &format!("{OUTPUTS}{}", over(r#","concurrency":2"#)))),
+        ("each of all at once", [calls("a", "t", item, &over(r#","concurrency":8"#)), invoke("b", "")].join(",")),
+        ("one of two at once that fails", [calls("a", "odd", item, &over(r#","concurrency":2"#)), invoke("b", "")].join(",")),
+        ("one of two at once that fails and is ignored", calls("a", "odd", item, &format!(r#"{},"on-error":"ignore""#, over(r#","concurrency":2"#)))),
+        ("two at once that are tried again", calls("a", "flaky", item, &format!(r#"{},"retry":{{"max":2,"delay-ms":5.0,"backoff":2.0}}"#, over(r#","concurrency":2"#)))),
+        ("two at once that panic", calls("a", "panics", item, &over(r#","concurrency":2"#))),
+        ("two at once of an argument without a value", calls("a", "t", r#"{"n":{"expression":"$item.id + "}}"#, &over(r#","concurrency":2"#))),
         ("each of none", [calls("a", "t", item, r#","each":{"over":"$inputs.none"}"#), invoke("b", "")].join(",")),
         ("each of a single one", calls("a", "t", item, r#","each":{"over":"[1]","concurrency":4}"#)),
         ("an element that fails", [calls("a", "odd", item, &over("")), invoke("b", "")].join(",")),
@@ -284,5 +294,139 @@ async fn a_run_of_many_direct_calls_can_be_cancelled() {
     let outcome = handle.finished().await.unwrap();
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
     assert!(outcome.events < 1_000, "{} events", outcome.events);
+    check_history(&engine, &outcome).await;
+}
+
+/// An operation whose elements end in an order of their own.
+struct Disorder {
+    /// How often the element of a number lets others run before it ends; never, for `None`.
+    takes: fn(i64) -> Option<u32>,
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+    stopped: AtomicUsize,
+}
+
+impl Disorder {
+    fn new(takes: fn(i64) -> Option<u32>) -> Arc<Self> {
+        Arc::new(Self { takes, under_way: 0.into(), most: 0.into(), stopped: 0.into() })
+    }
+
+    /// Runs an `each` over so many numbers, so many at once.
+    async fn run(self: &Arc<Self>, elements: i64, concurrency: u32) -> (Engine, RunHandle) {
+        let over = format!(r#","each":{{"over":"$inputs.xs","concurrency":{concurrency}}}"#);
+        let program = sequential(
+            &calls("a", "t", r#"{"n":{"expression":"$item"}}"#, &over),
+            r#"{"a":{"value":{"expression":"$steps.a.output"}}}"#,
+        );
+        let engine = Engine::builder().operations(self.clone()).build();
+        let xs = Value::object([("xs", Value::array((0..elements).map(Value::from)))]);
+        let handle = engine.start(program, xs, RunOptions::default()).await.unwrap();
+        (engine, handle)
+    }
+}
+
+#[async_trait]
+impl Operations for Disorder {
+    fn effects(&self, _: &str) -> Option<Effects> {
+        Some(Effects::Pure)
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        let n = call.arguments.get("n").and_then(|n| n.to_json().parse().ok()).unwrap_or_default();
+        self.most.fetch_max(self.under_way.fetch_add(1, SeqCst) + 1, SeqCst);
+        let yields = async {
+            match (self.takes)(n) {
+                None => std::future::pending().await,
+                Some(times) => {
+                    for _ in 0..times {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = yields => {}
+            () = call.cancel.cancelled() => { self.stopped.fetch_add(1, SeqCst); }
+        }
+        self.under_way.fetch_sub(1, SeqCst);
+        Reply { result: Ok(Success { data: Value::from(n), summary: None, details: None }), receipt: None }
+    }
+}
+
+fn elements(history: &[Recorded]) -> Vec<u32> {
+    let index = |recorded: &Recorded| match recorded.event {
+        Event::ElementCalled { index, .. } | Event::ElementEntered { index, .. } => Some(index),
+        _ => None,
+    };
+    history.iter().filter_map(index).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn elements_are_recorded_in_their_order_whichever_ends_first() {
+    let operation = Disorder::new(|n| Some((n as u32 * 5) % 7));
+    let (engine, handle) = operation.run(100, 16).await;
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Completed, "{:?}", outcome.message);
+    assert_eq!(outcome.result.get("a"), Some(&Value::array((0..100_i64).map(Value::from))));
+    let history = engine.history(handle.run()).await.unwrap();
+    assert_eq!(elements(&history), (0..100).collect::<Vec<_>>());
+    let direct = history.iter().filter(|it| is_direct(&it.event)).count();
+    assert!(direct > 0);
+    let most = operation.most.load(SeqCst);
+    assert!((2..=16).contains(&most), "{most} at once");
+    check_history(&engine, &outcome).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_element_that_takes_long_is_seen_to_be_under_way() {
+    let operation = Disorder::new(|n| (n != 3).then_some(0));
+    let (engine, handle) = operation.run(20, 4).await;
+    let wanted = async {
+        loop {
+            let history = engine.history(handle.run()).await.unwrap();
+            if elements(&history).contains(&3) && elements(&history).contains(&19) {
+                return history;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    let history = tokio::time::timeout(std::time::Duration::from_secs(60), wanted).await.unwrap();
+    let entered = |it: &&Recorded| matches!(it.event, Event::ElementEntered { index: 3, .. });
+    assert_eq!(history.iter().filter(entered).count(), 1);
+    assert!(operation.most.load(SeqCst) <= 4);
+    handle.cancel("enough");
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Cancelled);
+    assert_eq!(operation.stopped.load(SeqCst), 1);
+    check_history(&engine, &outcome).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn elements_under_way_are_recorded_before_the_run_is_cancelled() {
+    let operation = Disorder::new(|_| None);
+    let (engine, handle) = operation.run(20, 4).await;
+    while operation.most.load(SeqCst) < 4 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    handle.cancel("enough");
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
+    let history = engine.history(handle.run()).await.unwrap();
+    assert_eq!(elements(&history), [0, 1, 2, 3]);
+    assert_eq!(operation.stopped.load(SeqCst), 4);
+    check_history(&engine, &outcome).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_each_of_elements_that_all_end_at_once_can_be_cancelled() {
+    let engine = script(Effects::Pure).engine();
+    let xs = Value::object([("xs", Value::array((0..100_000_i64).map(Value::from)))]);
+    let over = r#","each":{"over":"$inputs.xs","concurrency":4}"#;
+    let program = sequential(&calls("a", "t", r#"{"n":{"expression":"$item"}}"#, over), "{}");
+    let handle = engine.start(program, xs, RunOptions::default()).await.unwrap();
+    handle.cancel("enough");
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
+    assert!(outcome.events < 5_000, "{} events", outcome.events);
     check_history(&engine, &outcome).await;
 }

@@ -29,7 +29,10 @@ impl Operations for Counting {
             "echo" => call.of.arguments,
             _ => {
                 let records = self.journal.read(&self.run, 0, 100_000).await.unwrap();
-                Value::from(records.iter().filter(|record| record.kind.as_ref() == "replied").count() as i64)
+                Value::from(
+                    records.iter().filter(|record| matches!(&*record.kind, "replied" | "element-called")).count()
+                        as i64,
+                )
             }
         };
         Reply { result: Ok(Success { data, summary: None, details: None }), receipt: None }

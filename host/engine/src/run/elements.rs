@@ -1,0 +1,298 @@
+//! Elements of one step whose calls are pure: several are called at a time before anything of them is recorded, and each
+//! that ends well is one event.
+//!
+//! Events come in the order of the elements: what ends early waits, in memory, for those before it. A crash loses it, and
+//! it is called again, which changes nothing. When one does not end soon, or not well, or the run has something else to
+//! see to, all that are under way are recorded as wanted, as if each had been called in the open.
+
+use super::{AT_ONCE, Batch, Driver, INBOX_POLL, LAG, Wanted, appended, direct::PATIENCE, panicked};
+use crate::{
+    error::RunError,
+    in_flight::{Done, InFlight, Work},
+    ports::{Call, Cancellable, Reply, Success},
+};
+use futures_util::{FutureExt, poll};
+use opcell_core::{
+    Next,
+    decide::{self, Elements, decide},
+    event::EffectReply,
+    failure::Effects,
+    id::{EffectId, FrameId, Timestamp},
+    message::Message,
+};
+use opcell_types::Value;
+use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc, task::Poll};
+use tokio::time::Instant;
+
+/// An element that takes longer than this, in microseconds, is slow: what its events take hardly matters, and those after
+/// it should not wait for it.
+const SLOW: u64 = 5_000;
+
+/// So many slow elements, if most are, show that the rest are best called in the open.
+const SLOW_ONES: u32 = 8;
+
+/// A call that takes longer than this, in microseconds, is worth another thread.
+const WORTH_A_LANE: i64 = 3;
+
+/// Elements that have been called and not been recorded, in their order.
+struct Ahead {
+    /// The frame of their step.
+    frame: FrameId,
+    at_once: usize,
+    calls: VecDeque<Ventured>,
+    running: usize,
+    /// How often in a row nothing has ended for a while.
+    waits: u32,
+    /// How many were recorded, and how many of them were slow.
+    recorded: u32,
+    slow: u32,
+    /// Whether calls are made on several threads. Calls that end at once are soonest made where they are asked for.
+    spread: bool,
+}
+
+/// A call that was made before it was recorded.
+struct Ventured {
+    effect: EffectId,
+    arguments: Value,
+    began: Timestamp,
+    ended: Option<(Reply<Success>, Timestamp)>,
+}
+
+/// What has happened meanwhile.
+enum Heard {
+    Nothing,
+    /// Something that must not wait for the elements under way.
+    Else(Option<Message>),
+}
+
+impl Driver {
+    /// The elements that come next, if they may be called so.
+    pub(super) fn elements(&self) -> Option<Elements<'_>> {
+        decide::elements(&self.state)
+            .filter(|next| self.slow_elements != Some(next.frame()))
+            .filter(|next| self.ports.operations.effects(next.operation()) == Some(Effects::Pure))
+    }
+
+    /// Calls elements, several at a time, until the run has something else to do. How many events came of it; nothing
+    /// where no element is to be called so.
+    pub(super) async fn call_elements(
+        &mut self,
+        batch: &mut Batch,
+        in_flight: &mut InFlight,
+        taken_over: EffectId,
+    ) -> Result<Option<usize>, RunError> {
+        let Some(next) = self.elements() else { return Ok(None) };
+        let before = self.state.seq();
+        let mut ahead = Ahead {
+            frame: next.frame(),
+            at_once: next.at_once(),
+            calls: VecDeque::new(),
+            running: 0,
+            waits: 0,
+            recorded: 0,
+            slow: 0,
+            spread: false,
+        };
+        let began = Instant::now();
+        let (mut more, mut recorded) = (true, 0_usize);
+        loop {
+            if !self.ownership.is_held() {
+                return Err(self.lease_lost());
+            }
+            more = more && self.call_more(&mut ahead, in_flight).await;
+            recorded += self.record_ended(batch, &mut ahead)?;
+            if ahead.calls.front().is_some_and(|first| first.ended.is_some()) {
+                // It did not end well: what comes of that is decided.
+                self.record_begun(batch, &mut ahead, in_flight.next().max(taken_over))?;
+                break;
+            }
+            if ahead.slow >= SLOW_ONES && ahead.slow > ahead.recorded / 2 {
+                self.slow_elements = Some(ahead.frame);
+                more = false;
+            }
+            if ahead.calls.is_empty() && !more {
+                break;
+            }
+            let mut heard = Heard::Nothing;
+            if recorded >= AT_ONCE {
+                recorded = 0;
+                let now = Instant::now();
+                self.keep_up(batch, Wanted::PureCalls, now).await?;
+                // A run whose calls all end at once must not keep other runs waiting, nor be deaf.
+                tokio::task::yield_now().await;
+                let ends = self.shutdown.has_begun() || self.release.is_cancelled();
+                more = more && !ends && now.duration_since(began) < INBOX_POLL;
+                heard = self.inbox.try_recv().map_or(heard, |message| Heard::Else(Some(message)));
+            }
+            if ahead.running > 0 && matches!(heard, Heard::Nothing) {
+                heard = self.hear(batch, &mut ahead, in_flight).await?;
+            }
+            if let Heard::Else(message) = heard {
+                self.record_begun(batch, &mut ahead, in_flight.next().max(taken_over))?;
+                if let Some(message) = message {
+                    self.receive(batch, message)?;
+                }
+                break;
+            }
+        }
+        Ok(Some(usize::try_from(self.state.seq() - before).unwrap_or(usize::MAX)))
+    }
+
+    /// Calls as many more as may be under way. Whether there may be others later.
+    async fn call_more(&mut self, ahead: &mut Ahead, in_flight: &mut InFlight) -> bool {
+        let mut started: Vec<(EffectId, Work)> = Vec::new();
+        let mut more = true;
+        while ahead.calls.len() < ahead.at_once {
+            let Some((call, effect)) = self.element_call(ahead) else {
+                more = false;
+                break;
+            };
+            let began = self.moment.take().unwrap_or_else(|| self.ports.timer.now());
+            let arguments = call.arguments.clone();
+            let mut work = self.venture(call);
+            let mut ended = None;
+            if ahead.spread {
+                started.push((effect, work));
+                self.moment = Some(began);
+            } else {
+                let polled = poll!(&mut work);
+                let now = self.ports.timer.now();
+                ahead.spread = polled.is_pending() || now.0 - began.0 >= WORTH_A_LANE;
+                match polled {
+                    Poll::Ready(EffectReply::Invoke(reply)) => {
+                        self.moment = Some(now);
+                        ended = Some((reply, now));
+                    }
+                    Poll::Ready(_) => {}
+                    Poll::Pending => started.push((effect, work)),
+                }
+            }
+            ahead.running += usize::from(ended.is_none());
+            ahead.calls.push_back(Ventured { effect, arguments, began, ended });
+        }
+        in_flight.start(started);
+        self.moment = None;
+        more
+    }
+
+    /// The call of the element after those that have been called.
+    fn element_call(&self, ahead: &Ahead) -> Option<(Call, EffectId)> {
+        let elements = Elements::in_frame(&self.state, ahead.frame)?;
+        let number = u32::try_from(ahead.calls.len()).ok()?;
+        let call = elements.call(number)?;
+        Some((Cancellable::new(call, Arc::clone(&self.cancel)), elements.effect(number)))
+    }
+
+    fn venture(&self, call: Call) -> Work {
+        let ports = Arc::clone(&self.ports);
+        let work = async move {
+            let reply = AssertUnwindSafe(ports.operations.invoke(call)).catch_unwind().await;
+            EffectReply::Invoke(reply.unwrap_or_else(|_| Reply { result: Err(panicked()), receipt: None }))
+        };
+        work.boxed()
+    }
+
+    /// Records the first ones, as far as they have ended well. How many.
+    fn record_ended(&mut self, batch: &mut Batch, ahead: &mut Ahead) -> Result<usize, RunError> {
+        let mut recorded = 0;
+        while let Some(Ventured { ended: ended @ Some(_), .. }) = ahead.calls.front_mut()
+            && let Some((reply, at)) = ended.take()
+        {
+            let Some(first) = ahead.calls.pop_front() else { break };
+            let took = u64::try_from(at.0 - first.began.0).unwrap_or_default();
+            ahead.recorded += 1;
+            ahead.slow += u32::from(took >= SLOW);
+            // Those of several threads end in another order than the one in which they are recorded.
+            let at = at.max(self.state.now());
+            let next = Elements::in_frame(&self.state, ahead.frame).and_then(|next| next.next(first.arguments.clone()));
+            let event = match next {
+                Some(call) => call.ended(reply, took).map_err(|(_, reply)| reply),
+                None => Err(reply),
+            };
+            match event {
+                Ok(event) => self.record_at(batch, event, at)?,
+                Err(reply) => {
+                    ahead.calls.push_front(Ventured { ended: Some((reply, at)), ..first });
+                    break;
+                }
+            }
+            recorded += 1;
+        }
+        Ok(recorded)
+    }
+
+    /// Records all that were called as wanted, as it is decided in the open, and what came of those that have ended.
+    /// Effects from `waiting` on have not been started.
+    fn record_begun(&mut self, batch: &mut Batch, ahead: &mut Ahead, waiting: EffectId) -> Result<(), RunError> {
+        self.moment = ahead.calls.front().map(|first| first.began.max(self.state.now()));
+        // No more of them are under way than may be, so that all of them come before anything else.
+        while let (true, Next::Record(events)) = (!ahead.calls.is_empty(), decide(&self.state)) {
+            for event in events {
+                self.record_decided(batch, event, waiting)?;
+            }
+        }
+        self.moment = None;
+        ahead.running = 0;
+        for call in ahead.calls.drain(..) {
+            if let Some((reply, _)) = call.ended {
+                self.take(batch, (call.effect, EffectReply::Invoke(reply)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens.
+    async fn hear(
+        &mut self,
+        batch: &mut Batch,
+        ahead: &mut Ahead,
+        in_flight: &mut InFlight,
+    ) -> Result<Heard, RunError> {
+        if let Ok(message) = self.inbox.try_recv() {
+            return Ok(Heard::Else(Some(message)));
+        }
+        self.look_behind().await?;
+        let mut heard = false;
+        while let Some(done) = in_flight.ended().now_or_never() {
+            ahead.end(done, self.ports.timer.now());
+            heard = true;
+            // Those that work elsewhere should find more to do before they have ended what they have.
+            if ahead.running * 4 <= ahead.at_once * 3 {
+                break;
+            }
+        }
+        if heard {
+            return Ok(Heard::Nothing);
+        }
+        tokio::select! {
+            biased;
+            done = in_flight.ended() => ahead.end(done, self.ports.timer.now()),
+            Some(message) = self.inbox.recv() => return Ok(Heard::Else(Some(message))),
+            done = appended(&mut self.behind) => self.appended(done)?,
+            () = self.ownership.lost() => return Err(self.lease_lost()),
+            () = self.shutdown.begun() => return Ok(Heard::Else(None)),
+            () = self.release.cancelled() => return Ok(Heard::Else(None)),
+            () = tokio::time::sleep(LAG) => {
+                if !batch.events.is_empty() {
+                    self.flush_behind(batch).await?;
+                }
+                ahead.waits += 1;
+                if LAG * ahead.waits >= PATIENCE {
+                    return Ok(Heard::Else(None));
+                }
+            }
+        }
+        Ok(Heard::Nothing)
+    }
+}
+
+impl Ahead {
+    fn end(&mut self, (effect, reply): Done, at: Timestamp) {
+        let call = self.calls.iter_mut().find(|call| call.effect == effect);
+        if let (Some(call), EffectReply::Invoke(reply)) = (call, reply) {
+            call.ended = Some((reply, at));
+            self.running -= 1;
+            self.waits = 0;
+        }
+    }
+}
