@@ -32,9 +32,12 @@ pub(crate) fn quick(schema: &Schema, text: &str, most: u64) -> Option<Value> {
     Value::from_json(text).ok().filter(|value| schema.surely_fits(value))
 }
 
-/// Whether a value, which was written as this text, fits for certain, and is found out soon.
-pub(crate) fn surely_fits(schema: &Schema, value: &Value, text: &str, most: u64) -> bool {
-    text.len() <= QUICK_BYTES && Weight::most(text) <= most && schema.surely_fits(value)
+/// Whether a text fits for certain, and is found out soon. Where the value that it was written of is at hand, the text
+/// need not be read.
+pub(crate) fn surely_fits(schema: &Schema, value: Option<&Value>, text: &str, most: u64) -> bool {
+    text.len() <= QUICK_BYTES
+        && Weight::most(text) <= most
+        && value.map_or_else(|| schema.surely_fits_text(text), |value| schema.surely_fits(value))
 }
 
 /// Parses a text and checks that the value fits; the message names the first violation with its place. As a value it

@@ -416,10 +416,7 @@ impl Plugin {
         };
         let arguments: Arc<str> = request.arguments.into();
         let most = own.memory;
-        let fits = match request.value {
-            Some(value) => checks::surely_fits(schema, value, &arguments, most),
-            None => checks::quick(schema, &arguments, most).is_some(),
-        };
+        let fits = checks::surely_fits(schema, request.value, &arguments, most);
         let rest =
             (!fits).then(|| (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), Checks(Arc::clone(linked))));
         let before = async move {

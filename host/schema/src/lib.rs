@@ -146,6 +146,13 @@ impl Schema {
         self.plain.as_ref().is_some_and(|plain| plain.fits(value))
     }
 
+    /// Whether JSON text is one value that fits for certain, found out while it is read; nothing is kept of it. `false`
+    /// says nothing.
+    #[must_use]
+    pub fn surely_fits_text(&self, text: &str) -> bool {
+        self.plain.as_ref().is_some_and(|plain| plain.fits_text(text))
+    }
+
     /// Whether the schema is so simple that [`Schema::surely_fits`] decides, and looks at each part of a value once.
     #[must_use]
     pub fn is_plain(&self) -> bool {

@@ -2,8 +2,10 @@
 //! refers or matches.
 //!
 //! The validator is general, and works on another tree than the host's values. A plain schema is kept a second time, as
-//! checks in a row that one walk over a [`Value`] goes through. They only ever say that a value fits: what they cannot
-//! decide for certain is left to the validator, which also explains every refusal.
+//! checks in a row that one walk over a [`Value`], or over its text, goes through. They only ever say that a value fits:
+//! what they cannot decide for certain is left to the validator, which also explains every refusal.
+
+mod text;
 
 use opcell_types::{
     Value,
@@ -58,6 +60,15 @@ enum Others {
     Checked(Box<Plain>),
 }
 
+/// What a part of a value must fit.
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    Plain(&'a Plain),
+    Anything,
+    /// No part is right.
+    Nothing,
+}
+
 /// Types, one bit each.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Types(u8);
@@ -85,20 +96,28 @@ impl Types {
     }
 
     fn have(self, value: &Value) -> bool {
-        let one = match value {
+        self.has(match value {
             Value::Undefined => return false,
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
-            Value::Number(number) => match number.kind() {
-                NumberKind::Integer(_) | NumberKind::Unsigned(_) => Self::INTEGER,
-                // One without a fraction is an integer to the validator, and what is not finite is written as `null`.
-                NumberKind::Float(number) if number.is_finite() => Self::NUMBER,
-                NumberKind::Float(_) => return false,
-            },
+            Value::Number(number) => Self::of_number(*number),
             Value::String(_) => Self::STRING,
             Value::Array(_) => Self::ARRAY,
             Value::Object(_) => Self::OBJECT,
-        };
+        })
+    }
+
+    /// No type where it is left to the validator.
+    fn of_number(number: Number) -> u8 {
+        match number.kind() {
+            NumberKind::Integer(_) | NumberKind::Unsigned(_) => Self::INTEGER,
+            // One without a fraction is an integer to the validator, and what is not finite is written as `null`.
+            NumberKind::Float(number) if number.is_finite() => Self::NUMBER,
+            NumberKind::Float(_) => 0,
+        }
+    }
+
+    fn has(self, one: u8) -> bool {
         self.0 & one != 0
     }
 }
@@ -174,12 +193,21 @@ impl Plain {
         if matches!(value, Value::Undefined) {
             return true;
         }
+        match self.of_member(name) {
+            Of::Plain(plain) => plain.fits(value),
+            Of::Anything => true,
+            Of::Nothing => false,
+        }
+    }
+
+    /// What the member of a name must fit.
+    fn of_member(&self, name: &str) -> Of<'_> {
         let named = self.members.binary_search_by(|(known, _)| (**known).cmp(name)).ok();
         match (named.and_then(|at| self.members.get(at)), &self.others) {
-            (Some((_, plain)), _) => plain.fits(value),
-            (None, Others::Checked(plain)) => plain.fits(value),
-            (None, Others::Anything) => true,
-            (None, Others::Refused) => false,
+            (Some((_, plain)), _) => Of::Plain(plain),
+            (None, Others::Checked(plain)) => Of::Plain(plain),
+            (None, Others::Anything) => Of::Anything,
+            (None, Others::Refused) => Of::Nothing,
         }
     }
 
@@ -239,7 +267,11 @@ mod tests {
         });
         assert!(plain(&derived) && plain(&json!(true)) && plain(&json!({})));
         let schema = Schema::compile(&derived).unwrap();
-        let fits = |text: &str| schema.surely_fits(&Value::from_json(text).unwrap());
+        let fits = |text: &str| {
+            let fits = schema.surely_fits(&Value::from_json(text).unwrap());
+            assert_eq!(schema.surely_fits_text(text), fits, "{text}");
+            fits
+        };
         assert!(fits(r#"{"text":"x","at-most":5,"kind":"b","rows":[{"a":1,"b":1.5}]}"#));
         assert!(fits(r#"{"text":"","at-most":null}"#));
         for text in [
@@ -252,6 +284,30 @@ mod tests {
             r#"{"text":"x","more":1}"#,
         ] {
             assert!(!fits(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_fits_as_far_as_it_is_one_value_that_can_be_read() {
+        let schema = Schema::compile(&json!({"properties": {"a": {"type": "integer"}}, "required": ["a"]})).unwrap();
+        assert!(schema.surely_fits_text(r#" {"b": [1.5, {"c": null}], "a": 1} "#));
+        let deep = |levels: usize| format!(r#"{{"a":1,"b":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        assert!(schema.surely_fits_text(&deep(99)) && Value::from_json(&deep(99)).is_ok());
+        for text in [
+            "",
+            "{",
+            r#"{"a":1}}"#,
+            r#"{"a":1} 2"#,
+            r#"{"a":1,}"#,
+            r#"{"a":1e999}"#,
+            r#"{"a":"\ud800"}"#,
+            // Whichever of the two the guest takes.
+            r#"{"a":1,"a":"x"}"#,
+            r#"{"a":"x","a":1}"#,
+            &deep(100),
+            &deep(100_000),
+        ] {
+            assert!(!schema.surely_fits_text(text), "{text:.60}");
         }
     }
 
@@ -326,6 +382,7 @@ mod tests {
             prop_assume!(compiled.plain.is_some());
             let text = value.to_string();
             let surely = compiled.surely_fits(&Value::from_json(&text).unwrap());
+            prop_assert_eq!(compiled.surely_fits_text(&text), surely, "{} {}", schema, text);
             let fits = compiled.check(&value).is_ok();
             prop_assert!(fits || !surely, "{schema} {text}");
             let undecided = text.contains('.') || text.contains(&u64::MAX.to_string());
