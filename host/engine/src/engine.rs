@@ -279,7 +279,8 @@ impl Engine {
         let (told, tells) = oneshot::channel();
         // In a task of its own: a caller that goes away while the journal takes the run must not leave it without a
         // driver, and owned.
-        self.driven.spawn(async move {
+        // Boxed: it takes kilobytes, and a task is moved several times before it runs.
+        self.driven.spawn(Box::pin(async move {
             match driver.begin(&workflow, first).await {
                 Ok(()) => {
                     handle.begun = Arc::new(driver.state.outcome());
@@ -288,7 +289,7 @@ impl Engine {
                 }
                 Err(error) => drop(told.send(Err(error))),
             }
-        });
+        }));
         tells.await.unwrap_or_else(|_| Err(RunError::Gone(name)))
     }
 
@@ -356,7 +357,7 @@ impl Engine {
         let name = run.clone();
         let (told, tells) = oneshot::channel();
         // As when a run is started: once it is taken, someone must drive it.
-        self.driven.spawn(async move {
+        self.driven.spawn(Box::pin(async move {
             match engine.take(&run, options).await {
                 Ok((driver, handle)) => {
                     let _ = told.send(Ok(handle));
@@ -364,7 +365,7 @@ impl Engine {
                 }
                 Err(error) => drop(told.send(Err(error))),
             }
-        });
+        }));
         tells.await.unwrap_or_else(|_| Err(RunError::Gone(name)))
     }
 
