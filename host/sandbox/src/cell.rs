@@ -2,20 +2,19 @@
 //! afterwards whatever happened.
 
 use crate::{
-    budget::{Budget, Exceeded},
-    descriptors::OpenFiles,
-    engine::Metering,
+    ahead::Ahead,
+    budget::Exceeded,
+    engine::{Metering, Spare},
     error::{CellError, Exhausted},
     grants::Narrowing,
     host::{HostServices, NoServices},
     limits::Limits,
-    memory::Memory,
     permits,
     plugin::Linked,
     queue::Wait,
     receipt::{FileBytes, LogTail, Receipt},
     recording::{self, Player, Recorder, Running, Tape},
-    state::{CellState, Denials},
+    state::CellState,
     ticker::SLICES_PER_TICK,
     wasi::{ClosedWasi, drain_output},
 };
@@ -28,10 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
-use wasmtime::{
-    PoolConcurrencyLimitError, Store, Trap, UpdateDeadline,
-    component::{Instance, ResourceTable},
-};
+use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline, component::Instance};
 use wasmtime_wasi::I32Exit;
 
 /// How often a guest that counts fuel lets others run.
@@ -48,6 +44,8 @@ pub(crate) struct Call {
     pub(crate) tape: Tape,
     /// Whether it is about what the plugin offers, which needs nothing from the host.
     pub(crate) describes: bool,
+    /// Instances of the plugin that are made ahead, if they may be.
+    pub(crate) ahead: Option<Arc<Ahead>>,
 }
 
 /// An export, with its arguments.
@@ -108,28 +106,36 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
 ) -> (Result<T, CellError>, Receipt) {
     let linked = &linked;
     let (wall_time, fuel) = (call.limits.wall_time, call.limits.fuel);
-    let cancel = Arc::clone(&call.cancel);
+    let (cancel, ahead) = (Arc::clone(&call.cancel), call.ahead.clone());
     let deadline = started + Duration::from_millis(wall_time);
-    let mut store = match new_store(linked, call) {
-        Ok(store) => store,
+    // Held until the store is gone, for only then has the pool its slot back, and until what it gave is checked. One that
+    // is cleaned later keeps a place beside those of cells.
+    let (mut held, mut wait) = ((None, None), Wait::default());
+    let begun = begin(linked, call, started);
+    let (spare, made, mut store) = match begun {
+        Ok(Begun { store, made, spare }) => (spare, made, store),
         Err((error, operation)) => {
             let message = opcell_types::text::printable(&format!("{error:#}"), 1_000);
             return (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()));
         }
     };
-    // Held until the store is gone, for only then has the pool its slot back, and until what it gave is checked.
-    let (mut held, mut wait) = ((None, None), Wait::default());
     let work = async {
         held = linked.queue.enter(&linked.engine, &mut wait).await.map_err(End::Explained)?;
         before.await.map_err(End::Explained)?;
-        let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
+        let instance = match made {
+            Some(instance) => instance,
+            None => linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?,
+        };
         export.call(linked, &mut store, &instance).await.map_err(End::Error)
     };
     let end = within(deadline, &cancel, work).await;
     let counts_fuel = linked.metering == Metering::Deterministic;
     let left = counts_fuel.then(|| store.get_fuel().ok()).flatten();
     let fuel = left.map(|left| fuel.saturating_sub(left));
-    let mut state = store.into_data();
+    let mut state = match ahead {
+        Some(ahead) => ahead.end(store, spare),
+        None => store.into_data(),
+    };
     drain_output(&mut state);
     let result = match end {
         Ok(output) => {
@@ -178,13 +184,34 @@ async fn within<T>(
     .await
 }
 
-/// A store that is ready for the guest; an error comes with what was called.
-fn new_store(linked: &Arc<Linked>, call: Call) -> Result<Store<CellState>, (wasmtime::Error, Arc<str>)> {
-    let operation = Arc::clone(&call.operation);
-    store_of(linked, call).map_err(|error| (error, operation))
+/// A cell whose guest has not been called.
+struct Begun {
+    store: Store<CellState>,
+    /// Its instance, if that was made ahead.
+    made: Option<Instance>,
+    spare: Option<Spare>,
 }
 
-fn store_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<Store<CellState>> {
+/// A store that is ready for the guest; an error comes with what was called.
+fn begin(linked: &Arc<Linked>, call: Call, started: Instant) -> Result<Begun, (wasmtime::Error, Arc<str>)> {
+    let ready = call.ahead.as_ref().and_then(|ahead| ahead.take(&call.tape, started));
+    if let Some(ready) = ready {
+        let (mut store, instance, spare) = ready.into_parts();
+        let state = store.data_mut();
+        state.limits = call.limits;
+        state.narrowing = call.narrowing;
+        state.context = call.context;
+        state.operation = call.operation;
+        state.host = call.host;
+        store.set_epoch_deadline(1);
+        return Ok(Begun { store, made: Some(instance), spare: Some(spare) });
+    }
+    let operation = Arc::clone(&call.operation);
+    let store = state_of(linked, call).and_then(|state| store_of(linked, state));
+    store.map(|store| Begun { store, made: None, spare: None }).map_err(|error| (error, operation))
+}
+
+fn state_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<CellState> {
     let Call { operation, limits, narrowing, context, host, describes, tape, .. } = call;
     let random = |error: getrandom::Error| wasmtime::Error::msg(format!("no random numbers: {error}"));
     let taped = match &tape {
@@ -213,30 +240,13 @@ fn store_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<Store<CellStat
     };
     // What is not in the recording is nowhere.
     let host = if matches!(tape, Some(Running::Player(_))) { Arc::new(NoServices) } else { host };
-    let mut resources = ResourceTable::new();
-    resources.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
-    let state = CellState {
-        memory: Memory::new(&limits),
-        budget: Budget::new(&limits),
-        slices: 0,
-        log: LogTail::default(),
-        log_bytes: 0,
-        denials: Denials::default(),
-        panic: None,
-        file_bytes: FileBytes::default(),
-        touched: None,
-        open_files: OpenFiles::default(),
-        resources,
-        linked: Arc::clone(linked),
-        narrowing,
-        context,
-        operation,
-        host,
-        tape,
-        stores: None,
-        wasi,
-        limits: Arc::clone(&limits),
-    };
+    let state = CellState::new(Arc::clone(linked), limits, operation, context, host);
+    Ok(CellState { narrowing, tape, wasi, ..state })
+}
+
+/// A store in which every limit holds from now on.
+pub(crate) fn store_of(linked: &Linked, state: CellState) -> wasmtime::Result<Store<CellState>> {
+    let limits = Arc::clone(&state.limits);
     let mut store = Store::new(linked.engine.wasmtime(), state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(usize::try_from(limits.result_bytes).unwrap_or(usize::MAX));

@@ -9,7 +9,13 @@ use crate::{
     slots::{Slot, Slots},
     ticker::Clock,
 };
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
     Strategy, WasmFeatures,
@@ -35,6 +41,9 @@ const CELL_SPACE: u64 = 16 << 20;
 /// From so many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one another.
 /// There are more slots then than cells may run: a slot that is never used costs address space only.
 const SPLIT: u32 = 128;
+
+/// Instances of the small pool beside those of cells that run: made ahead of their calls, or not cleaned yet.
+const SPARE: u32 = 8;
 
 /// Engines of the small pool at most, and slots that each but the first keeps warm at most.
 const MOST_TWINS: usize = 8;
@@ -81,6 +90,8 @@ struct Shape {
     keep_resident: usize,
     /// Slots that keep their memory when no cell runs in them.
     warm: u32,
+    /// Instances beside those of the cells.
+    spare: u32,
 }
 
 /// What of a pool is in use.
@@ -107,6 +118,18 @@ pub(crate) struct CellEngine {
     clock: Arc<Clock>,
     /// What another engine of the same pool is made with, where there may be one.
     twin: Option<(Metering, Shape)>,
+    /// How many more instances there may be than cells.
+    spares: Arc<AtomicU32>,
+    has_spares: bool,
+}
+
+/// A place for an instance beside those of cells that run; given back when it is dropped.
+pub(crate) struct Spare(Arc<AtomicU32>);
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl CellEngine {
@@ -125,6 +148,18 @@ impl CellEngine {
         Some(slot)
     }
 
+    /// Whether there may be instances beside those of cells that run.
+    pub(crate) fn has_spares(&self) -> bool {
+        self.has_spares
+    }
+
+    /// A place for one, if there is one.
+    pub(crate) fn spare(&self) -> Option<Spare> {
+        let less = |spares: u32| spares.checked_sub(1);
+        self.spares.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok()?;
+        Some(Spare(Arc::clone(&self.spares)))
+    }
+
     /// How many engines the pool may have: one for each thread that runs cells, so that the cells of one thread count up
     /// and down nothing that those of another do.
     pub(crate) fn twins(&self) -> usize {
@@ -138,7 +173,8 @@ impl CellEngine {
         let shape = Shape { warm: shape.warm.min(WARM), ..shape };
         let engine = build(&config(metering, Room::Plenty, Some(pool_config(shape)))).ok()?;
         self.clock.also(engine.weak());
-        Some(Self { engine, twin: None, ..self.clone() })
+        let spares = Arc::new(AtomicU32::new(if self.has_spares { shape.spare } else { 0 }));
+        Some(Self { engine, twin: None, spares, ..self.clone() })
     }
 
     pub(crate) fn wasmtime(&self) -> &Engine {
@@ -206,7 +242,8 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
 }
 
 fn pool_config(shape: Shape) -> PoolingAllocationConfig {
-    let Shape { cells, core_instances, memories, tables, keep_resident, warm } = shape;
+    let Shape { cells, core_instances, memories, tables, keep_resident, warm, spare } = shape;
+    let cells = cells + spare;
     let least = if cells >= SPLIT / 2 { SPLIT } else { 1 };
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(cells)
@@ -235,7 +272,7 @@ fn pool_config(shape: Shape) -> PoolingAllocationConfig {
 
 /// An engine that runs nothing and refuses what no pool would have room for: without pools, the same shapes hold.
 fn shapes(metering: Metering, room: Room, shape: Shape) -> Result<Engine, SandboxError> {
-    let mut pool = pool_config(Shape { cells: 1, ..shape });
+    let mut pool = pool_config(Shape { cells: 1, spare: 0, ..shape });
     if room == Room::Scarce {
         pool.max_memory_size(SCARCE_MEMORY);
     }
@@ -264,7 +301,7 @@ pub(crate) fn like_small(
 }
 
 fn small(cells: u32, keep_resident: usize) -> Shape {
-    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells }
+    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells + SPARE, spare: SPARE }
 }
 
 /// How many of `cells` cells with so much memory each there is address space for, beside the host itself.
@@ -296,6 +333,7 @@ impl Engines {
         cells: u32,
         memory: u64,
         keep_resident: usize,
+        ahead: bool,
     ) -> Result<Self, SandboxError> {
         let small = small(cells, keep_resident);
         // Guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
@@ -306,6 +344,7 @@ impl Engines {
             tables: 64,
             keep_resident: keep_resident.max(512 << 10),
             warm: (cells / 4).max(1),
+            spare: 0,
         };
         let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
         let (mut warning, mut room, mut shapes) = (None, Room::Plenty, None);
@@ -349,6 +388,8 @@ impl Engines {
                 cells,
                 clock: Arc::clone(&clock),
                 twin: shape.map(|shape| (metering, shape)),
+                spares: Arc::new(AtomicU32::new(shape.map_or(0, |shape| shape.spare))),
+                has_spares: ahead && shape.is_some_and(|shape| shape.spare > 0),
             })
             .collect();
         Ok(Self { pools, shapes, room, warning })
@@ -389,7 +430,7 @@ mod tests {
             .precompile_component(b"(component)")
             .or_else(|_| compiler.precompile_component(&wat::parse_str("(component (core module))").unwrap()));
         let compiled = compiled.unwrap();
-        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10).unwrap();
+        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10, true).unwrap();
         assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);
         for pool in engines.smallest_first() {
             assert_eq!(compatibility(&compiler), compatibility(pool.wasmtime()));

@@ -6,7 +6,7 @@
 //! an engine that no other thread uses. It is the same code with the same grants, limits and queue; where it runs says
 //! nothing about what it may do.
 
-use crate::{describe::OperationSchemas, plugin::Linked, sandbox::Pool, slots};
+use crate::{ahead::Ahead, describe::OperationSchemas, plugin::Linked, sandbox::Pool, slots};
 use std::{
     sync::{
         Arc, OnceLock,
@@ -23,6 +23,8 @@ pub(crate) struct Home {
     pub(crate) linked: Arc<Linked>,
     /// The plugin's operations, in its order.
     pub(crate) operations: Vec<Arc<Operation>>,
+    /// Its instances that are made ahead, if they may be.
+    pub(crate) ahead: Option<Arc<Ahead>>,
 }
 
 /// What a call of one operation needs.
@@ -61,7 +63,7 @@ impl Home {
                 },
             })
         };
-        Self { linked, operations: operations.map(own).collect() }
+        Self { ahead: Ahead::of(&linked), linked, operations: operations.map(own).collect() }
     }
 }
 
@@ -116,6 +118,12 @@ impl Homes {
         if let Err(error) = named {
             tracing::debug!(%error, "no thread to link a plugin once more");
         }
+    }
+
+    /// How many calls have found an instance that was made ahead.
+    pub(crate) fn taken(&self) -> u64 {
+        let others = self.others.iter().filter_map(|other| other.home.get());
+        others.chain([&self.first]).filter_map(|home| home.ahead.as_ref()).map(|ahead| ahead.taken()).sum()
     }
 
     /// How many homes there are by now.

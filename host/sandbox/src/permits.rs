@@ -88,6 +88,12 @@ impl Share {
         }
     }
 
+    /// Notes what was done for the plugin since `started`, by a thread that is not a worker.
+    pub(crate) fn note_of(&self, started: Instant) {
+        let ended = now();
+        self.note(ended.saturating_sub(since_start(started)), ended);
+    }
+
     /// Books what cells have used by now; what the share owes then.
     fn charge(&self, used: u64, now: u64) -> u64 {
         let since = now.saturating_sub(self.at.swap(now, Ordering::Relaxed));

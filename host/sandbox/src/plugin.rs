@@ -194,6 +194,7 @@ impl Plugin {
             host: Arc::new(NoServices),
             tape: Tape::Off,
             describes: true,
+            ahead: None,
         };
         let ((operations, operation_schemas), of_operations) = match typed {
             None => described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?,
@@ -290,6 +291,12 @@ impl Plugin {
         self.homes.furnished()
     }
 
+    /// How many of its calls have found an instance that was made ahead of them.
+    #[must_use]
+    pub fn found_ready(&self) -> u64 {
+        self.homes.taken()
+    }
+
     /// Its operations, in the order in which it lists them.
     #[must_use]
     pub fn operations(&self) -> &[OperationDescription] {
@@ -331,11 +338,10 @@ impl Plugin {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
         let id = request.id;
-        let (call, arguments, before) =
-            match self.call(&home.linked, request, &operation.id, &operation.schemas.arguments) {
-                Ok(ready) => ready,
-                Err(error) => return self.refused(id, error),
-            };
+        let (call, arguments, before) = match self.call(home, request, &operation.id, &operation.schemas.arguments) {
+            Ok(ready) => ready,
+            Err(error) => return self.refused(id, error),
+        };
         let id = Arc::clone(&call.operation);
         let ask = match home.linked.typed {
             None => AskOperation::Contract(Ask::new(id, arguments, Arc::clone(&call.context))),
@@ -363,7 +369,7 @@ impl Plugin {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(&home.linked, request, description.id.shared(), schema) {
+        let (call, arguments, before) = match self.call(home, request, description.id.shared(), schema) {
             Ok(ready) => ready,
             Err(error) => return self.refused(id, error),
         };
@@ -384,11 +390,12 @@ impl Plugin {
     #[expect(clippy::type_complexity, reason = "three things that are used at once")]
     fn call(
         &self,
-        linked: &Arc<Linked>,
+        home: &Home,
         request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
     ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
+        let linked = &home.linked;
         let own = &linked.limits;
         let limit = own.argument_bytes;
         if request.arguments.len() as u64 > limit {
@@ -413,6 +420,7 @@ impl Plugin {
             host: request.host,
             tape: request.tape,
             describes: false,
+            ahead: home.ahead.clone(),
         };
         let arguments: Arc<str> = request.arguments.into();
         let most = own.memory;

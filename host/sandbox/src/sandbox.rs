@@ -57,6 +57,9 @@ pub struct SandboxConfig {
     pub keep_resident: usize,
     /// How cells get their memory.
     pub allocation: Allocation,
+    /// Whether instances of plugins that are called often are made a little ahead of their calls, by a thread that
+    /// gives way to all others. Each serves one call all the same. Default true.
+    pub ahead: bool,
     /// What instructions cost.
     pub metering: Metering,
 }
@@ -75,6 +78,7 @@ impl SandboxConfig {
             cells: 64,
             keep_resident: 128 << 10,
             allocation: Allocation::default(),
+            ahead: true,
             metering: Metering::default(),
         }
     }
@@ -181,7 +185,8 @@ impl Sandbox {
         descriptors::make_room();
         let cells = config.cells.clamp(1, 4_096);
         let memory = EffectiveLimits::resolve(&config.limits, &LimitRequest::default()).limits.memory;
-        let engines = Engines::new(config.metering, config.allocation, cells, memory, config.keep_resident)?;
+        let engines =
+            Engines::new(config.metering, config.allocation, cells, memory, config.keep_resident, config.ahead)?;
         let mut pools = Vec::new();
         for engine in engines.smallest_first() {
             let pool = Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;

@@ -71,6 +71,46 @@ pub(crate) struct CellState {
 }
 
 impl CellState {
+    /// Of a cell that has not begun.
+    pub(crate) fn new(
+        linked: Arc<Linked>,
+        limits: Arc<Limits>,
+        operation: Arc<str>,
+        context: Arc<CallContext>,
+        host: Arc<dyn HostServices>,
+    ) -> Self {
+        let mut resources = ResourceTable::new();
+        resources.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        Self {
+            memory: Memory::new(&limits),
+            budget: Budget::new(&limits),
+            slices: 0,
+            log: LogTail::default(),
+            log_bytes: 0,
+            denials: Denials::default(),
+            panic: None,
+            file_bytes: FileBytes::default(),
+            touched: None,
+            open_files: OpenFiles::default(),
+            resources,
+            limits,
+            linked,
+            narrowing: None,
+            context,
+            operation,
+            host,
+            tape: None,
+            stores: None,
+            wasi: None,
+        }
+    }
+
+    /// Whether all that has happened is that an instance was made, with no more memory than this: nothing was asked of
+    /// the host.
+    pub(crate) fn is_as_made(&self, memory: usize) -> bool {
+        self.budget.is_untouched() && self.memory.peak <= memory && self.memory.refused == 0 && self.panic.is_none()
+    }
+
     /// Whether this cell may use `name`; a refusal is noted.
     pub(crate) fn check(&mut self, kind: Capability, name: &str) -> Result<(), Denial> {
         self.linked.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))

@@ -16,7 +16,8 @@ pub struct Guest {
     pub world: &'static str,
     /// Extra imports, functions, globals, data.
     pub extra: String,
-    /// The body of `invoke`: has `$args` and `$args_len`, and leaves a pointer to its result. The default echoes its
+    /// The body of `invoke`: has `$args` and `$args_len`, and the run in the globals `$run` and `$run_len`, and leaves a
+    /// pointer to its result. The default echoes its
     /// arguments.
     pub invoke: String,
     /// The body of `judge`: leaves a pointer to its result. The default is the text `pass`.
@@ -104,6 +105,7 @@ impl Guest {
     (func (export "opcell:plugin/operations@0.1.0#describe") (result i32) (call $describe))
     (func (export "opcell:plugin/operations@0.1.0#invoke")
       (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+      (global.set $run (local.get 4)) (global.set $run_len (local.get 5))
       (call $invoke (local.get 2) (local.get 3)))"#;
         let judges = format!(
             r#"
@@ -131,6 +133,7 @@ impl Guest {
     {manifest}
     (memory (export "memory") {pages})
     (global $heap (mut i32) (i32.const 65536))
+    (global $run (mut i32) (i32.const 0)) (global $run_len (mut i32) (i32.const 0))
     (data (i32.const 16) "test/runpassfail")
     (data (i32.const 36) "test/gate")
     (data (i32.const 1024) "{{}}")
