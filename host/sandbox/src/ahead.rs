@@ -289,7 +289,10 @@ impl Maker {
             });
             match started {
                 Ok(started) => *thread = Some(started.thread().clone()),
-                Err(error) => tracing::debug!(%error, "no thread to make instances ahead"),
+                Err(error) => {
+                    tracing::debug!(%error, "no thread to make instances ahead");
+                    ahead.made.store(NEVER, Relaxed);
+                }
             }
         }
         drop(thread);

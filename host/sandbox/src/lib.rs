@@ -14,7 +14,8 @@
 //! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it,
 //! [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker`
 //! run it, [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within
-//! [`limits`] and `budget` while `permits` says who runs next and `ahead` makes instances for those that come often, `checks` holds what comes from it against its schemas,
+//! [`limits`] and `budget` while `permits` says who runs next and `ahead` makes instances for those that come often,
+//! `checks` holds what comes from it against its schemas,
 //! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. Beside the road
 //! stands [`bare`], the engine alone, which cells are measured against.
 
