@@ -145,3 +145,10 @@ pub fn peak_of(status: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
+
+/// Resident memory of this process, in KiB.
+#[must_use]
+pub fn resident_kib() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4)
+}

@@ -2,4 +2,5 @@
 
 pub mod data;
 pub mod hot;
+pub mod targets;
 pub mod work;
