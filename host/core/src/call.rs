@@ -21,7 +21,7 @@ pub struct Call {
     /// Where in the run.
     pub context: EffectContext,
     /// Narrower than the grant.
-    pub capabilities: Option<ir::CapabilityNarrowing>,
+    pub capabilities: Option<Box<ir::CapabilityNarrowing>>,
     /// What the plugin was granted at a person's word since the run began.
     pub granted: Vec<Remedy>,
     /// Milliseconds for this attempt, if the step says.

@@ -11,7 +11,7 @@ use crate::{
     state::{Body, Phase, State},
 };
 use opcell_workflow::ir::{Form, Judge, Session, Step};
-use std::{io::Write as _, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
 
 /// What a driver knows about operations, judges and tools without calling them. None of it changes while a run lasts.
 pub trait Catalogue {
@@ -93,7 +93,7 @@ impl State {
                     id: invoke.operation.clone(),
                     arguments: arguments.clone(),
                     context,
-                    capabilities: step.capabilities.clone(),
+                    capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
                     granted: self.granted_to(id),
                     timeout_ms: step.timeout_ms,
                 }),
@@ -104,7 +104,7 @@ impl State {
                     id: invoke.operation.clone(),
                     arguments: arguments.clone(),
                     context,
-                    capabilities: step.capabilities.clone(),
+                    capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
                     granted: self.granted_to(id),
                     timeout_ms: step.timeout_ms,
                 }),
@@ -175,19 +175,19 @@ impl State {
 
     /// What tells the call of a frame's operation from every other, however often it is repeated.
     pub(crate) fn invocation_key(&self, frame: FrameId) -> Arc<str> {
-        let mut number = itoa::Buffer::new();
-        let parts = [&*self.run, "/", number.format(frame.0)];
-        // Without a text in between, unless the run has a long name.
-        let mut key = [0_u8; 96];
-        let mut rest = &mut key[..];
-        if parts.iter().all(|part| rest.write_all(part.as_bytes()).is_ok()) {
-            let left = rest.len();
-            let written = key.get(..key.len() - left).unwrap_or_default();
-            if let Ok(key) = std::str::from_utf8(written) {
-                return key.into();
-            }
+        thread_local! {
+            /// Kept, so that a key is the only allocation.
+            static KEY: RefCell<String> = const { RefCell::new(String::new()) };
         }
-        parts.concat().into()
+        let mut number = itoa::Buffer::new();
+        let number = number.format(frame.0);
+        KEY.with_borrow_mut(|key| {
+            key.clear();
+            key.push_str(&self.run);
+            key.push('/');
+            key.push_str(number);
+            key.as_str().into()
+        })
     }
 
     /// The session that a frame's conversation belongs to, and whether it is a judge's.

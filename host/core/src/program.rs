@@ -32,6 +32,10 @@ pub struct Program {
     outputs: Shape,
     /// Per step: the names of what it resolves before it runs.
     arguments: Vec<Option<Shape>>,
+    /// Per step: the names of its outputs, where some are computed from its result.
+    mapped: Vec<Option<Shape>>,
+    /// Per step: what it resolves before it runs, where that is the same whatever happens, and is wanted once an entry.
+    constants: Vec<Option<Value>>,
     /// Per step: whether it calls an operation, and ends with what that returns.
     one_call: Vec<bool>,
 }
@@ -103,8 +107,23 @@ impl Program {
         let limits_parts = !ir.limits.is_unlimited() || ir.steps.iter().any(|step| !step.limits.is_unlimited());
         let outputs = Shape::new(ir.steps.iter().map(|step| &step.name));
         let arguments = ir.steps.iter().map(|step| inputs_of(step).map(|inputs| Shape::new(inputs.keys()))).collect();
+        let mapped = ir.steps.iter().map(mapped_names).collect();
+        let constants = ir.steps.iter().map(constant_inputs).collect();
         let one_call = ir.steps.iter().map(is_one_call).collect();
-        Ok(Arc::new(Self { ir, index, main, groups, entry, own, limits_parts, outputs, arguments, one_call }))
+        Ok(Arc::new(Self {
+            ir,
+            index,
+            main,
+            groups,
+            entry,
+            own,
+            limits_parts,
+            outputs,
+            arguments,
+            mapped,
+            constants,
+            one_call,
+        }))
     }
 
     /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing
@@ -116,6 +135,17 @@ impl Program {
     /// The names of what a step resolves before it runs.
     pub(crate) fn arguments(&self, step: u32) -> Option<&Shape> {
         self.arguments.get(step as usize)?.as_ref()
+    }
+
+    /// The names of a step's outputs, where some are computed from its result.
+    pub(crate) fn mapped(&self, step: u32) -> Option<&Shape> {
+        self.mapped.get(step as usize)?.as_ref()
+    }
+
+    /// What a step resolves before it runs, where that is the same whatever happens. Elements of one step have no such
+    /// thing: each is given an object of its own.
+    pub(crate) fn constants(&self, step: u32) -> Option<&Value> {
+        self.constants.get(step as usize)?.as_ref()
     }
 
     /// Whether all that a step does is to call an operation: its end is what the call returned.
@@ -232,6 +262,19 @@ pub(crate) fn inputs_of(step: &Step) -> Option<&IndexMap<Arc<str>, ValueSpec>> {
         Form::Exit { exit } => Some(&exit.inputs),
         _ => None,
     }
+}
+
+fn mapped_names(step: &Step) -> Option<Shape> {
+    step.outputs.values().any(|spec| spec.value.is_some()).then(|| Shape::new(step.outputs.keys()))
+}
+
+fn constant_inputs(step: &Step) -> Option<Value> {
+    let inputs = inputs_of(step).filter(|_| step.each.is_none())?;
+    let entries = inputs.iter().map(|(name, spec)| match spec {
+        ValueSpec::Literal { value } => Some((name, value.clone())),
+        _ => None,
+    });
+    entries.collect::<Option<Object>>().map(Value::Object)
 }
 
 fn routes(step: &Step) -> impl Iterator<Item = (&str, &str)> {

@@ -14,6 +14,7 @@ pub mod tool;
 
 mod error;
 mod in_flight;
+mod invoking;
 mod record;
 mod unconfigured;
 

@@ -686,6 +686,6 @@ fn written(payload: &Payload) -> usize {
     payload.len() + payload.values().iter().map(|value| value.text.len()).sum::<usize>()
 }
 
-fn panicked() -> Failure {
+pub(crate) fn panicked() -> Failure {
     Failure::host("panicked", "The host panicked while performing this effect; see its log")
 }

@@ -336,7 +336,7 @@ impl Catalog {
             arguments: &arguments,
             value: Some(&call.arguments),
             context: call.context.clone(),
-            narrowing: call.capabilities.as_ref().map(narrowing),
+            narrowing: call.capabilities.as_deref().map(narrowing),
             timeout: call.timeout_ms.map(Duration::from_millis),
             cancel: call.cancel.clone(),
             host: loaded.services.clone(),

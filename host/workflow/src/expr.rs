@@ -200,7 +200,10 @@ impl Expression {
     /// As [`Expression::evaluate`].
     pub fn evaluate_cow<'a>(&'a self, context: &Context<'a>) -> Result<Cow<'a, Value>, ExprError> {
         match self.program.as_ref() {
-            Ok(program) => eval::Machine::new(program).run(context).map(eval::Operand::into_cow),
+            Ok(program) => match eval::path(program, context) {
+                Some(part) => Ok(part.into_cow()),
+                None => eval::Machine::new(program).run(context).map(eval::Operand::into_cow),
+            },
             Err(error) => Err(error.clone()),
         }
     }

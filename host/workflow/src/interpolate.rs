@@ -7,7 +7,10 @@ use crate::{
 };
 use opcell_types::{Value, value::MAX_BYTES};
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, fmt, sync::Arc};
+
+/// The longest text whose place is kept for the next one, in bytes.
+const KEPT: usize = 4 << 10;
 
 /// A text with `${…}` references, compiled once. `$${` is a literal `${`. A text that is one reference keeps its
 /// value's type; in any other, values print as JavaScript prints scalars and as JSON.
@@ -78,7 +81,20 @@ impl Interpolation {
         if let Some(expression) = self.single() {
             return expression.evaluate(context);
         }
-        let mut out = String::with_capacity(self.text.len());
+        // Most texts are short: they are put together in one place, and copied once.
+        thread_local! {
+            static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+        }
+        let mut out = TEXT.take();
+        out.clear();
+        let printed = self.print(context, &mut out).map(|()| Value::from(out.as_str()));
+        if out.capacity() <= KEPT {
+            TEXT.set(out);
+        }
+        printed
+    }
+
+    fn print(&self, context: &Context<'_>, out: &mut String) -> Result<(), ExprError> {
         for part in self.parts.iter() {
             match part {
                 Part::Text(text) => out.push_str(text),
@@ -89,11 +105,14 @@ impl Interpolation {
                         let message = format!("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed");
                         return Err(ExprError { kind: ExprErrorKind::Size, message, position: None });
                     }
-                    out.push_str(&stringify(&value));
+                    match value.as_ref() {
+                        Value::Number(number) => js::write_number(*number, out),
+                        value => out.push_str(&stringify(value)),
+                    }
                 }
             }
         }
-        Ok(out.into())
+        Ok(())
     }
 }
 

@@ -106,12 +106,12 @@ fn write_text(value: &Value, out: &mut String) {
 }
 
 /// The largest integer up to which every integer is a double of its own.
-const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-fn write_number(n: Number, out: &mut String) {
+pub(crate) fn write_number(n: Number, out: &mut String) {
     match n.kind() {
-        NumberKind::Integer(n) if n.abs() <= MAX_SAFE_INTEGER => {
-            let _ = write!(out, "{n}");
+        NumberKind::Integer(n) if n.unsigned_abs() <= MAX_SAFE_INTEGER => {
+            out.push_str(itoa::Buffer::new().format(n));
         }
         _ => out.push_str(ryu_js::Buffer::new().format(n.as_f64())),
     }

@@ -36,6 +36,8 @@ enum Place<'a> {
 pub struct DirectCall<'a> {
     at: At<'a>,
     step: &'a Step,
+    /// Position of the step.
+    index: u32,
     invoke: &'a Invoke,
     arguments: Value,
     of: Of<'a>,
@@ -43,7 +45,7 @@ pub struct DirectCall<'a> {
 
 /// What makes the call.
 enum Of<'a> {
-    Step { index: u32, visit: u32 },
+    Step { visit: u32 },
     Element { index: u32, item: &'a Value, visit: u32 },
 }
 
@@ -105,16 +107,20 @@ impl<'a> Upcoming<'a> {
         let Self { at, step, invoke, index, of } = self;
         let of = match of {
             Place::Line(line) => match line::entering(&at, line, index, step) {
-                Ok(visit) => Of::Step { index, visit },
+                Ok(visit) => Of::Step { visit },
                 Err(events) => return Some(Err(bounds::checked(&at, None, events))),
             },
             Place::Each(each, visit) => {
                 Of::Element { index: each.next, item: each.items.get(each.next as usize)?, visit }
             }
         };
-        let arguments = arguments(&at.view(of.item()), &invoke.args, at.instance.program.arguments(index)).ok()?;
+        let program = &at.instance.program;
+        let arguments = match program.constants(index) {
+            Some(constants) => constants.clone(),
+            None => arguments(&at.view(of.item()), &invoke.args, program.arguments(index)).ok()?,
+        };
         let allowed = bounds::fit(at.state, [&arguments]) && limits::allows_invoke(at.state);
-        allowed.then_some(Ok(DirectCall { at, step, invoke, arguments, of }))
+        allowed.then_some(Ok(DirectCall { at, step, index, invoke, arguments, of }))
     }
 }
 
@@ -217,7 +223,7 @@ impl<'a> Elements<'a> {
     pub fn next(self, arguments: Value) -> Option<DirectCall<'a>> {
         let index = self.each.next;
         let of = Of::Element { index, item: self.each.items.get(index as usize)?, visit: self.visit };
-        Some(DirectCall { at: self.at, step: self.step, invoke: self.invoke, arguments, of })
+        Some(DirectCall { at: self.at, step: self.step, index: self.index, invoke: self.invoke, arguments, of })
     }
 }
 
@@ -253,7 +259,7 @@ fn call(
             idempotency_key: state.invocation_key(frame),
             traceparent: state.traceparent.clone(),
         },
-        capabilities: step.capabilities.clone(),
+        capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
         granted: state.granted_to(effect),
         timeout_ms: None,
     }
@@ -263,7 +269,7 @@ impl DirectCall<'_> {
     /// What is called, for a driver to perform.
     #[must_use]
     pub fn call(&self) -> Call {
-        let (Of::Step { visit, .. } | Of::Element { visit, .. }) = self.of;
+        let (Of::Step { visit } | Of::Element { visit, .. }) = self.of;
         call(&self.at, self.step, self.invoke, self.arguments.clone(), (self.frame(), self.effect()), visit)
     }
 
@@ -282,8 +288,8 @@ impl DirectCall<'_> {
     pub fn begun(self) -> [Event; 2] {
         let (frame, parent, effect) = (self.frame(), self.at.id, self.effect());
         let entered = match self.of {
-            Of::Step { index, visit } => {
-                Event::StepEntered { frame, parent, step: index, name: self.step.name.clone(), visit }
+            Of::Step { visit } => {
+                Event::StepEntered { frame, parent, step: self.index, name: self.step.name.clone(), visit }
             }
             Of::Element { index, .. } => Event::ElementEntered { frame, parent, index },
         };
@@ -315,8 +321,8 @@ impl DirectCall<'_> {
         let (name, arguments) = (&self.step.name, self.arguments);
         let call = Box::new(Called { effect, arguments, success, receipt, output, took });
         Ok(match self.of {
-            Of::Step { index, visit } => {
-                Event::StepCalled { frame, parent, step: index, name: name.clone(), visit, call }
+            Of::Step { visit } => {
+                Event::StepCalled { frame, parent, step: self.index, name: name.clone(), visit, call }
             }
             Of::Element { index, .. } => Event::ElementCalled { frame, parent, index, call },
         })
@@ -327,7 +333,8 @@ impl DirectCall<'_> {
     /// [`Called::output`]; nothing where it is not to be had, or cannot be said.
     fn output(&self, success: &Success) -> Option<Value> {
         let (at, step) = (&self.at, self.step);
-        let mapped = step::mapped(at, step, || success.data.clone(), self.of.item()).ok()?;
+        let shape = at.instance.program.mapped(self.index);
+        let mapped = step::mapped(at, step, shape, || success.data.clone(), self.of.item()).ok()?;
         if matches!(self.of, Of::Step { .. }) || is_result(at, step, &mapped) {
             return Some(mapped);
         }

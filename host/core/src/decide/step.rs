@@ -10,7 +10,7 @@ use crate::{
 };
 use opcell_types::{
     Value,
-    value::{Map, Object},
+    value::{Object, Shape},
 };
 use opcell_workflow::{
     diagnostic::did_you_mean,
@@ -250,7 +250,7 @@ fn produced(at: &At<'_>, step: &Step, raw: &Raw, item: Option<(&Value, usize)>) 
 
 /// `value`: the result, where the work itself does not hold it.
 pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: Option<(&Value, usize)>) -> Event {
-    let mapped = match mapped(at, step, || raw.plain(), item) {
+    let mapped = match mapped(at, step, None, || raw.plain(), item) {
         Ok(mapped) => mapped,
         Err(failure) => return failed(at, step, failure),
     };
@@ -267,10 +267,12 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
     Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
-/// Outputs that are computed from `$result`; `undefined` when none is.
+/// Outputs that are computed from `$result`; `undefined` when none is. `shape`: the names of all outputs, where they are
+/// known.
 pub(super) fn mapped(
     at: &At<'_>,
     step: &Step,
+    shape: Option<&Shape>,
     raw: impl FnOnce() -> Value,
     item: Option<(&Value, usize)>,
 ) -> Result<Value, Failure> {
@@ -281,20 +283,26 @@ pub(super) fn mapped(
     }
     let result = raw();
     let view = at.view_of(item);
-    let mut outputs = Map::with_capacity(step.outputs.len());
+    let mut values = Vec::with_capacity(step.outputs.len());
+    let mut left_out = Vec::new();
     for (key, spec) in &step.outputs {
-        let value = match &spec.value {
+        values.push(match &spec.value {
             Some(value) => View::with_result(view, &result)
                 .value(value)
                 .map_err(|error| failure(error.reason(), problem(&error)))?,
             None => match at.lifecycle().unmapped_output(&result, key) {
                 Some(value) => value,
-                None => continue,
+                None => {
+                    left_out.push(key);
+                    continue;
+                }
             },
-        };
-        outputs.insert(key.into(), value);
+        });
     }
-    Ok(Value::from(outputs))
+    Ok(Value::Object(match shape.filter(|_| left_out.is_empty()) {
+        Some(shape) => Object::of_all(shape.clone(), &mut values),
+        None => step.outputs.keys().filter(|key| !left_out.contains(key)).zip(values).collect(),
+    }))
 }
 
 pub(super) fn retry_or_fail(at: &At<'_>, step: &Step, work: &Work, failure: &Failure) -> Event {

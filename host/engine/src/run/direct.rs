@@ -1,12 +1,13 @@
 //! Calls of pure operations that end at once: made before anything of them is recorded, one event for each.
 
-use super::{AT_ONCE, Batch, Driver, LAG, panicked};
+use super::{AT_ONCE, Batch, Driver, LAG};
 use crate::{
     error::RunError,
     in_flight::InFlight,
+    invoking::Invoking,
     ports::{Cancellable, Ports, Reply, Success},
 };
-use futures_util::{FutureExt, future::BoxFuture, poll};
+use futures_util::{FutureExt, poll};
 use opcell_core::{
     State,
     decide::{self, Upcoming},
@@ -16,7 +17,7 @@ use opcell_core::{
     message::Message,
 };
 use opcell_journal::JournalError;
-use std::{panic::AssertUnwindSafe, task::Poll, time::Duration};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 /// The call that comes next, if it is one of a pure operation.
 fn upcoming<'a>(state: &'a State, ports: &Ports) -> Option<Upcoming<'a>> {
@@ -33,7 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 enum Made {
     Ended(Reply<Success>),
     /// It goes on: too long, or until something else has been seen to.
-    GoesOn(BoxFuture<'static, Reply<Success>>, Option<Message>),
+    GoesOn(Invoking, Option<Message>),
 }
 
 impl Driver {
@@ -95,13 +96,8 @@ impl Driver {
             return Err(JournalError::LeaseLost { run: self.run.clone() }.into());
         }
         let began = self.moment.take().unwrap_or_else(|| self.ports.timer.now());
-        let (effect, ports, cancel) = (call.effect(), self.ports.clone(), self.cancel.clone());
-        let given = Cancellable::new(call.call(), cancel);
-        let mut work = async move {
-            let reply = AssertUnwindSafe(ports.operations.invoke(given)).catch_unwind().await;
-            reply.unwrap_or_else(|_| Reply { result: Err(panicked()), receipt: None })
-        }
-        .boxed();
+        let effect = call.effect();
+        let mut work = Invoking::of(&self.ports, Cancellable::new(call.call(), Arc::clone(&self.cancel)));
         let made = match poll!(&mut work) {
             Poll::Ready(reply) => Made::Ended(reply),
             Poll::Pending => {

@@ -9,6 +9,7 @@ use super::{AT_ONCE, Batch, Driver, INBOX_POLL, LAG, Wanted, appended, direct::P
 use crate::{
     error::RunError,
     in_flight::{Done, InFlight, Work},
+    invoking::Invoking,
     ports::{Call, Cancellable, Reply, Success},
 };
 use futures_util::{FutureExt, poll};
@@ -149,22 +150,21 @@ impl Driver {
             };
             let began = self.moment.take().unwrap_or_else(|| self.ports.timer.now());
             let arguments = call.arguments.clone();
-            let mut work = self.venture(call);
             let mut ended = None;
             if ahead.spread {
-                started.push((effect, work));
+                started.push((effect, self.venture(call)));
                 self.moment = Some(began);
             } else {
+                let mut work = Invoking::of(&self.ports, call);
                 let polled = poll!(&mut work);
                 let now = self.ports.timer.now();
                 ahead.spread = polled.is_pending() || now.0 - began.0 >= WORTH_A_LANE;
                 match polled {
-                    Poll::Ready(EffectReply::Invoke(reply)) => {
+                    Poll::Ready(reply) => {
                         self.moment = Some(now);
                         ended = Some((reply, now));
                     }
-                    Poll::Ready(_) => {}
-                    Poll::Pending => started.push((effect, work)),
+                    Poll::Pending => started.push((effect, work.map(EffectReply::Invoke).boxed())),
                 }
             }
             ahead.running += usize::from(ended.is_none());

@@ -64,7 +64,7 @@ impl<'a> Invocation<'a> {
 
     /// Leaves the plugin less than it is granted.
     pub fn narrow(mut self, capabilities: CapabilityNarrowing) -> Self {
-        self.call.capabilities = Some(capabilities);
+        self.call.capabilities = Some(Box::new(capabilities));
         self
     }
 }

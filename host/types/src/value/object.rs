@@ -171,25 +171,34 @@ impl Object {
 
     /// Sets the value at a place of the shape: in place where no one else holds the object.
     pub fn set_at(&mut self, place: usize, value: Value) {
-        let before = self.slots().get(place).map(|before| self.shape().written_entry(place, before));
-        let Some(before) = before else { return };
-        let measure = self.measure().replace(
-            before,
-            self.shape().written_entry(place, &value),
-            value.measure().depth() + self.shape().levels(),
-        );
-        if self.0.with_arc_mut(|shared| Arc::get_mut(shared).is_none()) {
-            let shape = self.shape().clone();
-            self.0 = ThinArc::from_header_and_iter(Head { shape, measure }, self.slots().to_vec().into_iter());
-        }
-        self.0.with_arc_mut(|shared| {
-            if let Some(owned) = Arc::get_mut(shared) {
+        let Some(before) = self.slots().get(place) else { return };
+        let (shape, taken) = (self.shape(), value.measure());
+        let key = shape.written_key(place);
+        let entry = |value: &Value, bytes: u64| match value {
+            Value::Undefined => 0,
+            // With its comma.
+            _ => key.saturating_add(bytes).saturating_add(1),
+        };
+        let (before, after) = (entry(before, before.measure().bytes()), entry(&value, taken.bytes()));
+        let measure = self.measure().replace(before, after, taken.depth() + shape.levels());
+        let unset = self.0.with_arc_mut(|shared| match Arc::get_mut(shared) {
+            Some(owned) => {
                 owned.header_mut().measure = measure;
                 if let Some(slot) = owned.slice_mut().get_mut(place) {
                     *slot = value;
                 }
+                None
             }
+            None => Some(value),
         });
+        if let Some(value) = unset {
+            let shape = self.shape().clone();
+            let mut values = self.slots().to_vec();
+            if let Some(slot) = values.get_mut(place) {
+                *slot = value;
+            }
+            self.0 = ThinArc::from_header_and_iter(Head { shape, measure }, values.into_iter());
+        }
     }
 
     /// Removes a key and gives its value.

@@ -165,14 +165,6 @@ impl Shape {
         self.0.levels
     }
 
-    /// Bytes of one entry as JSON, its comma counted in; nothing for an entry that is left out.
-    pub(super) fn written_entry(&self, place: usize, value: &Value) -> u64 {
-        match value {
-            Value::Undefined => 0,
-            value => self.written_key(place).saturating_add(value.measure().bytes()).saturating_add(1),
-        }
-    }
-
     pub(super) fn keys(&self) -> Keys<'_> {
         match &self.0.keys {
             Names::Few(keys) => Keys(Either::Few(keys.iter())),

@@ -64,11 +64,7 @@ impl<'a> Machine<'a> {
         for (at, op) in self.program.iter().enumerate() {
             let value = match op {
                 Op::Literal(value) => Operand::Part(value),
-                Op::Root(Root::Inputs) => Operand::Part(context.inputs),
-                Op::Root(Root::Steps) => Operand::Part(context.steps),
-                Op::Root(Root::Item) => Operand::Part(context.item),
-                Op::Root(Root::Index) => context.index.map_or(Operand::Part(&UNDEFINED), Operand::Count),
-                Op::Root(Root::Result) => Operand::Part(context.result),
+                Op::Root(root) => part(*root, context),
                 Op::UnknownRoot(name) => {
                     let message = format!("Unknown reference: ${name}");
                     return Err(ExprError { kind: ExprErrorKind::Eval, message, position: None });
@@ -125,6 +121,31 @@ impl<'a> Machine<'a> {
         }
         entries.value_at(place).map_or(UNDEFINED_PART, Operand::Part)
     }
+}
+
+/// What a root stands for.
+fn part<'a>(root: Root, context: &Context<'a>) -> Operand<'a> {
+    match root {
+        Root::Inputs => Operand::Part(context.inputs),
+        Root::Steps => Operand::Part(context.steps),
+        Root::Item => Operand::Part(context.item),
+        Root::Index => context.index.map_or(UNDEFINED_PART, Operand::Count),
+        Root::Result => Operand::Part(context.result),
+    }
+}
+
+/// What a program gives that is a root and properties of it, as most are: without a stack. Nothing for any other, and
+/// where work is counted.
+pub(super) fn path<'a>(program: &'a [Op], context: &Context<'a>) -> Option<Operand<'a>> {
+    let (Op::Root(root), properties) = program.split_first()? else { return None };
+    if context.work.is_some() || !properties.iter().all(|op| matches!(op, Op::Property(_))) {
+        return None;
+    }
+    let keys = properties.iter().filter_map(|op| match op {
+        Op::Property(key) => Some(key),
+        _ => None,
+    });
+    Some(keys.fold(part(*root, context), |base, key| property(base, key)))
 }
 
 const UNDEFINED_PART: Operand<'static> = Operand::Part(&UNDEFINED);
