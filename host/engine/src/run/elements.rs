@@ -32,6 +32,10 @@ const SLOW: u64 = 5_000;
 /// So many slow elements, if most are, show that the rest are best called in the open.
 const SLOW_ONES: u32 = 8;
 
+/// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more, and
+/// the run looks at nothing else while it starts them.
+const MOST: usize = 256;
+
 /// A call that takes longer than this, in microseconds, is worth another thread.
 const WORTH_A_LANE: i64 = 3;
 
@@ -86,7 +90,7 @@ impl Driver {
         let before = self.state.seq();
         let mut ahead = Ahead {
             frame: next.frame(),
-            at_once: next.at_once(),
+            at_once: next.at_once().min(MOST),
             calls: VecDeque::new(),
             running: 0,
             waits: 0,
@@ -225,8 +229,12 @@ impl Driver {
     /// Effects from `waiting` on have not been started.
     fn record_begun(&mut self, batch: &mut Batch, ahead: &mut Ahead, waiting: EffectId) -> Result<(), RunError> {
         self.moment = ahead.calls.front().map(|first| first.began.max(self.state.now()));
-        // No more of them are under way than may be, so that all of them come before anything else.
-        while let (true, Next::Record(events)) = (!ahead.calls.is_empty(), decide(&self.state)) {
+        let last = ahead.calls.back().map(|last| last.effect);
+        // No more of them are under way than may be, so that all of them come before anything else. What comes after
+        // them may be a lot, and is decided where the run looks at the world now and then.
+        while last.is_some_and(|last| self.state.next_effect() <= last)
+            && let Next::Record(events) = decide(&self.state)
+        {
             for event in events {
                 self.record_decided(batch, event, waiting)?;
             }

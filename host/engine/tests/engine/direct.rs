@@ -430,3 +430,49 @@ async fn an_each_of_elements_that_all_end_at_once_can_be_cancelled() {
     assert!(outcome.events < 5_000, "{} events", outcome.events);
     check_history(&engine, &outcome).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_each_whose_elements_cannot_be_called_can_be_cancelled() {
+    // The first fails, so that what is under way is decided in the open; all that come after two are too large to be
+    // called.
+    let items = (0..100_000_i64).map(|n| if n < 2 { Value::from(n) } else { Value::from("xs") });
+    let input = Value::object([("xs", Value::array(items))]);
+    let values = ValueLimits { bytes: input.measure().bytes(), ..ValueLimits::default() };
+    let over = r#","each":{"over":"$inputs.xs","concurrency":4}"#;
+    let program = sequential(&calls("a", "fails", r#"{"all-of-it":{"expression":"$inputs[$item]"}}"#, over), "{}");
+    let engine = script(Effects::Pure).engine();
+    let handle = engine.start(program, input, RunOptions { values, ..RunOptions::default() }).await.unwrap();
+    handle.cancel("enough");
+    let outcome = handle.finished().await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
+    assert!(outcome.events < 5_000, "{} events", outcome.events);
+}
+
+/// An operation whose call does not even begin.
+struct Refusing;
+
+impl Operations for Refusing {
+    fn effects(&self, _: &str) -> Option<Effects> {
+        Some(Effects::Pure)
+    }
+
+    fn invoke<'a, 'b>(&'a self, call: Call) -> futures_util::future::BoxFuture<'b, Reply<Success>>
+    where
+        'a: 'b,
+    {
+        panic!("{} is not there", call.id)
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_panics_before_it_begins_fails() {
+    for each in ["", r#","each":{"over":"[1,2]"}"#, r#","each":{"over":"[1,2]","concurrency":2}"#] {
+        let engine = Engine::builder().operations(Arc::new(Refusing)).build();
+        let program = sequential(&calls("a", "t", "{}", each), "{}");
+        let handle = engine.start(program, Value::object::<&str>([]), RunOptions::default()).await.unwrap();
+        let outcome = handle.finished().await.unwrap();
+        let reason = if each.is_empty() { "panicked" } else { "aborted" };
+        assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some(reason)), "{each}");
+        check_history(&engine, &outcome).await;
+    }
+}
