@@ -145,11 +145,14 @@ pub(crate) fn arguments(
     specs: &indexmap::IndexMap<Arc<str>, ValueSpec>,
     shape: Option<&Shape>,
 ) -> Result<Value, (Arc<str>, ResolveError)> {
-    let value = |(name, spec): (&Arc<str>, &ValueSpec)| view.value(spec).map_err(|error| (name.clone(), error));
+    let mut made = resolve::Made::default();
+    let mut value = |(name, spec): (&Arc<str>, &ValueSpec)| {
+        view.value(spec).and_then(|value| made.counted(spec, value)).map_err(|error| (name.clone(), error))
+    };
     let shape = shape.filter(|shape| shape.len() == specs.len());
     Ok(Value::Object(match (shape, specs.first()) {
         (Some(shape), Some(only)) if specs.len() == 1 => Object::of_slots(shape.clone(), [value(only)?]),
-        (Some(shape), _) => Object::of_shape(shape.clone(), specs.iter().map(value).collect::<Result<_, _>>()?),
+        (Some(shape), _) => Object::of_shape(shape.clone(), specs.iter().map(&mut value).collect::<Result<_, _>>()?),
         (None, _) => {
             let entries = specs.iter().map(|spec| Ok((spec.0, value(spec)?)));
             entries.collect::<Result<_, (Arc<str>, ResolveError)>>()?

@@ -130,7 +130,7 @@ pub enum ResolveError {
         /// Its name.
         token: String,
     },
-    /// A text that would take more than [`MAX_BYTES`].
+    /// Texts that would take more than [`MAX_BYTES`], one or several for one value.
     #[error("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed")]
     TooLarge {
         /// Bytes that the value would have.
@@ -495,9 +495,37 @@ pub fn value(spec: &ValueSpec, scope: &impl Scope) -> Result<Value, ResolveError
         ValueSpec::Template(template) => render(template, scope).map(Value::from),
         ValueSpec::Fields { fields } => args(fields, scope).map(Value::from),
         ValueSpec::Items { items } => {
-            let items: Result<Vec<Value>, _> = items.iter().map(|item| value(item, scope)).collect();
+            let mut made = Made::default();
+            let items: Result<Vec<Value>, _> =
+                items.iter().map(|item| made.counted(item, value(item, scope)?)).collect();
             items.map(Value::array)
         }
+    }
+}
+
+/// Bytes of the texts that were put together for the parts of one value. Each is bounded by itself; many would not be.
+#[derive(Debug, Default)]
+pub struct Made(u64);
+
+impl Made {
+    /// A part that was made as the specification says. What is only referred to takes nothing.
+    ///
+    /// # Errors
+    /// When all of them take too much.
+    pub fn counted(&mut self, spec: &ValueSpec, value: Value) -> Result<Value, ResolveError> {
+        match spec {
+            ValueSpec::Literal { .. } | ValueSpec::Source(_) | ValueSpec::Expression { .. } => {}
+            ValueSpec::Interpolation { .. }
+            | ValueSpec::Template(_)
+            | ValueSpec::Fields { .. }
+            | ValueSpec::Items { .. } => {
+                self.0 = self.0.saturating_add(value.measure().bytes());
+                if self.0 > MAX_BYTES {
+                    return Err(ResolveError::TooLarge { bytes: self.0 });
+                }
+            }
+        }
+        Ok(value)
     }
 }
 
@@ -506,7 +534,8 @@ pub fn value(spec: &ValueSpec, scope: &impl Scope) -> Result<Value, ResolveError
 /// # Errors
 /// As [`value`].
 pub fn args(specs: &IndexMap<Arc<str>, ValueSpec>, scope: &impl Scope) -> Result<Map, ResolveError> {
-    specs.iter().map(|(name, spec)| Ok((name.into(), value(spec, scope)?))).collect()
+    let mut made = Made::default();
+    specs.iter().map(|(name, spec)| Ok((name.into(), made.counted(spec, value(spec, scope)?)?))).collect()
 }
 
 /// What a delegated workflow is asked: text, or an object of named values.

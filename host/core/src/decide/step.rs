@@ -284,11 +284,12 @@ pub(super) fn mapped(
     let result = raw();
     let view = at.view_of(item);
     let mut values = Vec::with_capacity(step.outputs.len());
-    let mut left_out = Vec::new();
+    let (mut left_out, mut made) = (Vec::new(), resolve::Made::default());
     for (key, spec) in &step.outputs {
         values.push(match &spec.value {
             Some(value) => View::with_result(view, &result)
                 .value(value)
+                .and_then(|made_of| made.counted(value, made_of))
                 .map_err(|error| failure(error.reason(), problem(&error)))?,
             None => match at.lifecycle().unmapped_output(&result, key) {
                 Some(value) => value,

@@ -476,3 +476,25 @@ async fn a_call_that_panics_before_it_begins_fails() {
         check_history(&engine, &outcome).await;
     }
 }
+
+#[tokio::test]
+async fn many_texts_of_one_step_are_bounded_together() {
+    let text = |place: usize| format!(r#""t{place}":{{"interpolation":"{place}: ${{inputs.t}}"}}"#);
+    let args = (0..50).map(text).collect::<Vec<_>>().join(",");
+    let nested = format!(r#"{{"all":{{"fields":{{{args}}}}}}}"#);
+    let outputs =
+        (0..50).map(|place| format!(r#""o{place}":{{"value":{{"interpolation":"{place}: ${{inputs.t}}"}}}}"#));
+    let outputs = format!(r#","outputs":{{{}}}"#, outputs.collect::<Vec<_>>().join(","));
+    let input = Value::object([("t", Value::from("x".repeat(10 << 20)))]);
+    for step in
+        [calls("a", "t", &format!("{{{args}}}"), ""), calls("a", "t", &nested, ""), calls("a", "t", "{}", &outputs)]
+    {
+        let engine = script(Effects::Pure).engine();
+        let handle = engine.start(sequential(&step, "{}"), input.clone(), RunOptions::default()).await.unwrap();
+        let outcome = handle.finished().await.unwrap();
+        let message = outcome.message.unwrap_or_default();
+        assert_eq!(outcome.status, Status::Failed, "{message}");
+        // Seven of them are too much, and no more are made.
+        assert!(message.contains("would take 7340"), "{message}");
+    }
+}

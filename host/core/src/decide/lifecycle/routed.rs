@@ -12,7 +12,7 @@ use opcell_types::{Source, Value, value::Object};
 use opcell_workflow::{
     handoff,
     ir::{ExitStatus, Form, Step, Yields},
-    resolve::ResolveError,
+    resolve::{self, ResolveError},
 };
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ fn is_control(step: &Step) -> bool {
 
 /// Typed outputs of a routed workflow: computed, or by key from what the last step yielded.
 fn declared_outputs(at: &At<'_>, last: &Value) -> Result<Value, String> {
-    let view = at.view(None);
+    let (view, mut made) = (at.view(None), resolve::Made::default());
     let outputs: Result<Object, String> = at
         .instance
         .program
@@ -127,7 +127,10 @@ fn declared_outputs(at: &At<'_>, last: &Value) -> Result<Value, String> {
         .outputs
         .iter()
         .map(|(name, spec)| match &spec.value {
-            Some(value) => view.value(value).map(|value| (name.clone(), value)).map_err(|error| error.to_string()),
+            Some(spec) => {
+                let value = view.value(spec).and_then(|value| made.counted(spec, value));
+                value.map(|value| (name.clone(), value)).map_err(|error| error.to_string())
+            }
             None => Ok((name.clone(), last.get(name).cloned().unwrap_or(Value::Null))),
         })
         .collect();

@@ -12,7 +12,7 @@ use crate::{
 use opcell_types::{Value, value::Object};
 use opcell_workflow::{
     ir::{Exit, ExitStatus, Form, OnError, OutputSpec, Step},
-    resolve::ResolveError,
+    resolve::{self, ResolveError},
 };
 use std::sync::Arc;
 
@@ -156,11 +156,14 @@ fn outputs(at: &At<'_>, exit: Option<Value>, gave: Option<Value>) -> Result<Valu
     if declared.values().all(|spec: &OutputSpec| spec.value.is_none()) {
         return Ok(if last.as_object().is_some() { all_by_key(&last) } else { Value::object([(first.clone(), last)]) });
     }
-    let view = at.view(None);
+    let (view, mut made) = (at.view(None), resolve::Made::default());
     let outputs: Result<Object, String> = declared
         .iter()
         .map(|(name, spec)| match &spec.value {
-            Some(value) => view.value(value).map(|value| (name.clone(), value)).map_err(|error| problem(&error)),
+            Some(spec) => {
+                let value = view.value(spec).and_then(|value| made.counted(spec, value));
+                value.map(|value| (name.clone(), value)).map_err(|error| problem(&error))
+            }
             None => Ok((name.clone(), by_key(&last, name))),
         })
         .collect();
