@@ -9,6 +9,7 @@ use crate::{
     shutdown::Shutdown,
     unconfigured::Unconfigured,
 };
+use futures_util::FutureExt;
 use indexmap::IndexMap;
 use opcell_core::{
     Program, State,
@@ -279,8 +280,8 @@ impl Engine {
         let (told, tells) = oneshot::channel();
         // In a task of its own: a caller that goes away while the journal takes the run must not leave it without a
         // driver, and owned.
-        // Boxed: it takes kilobytes, and a task is moved several times before it runs.
-        self.driven.spawn(Box::pin(async move {
+        // Moved once: a spawned future is copied several times before it runs, and this one is large.
+        let driven = async move {
             match driver.begin(&workflow, first).await {
                 Ok(()) => {
                     handle.begun = Arc::new(driver.state.outcome());
@@ -289,7 +290,8 @@ impl Engine {
                 }
                 Err(error) => drop(told.send(Err(error))),
             }
-        }));
+        };
+        self.driven.spawn(driven.boxed());
         tells.await.unwrap_or_else(|_| Err(RunError::Gone(name)))
     }
 
@@ -357,7 +359,7 @@ impl Engine {
         let name = run.clone();
         let (told, tells) = oneshot::channel();
         // As when a run is started: once it is taken, someone must drive it.
-        self.driven.spawn(Box::pin(async move {
+        let driven = async move {
             match engine.take(&run, options).await {
                 Ok((driver, handle)) => {
                     let _ = told.send(Ok(handle));
@@ -365,7 +367,8 @@ impl Engine {
                 }
                 Err(error) => drop(told.send(Err(error))),
             }
-        }));
+        };
+        self.driven.spawn(driven.boxed());
         tells.await.unwrap_or_else(|_| Err(RunError::Gone(name)))
     }
 

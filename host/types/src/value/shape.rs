@@ -23,6 +23,8 @@ struct Inner {
     keys: Names,
     /// Bytes of all keys as JSON, with their colons.
     written: u64,
+    /// Whether no key has anything to escape.
+    plain: bool,
     levels: u32,
 }
 
@@ -62,7 +64,11 @@ impl Shape {
             Names::Few(keys) => matches!(keys.as_ref(), [key] if key.starts_with('$')),
             Names::Many(_) => false,
         };
-        Self(Arc::new(Inner { keys, written, levels: 1 + u32::from(tag) }))
+        let plain = match &keys {
+            Names::Few(keys) => keys.iter().all(|key| key.escapes() == 0),
+            Names::Many(keys) => keys.iter().all(|key| key.escapes() == 0),
+        };
+        Self(Arc::new(Inner { keys, written, plain, levels: 1 + u32::from(tag) }))
     }
 
     pub(super) fn distinct(keys: Vec<Text>) -> Distinct {
@@ -156,7 +162,7 @@ impl Shape {
 
     /// Bytes of one key as JSON, with its colon.
     pub(super) fn written_key(&self, place: usize) -> u64 {
-        self.key(place).map_or(0, written_key)
+        self.key(place).map_or(0, |key| if self.0.plain { key.len() as u64 + 3 } else { written_key(key) })
     }
 
     /// How many levels an object of this shape adds. An object whose only key starts with `$` counts as two: events
