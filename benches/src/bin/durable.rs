@@ -1,4 +1,4 @@
-//! What durability costs: `cargo run --release -p opcell-benches --bin durable [-- DIRECTORY]`.
+//! What durability costs: `cargo run --release -p opcell-benches --bin durable [-- DIRECTORY] [--only NAME,…]`.
 //!
 //! Steps per second of runs in an SQLite journal beside the bare store that appends the same records in the same
 //! transactions with the same fsync policy; latency of short runs, beside what one wait for the disk takes; resuming
@@ -331,21 +331,43 @@ async fn suspended(place: &Place, runs: usize) -> Result<()> {
     Ok(())
 }
 
+/// What can be measured by itself.
+const GROUPS: [&str; 5] = ["one", "parallel", "latency", "resume", "suspended"];
+
 #[tokio::main]
 async fn main() -> Result<()> {
-    let directory = std::env::args().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let (mut directory, mut only) = (PathBuf::from("."), None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--only" => only = Some(words.next().context("`--only` needs names")?),
+            _ => directory = word.into(),
+        }
+    }
+    let only: Option<Vec<&str>> = only.as_deref().map(|only| only.split(',').collect());
+    if let Some(unknown) = only.iter().flatten().find(|name| !GROUPS.contains(name)) {
+        anyhow::bail!("nothing is named `{unknown}`; there are {}", GROUPS.join(", "));
+    }
+    let measures = |group: &str| only.as_ref().is_none_or(|only| only.contains(&group));
     let folder = tempfile::TempDir::new_in(&directory).with_context(|| directory.display().to_string())?;
     let place = Place { folder, made: std::cell::Cell::new(0) };
     for operation in ["no/op", "pure/op"] {
-        one_run(&place, operation).await?;
-        parallel_runs(&place, operation).await?;
+        if measures("one") {
+            one_run(&place, operation).await?;
+        }
+        if measures("parallel") {
+            parallel_runs(&place, operation).await?;
+        }
     }
     wait_for_the_disk(&place)?;
-    for steps in [1, 5] {
+    for steps in [1, 5].into_iter().filter(|_| measures("latency")) {
         latency(&place, steps).await?;
     }
-    for events in [10, 1_000, 100_000] {
+    for events in [10, 1_000, 100_000].into_iter().filter(|_| measures("resume")) {
         resume(&place, events).await?;
     }
-    suspended(&place, 2_000).await
+    if measures("suspended") {
+        suspended(&place, 2_000).await?;
+    }
+    Ok(())
 }

@@ -94,10 +94,10 @@ async fn main() -> Result<ExitCode> {
         Some(opcell) => opcell.canonicalize().with_context(|| opcell.display().to_string())?,
         None => std::env::current_exe()?.with_file_name("opcell"),
     };
-    let (mut targets, mut notes) = (Vec::new(), Vec::new());
-    let mut machine = serde_json::Value::Null;
     #[cfg(feature = "cells")]
-    of_cells(&asked, &mut targets, &mut notes, &mut machine).await?;
+    let (mut targets, notes, machine) = of_cells(&asked).await?;
+    #[cfg(not(feature = "cells"))]
+    let (mut targets, notes, machine) = (Vec::new(), Vec::<String>::new(), serde_json::Value::Null);
     let echo = asked.echo.as_deref();
     if let Some(echo) = echo.filter(|_| asked.measures("start")) {
         say("from process start to result, beside `node -e 0`");
@@ -136,13 +136,9 @@ async fn main() -> Result<ExitCode> {
 }
 
 #[cfg(feature = "cells")]
-async fn of_cells(
-    asked: &Asked,
-    targets: &mut Vec<Target>,
-    notes: &mut Vec<String>,
-    machine: &mut serde_json::Value,
-) -> Result<()> {
-    let Some(echo) = &asked.echo else { return Ok(()) };
+async fn of_cells(asked: &Asked) -> Result<(Vec<Target>, Vec<String>, serde_json::Value)> {
+    let (mut targets, mut notes, mut machine) = (Vec::new(), Vec::new(), serde_json::Value::Null);
+    let Some(echo) = &asked.echo else { return Ok((targets, notes, machine)) };
     let mut bare = None;
     if asked.measures("cells") || asked.measures("workflows") {
         let (rows, report) = cells::cells(echo, asked.default_stack.as_deref(), asked.extism.as_ref(), &say).await?;
@@ -150,7 +146,7 @@ async fn of_cells(
         let here = opcell_cli::bench::Machine::this();
         notes.push(format!("{}, {} cores, {}, {}; {}", here.cpu, here.cores, here.system, here.date, report.noise));
         notes.extend(report.notes);
-        *machine = serde_json::to_value(here)?;
+        machine = serde_json::to_value(here)?;
         if asked.measures("cells") {
             targets.extend(rows);
         }
@@ -160,7 +156,7 @@ async fn of_cells(
         let component = echo.clone();
         targets.extend(tokio::spawn(async move { cells::steps(&component, bare).await }).await??);
     }
-    Ok(())
+    Ok((targets, notes, machine))
 }
 
 fn show(targets: &[Target], notes: &[String]) {
