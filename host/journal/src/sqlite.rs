@@ -241,9 +241,12 @@ impl Journal for SqliteJournal {
         let (few, many) =
             if records.len() < packs::FEWEST { (Some(Rows::new(row, records)), Vec::new()) } else { (None, records) };
         let name = run.clone();
+        // Nothing of a small append among many can be refused once its run's row has taken it.
+        let is_plain = snapshot.is_none() && few.as_ref().is_some_and(Rows::are_plain);
+        let undoes = move |company| !(is_plain && rows::arrive(company));
         let done = self
             .writer
-            .write_among(move |connection, company| {
+            .write_among(undoes, move |connection, company| {
                 let rows = few.unwrap_or_else(|| Rows::new(row, many));
                 if !stand(connection, (row, &name), fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);

@@ -20,7 +20,15 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 type CommitError = Arc<rusqlite::Error>;
 type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
-type Job = Box<dyn FnOnce(Result<&Connection, CommitError>, usize) -> Finish + Send>;
+type Job = Box<dyn FnOnce(Result<&Connection, CommitError>, usize) -> Done + Send>;
+
+/// A job that was done.
+struct Done {
+    /// Tells whoever waits for it what came of the transaction.
+    finish: Finish,
+    /// Whether it failed and could not be undone alone: nothing of its transaction may stay.
+    spoils: bool,
+}
 
 /// Gives jobs to the writing thread. The thread ends when the last of these is dropped.
 #[derive(Debug, Clone)]
@@ -62,19 +70,26 @@ impl Writer {
         &self,
         job: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.write_among(|connection, _| job(connection)).await
+        self.write_among(|_| true, |connection, _| job(connection)).await
     }
 
     /// The same, for a job that wants to know how many shared the last transaction, and so are likely to share its own.
+    /// `undoes`: whether it may fail after it has changed something. One that only fails so when the storage does, is
+    /// spared a savepoint, which takes as long as the rest of a small job; then all who share its transaction fail.
     pub(crate) async fn write_among<T: Send + 'static>(
         &self,
+        undoes: impl FnOnce(usize) -> bool + Send + 'static,
         job: impl FnOnce(&Connection, usize) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |connection, company| {
-            let job = |connection: &Connection| job(connection, company);
-            let result = connection.map_err(failed).and_then(|connection| apart(connection, job));
-            Box::new(move |committed| {
+            let undoes = undoes(company);
+            let result = connection.map_err(failed).and_then(|connection| match undoes {
+                true => apart(connection, |connection| job(connection, company)),
+                false => job(connection, company),
+            });
+            let spoils = !undoes && matches!(result, Err(JournalError::Storage(_) | JournalError::Locked));
+            let finish: Finish = Box::new(move |committed| {
                 let result = match (result, committed) {
                     (Ok(done), Ok(())) => Ok(done),
                     (Err(error), _) => Err(error),
@@ -82,7 +97,8 @@ impl Writer {
                 };
                 // Whoever asked may have stopped waiting.
                 let _ = sender.send(result);
-            })
+            });
+            Done { finish, spoils }
         });
         self.jobs.send(job).map_err(|_| storage(WriterGone))?;
         receiver.await.map_err(|_| storage(WriterGone))?
@@ -103,6 +119,12 @@ fn apart<T>(
     result
 }
 
+/// Why nothing of a transaction stays in which a job failed that could not be undone alone.
+fn spoiled_by_another() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT);
+    rusqlite::Error::SqliteFailure(code, Some("another write of the same transaction failed".to_owned()))
+}
+
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
@@ -115,30 +137,67 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, checkpoints: &mut 
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         // Without a transaction nothing may be done: it could not be undone.
         let within = || begun.clone().map(|()| connection);
-        let mut finish: Vec<Finish> = vec![first(within(), company)];
+        let mut done = vec![first(within(), company)];
         let patience = Instant::now() + (took / 4).min(PATIENCE);
-        while finish.len() < GROUP && began.elapsed() < LONGEST {
+        let is_spoiled = |done: &[Done]| done.last().is_some_and(|last| last.spoils);
+        while done.len() < GROUP && began.elapsed() < LONGEST && !is_spoiled(&done) {
             let next = match inbox.try_recv() {
                 Ok(job) => Ok(job),
                 // Those who came together are likely to come together again, and then wait for the disk once.
-                Err(_) if finish.len() < company => {
+                Err(_) if done.len() < company => {
                     inbox.recv_timeout(patience.saturating_duration_since(Instant::now()))
                 }
                 Err(_) => break,
             };
             let Ok(job) = next else { break };
-            finish.push(job(within(), company));
+            done.push(job(within(), company));
         }
         let started = Instant::now();
-        let committed = begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new));
-        (company, took) = (finish.len(), started.elapsed());
+        let spoiled = is_spoiled(&done);
+        let committed = match begun {
+            Ok(()) if spoiled => Err(Arc::new(spoiled_by_another())),
+            begun => begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new)),
+        };
+        (company, took) = (done.len(), started.elapsed());
         if committed.is_err() && !connection.is_autocommit() {
             // The next group must start from a clean state, or fail by itself.
             let _ = execute(connection, "ROLLBACK");
         }
-        for finish in finish {
-            finish(committed.clone());
+        for done in done {
+            (done.finish)(committed.clone());
         }
         checkpoints.committed(connection, company);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_that_fails_without_a_savepoint_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = Connection::open(folder.path().join("a.db")).unwrap();
+        connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE numbers (n INTEGER)").unwrap();
+        let checkpoints = Checkpoints::new(&connection, Box::new(|| None)).unwrap();
+        let writer = Writer::start(connection, checkpoints).unwrap();
+        let put = |connection: &Connection, n: i64| {
+            connection.execute("INSERT INTO numbers VALUES (?1)", [n]).map(drop).map_err(storage)
+        };
+        for (undoes, n) in [(true, 1), (false, 2)] {
+            let failed = writer.write_among(
+                move |_| undoes,
+                move |connection, _| put(connection, n).and(Err::<(), _>(storage(WriterGone))),
+            );
+            assert!(matches!(failed.await, Err(JournalError::Storage(_))));
+        }
+        writer.write_among(|_| false, move |connection, _| put(connection, 3)).await.unwrap();
+        let there: i64 = writer
+            .write(|connection| {
+                connection.query_row("SELECT sum(n) FROM numbers", [], |row| row.get(0)).map_err(storage)
+            })
+            .await
+            .unwrap();
+        assert_eq!(there, 3);
     }
 }

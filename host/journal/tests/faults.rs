@@ -215,6 +215,66 @@ async fn what_was_acknowledged_survives_storage_that_fails() {
     }
 }
 
+/// Appends of many runs share transactions, and the small ones among them have no savepoint of their own.
+#[tokio::test]
+async fn what_was_acknowledged_among_many_survives_storage_that_fails() {
+    let _turn = vfs::install().await;
+    let small = |seq: u64| Record { payload: format!(r#"{{"n":{seq}}}"#).into(), ..record(seq) };
+    for (fault, nth) in [Fault::ShortWrite, Fault::DiskFull, Fault::Sync]
+        .into_iter()
+        .flat_map(|fault| [3, 20, 60, 200].into_iter().map(move |nth| (fault, nth)))
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        let journal = SqliteJournal::open(&path).unwrap();
+        let runs: Vec<RunId> = (0..24).map(|at| format!("run-{at}").into()).collect();
+        let mut fences = Vec::new();
+        for run in &runs {
+            fences.push(journal.create(NewRun::empty(run, "w", 0)).await.unwrap());
+        }
+        let mut acknowledged = vec![0; runs.len()];
+        let (mut refused, mut failed) = (0, false);
+        let mut armed = None;
+        for round in 1..=30_u64 {
+            if round == 10 {
+                armed = Some(arm(fault, nth));
+            }
+            // The last one of each round is a former owner's: no one else notices.
+            let appends = runs.iter().zip(&fences).enumerate().map(|(at, (run, fence))| {
+                let fence = if at as u64 == round % 24 { Fence(fence.0 + 7) } else { *fence };
+                let (journal, run, records) = (journal.clone(), run.clone(), vec![small(acknowledged[at] + 1)]);
+                let append = Append { run, fence, records, state: None, snapshot: None, inbox: None };
+                tokio::spawn(async move { journal.append(append).await })
+            });
+            let appends: Vec<_> = appends.collect();
+            for (at, append) in appends.into_iter().enumerate() {
+                match append.await.unwrap() {
+                    Ok(()) => acknowledged[at] += 1,
+                    Err(JournalError::Fenced { .. }) => refused += 1,
+                    Err(error) => {
+                        assert!(round >= 10 && matches!(error, JournalError::Storage(_)), "{round}: {error}");
+                        failed = true;
+                    }
+                }
+            }
+            if failed {
+                break;
+            }
+        }
+        assert!(refused >= 9, "{refused}");
+        drop(armed);
+        drop(journal);
+        let journal = SqliteJournal::open(&path).unwrap();
+        for (run, acknowledged) in runs.iter().zip(&acknowledged) {
+            let opened = journal.acquire(run, Cut::Anything).await.unwrap();
+            let there = opened.records.len() as u64;
+            assert!((*acknowledged..=acknowledged + 1).contains(&there), "{run}: {there} beside {acknowledged}");
+            assert!(opened.damage.is_none(), "{run}: {:?}", opened.damage);
+            assert!(opened.records.iter().zip(1..).all(|(record, seq)| *record == small(seq)));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_store_goes_on_when_its_disk_has_room_again() {
     let _turn = vfs::install().await;

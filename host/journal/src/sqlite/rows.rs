@@ -208,6 +208,12 @@ impl Rows {
         self.last
     }
 
+    /// Whether they can all go to `arrivals`, where nothing can be in their way: neither a row of the same number, nor
+    /// values that are not there.
+    pub(super) fn are_plain(&self) -> bool {
+        self.values.is_empty() && self.is_small()
+    }
+
     /// Whether these are so small that they should share pages with those of other runs.
     fn is_small(&self) -> bool {
         let bytes = self.parts.iter().map(|(part, _)| match part {
@@ -233,7 +239,7 @@ pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), Jour
 /// They stand in `arrivals` first, which they share, and go to `records` many at a time.
 pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Result<(), JournalError> {
     values::put(connection, rows.run, &rows.values)?;
-    let arrives = company >= MANY && rows.is_small();
+    let arrives = arrive(company) && rows.is_small();
     for (part, checksum) in &rows.parts {
         match part {
             Part::Row(record) => {
@@ -253,6 +259,11 @@ pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Re
         .map_err(storage)?;
     }
     if arrives { leave(connection, rows.parts.len()) } else { Ok(()) }
+}
+
+/// Whether small records go to `arrivals`, in a transaction that this many are likely to share.
+pub(super) fn arrive(company: usize) -> bool {
+    company >= MANY
 }
 
 /// How many have to share a transaction for pages to be worth sharing.
