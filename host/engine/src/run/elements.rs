@@ -39,6 +39,10 @@ const MOST: usize = 256;
 /// A call that takes longer than this, in microseconds, is worth another thread.
 const WORTH_A_LANE: i64 = 3;
 
+/// So many such calls in a row show that others are, too. Fewer may have been interrupted, or be the first to touch
+/// something.
+const LONG_ONES: u32 = 4;
+
 /// Elements that have been called and not been recorded, in their order.
 struct Ahead {
     /// The frame of their step.
@@ -51,6 +55,8 @@ struct Ahead {
     /// How many were recorded, and how many of them were slow.
     recorded: u32,
     slow: u32,
+    /// How many calls in a row were worth another thread.
+    long: u32,
     /// Whether calls are made on several threads. Calls that end at once are soonest made where they are asked for.
     spread: bool,
 }
@@ -96,6 +102,7 @@ impl Driver {
             waits: 0,
             recorded: 0,
             slow: 0,
+            long: 0,
             spread: false,
         };
         let began = Instant::now();
@@ -162,7 +169,8 @@ impl Driver {
                 let mut work = Invoking::of(&self.ports, call);
                 let polled = poll!(&mut work);
                 let now = self.ports.timer.now();
-                ahead.spread = polled.is_pending() || now.0 - began.0 >= WORTH_A_LANE;
+                ahead.long = if now.0 - began.0 >= WORTH_A_LANE { ahead.long + 1 } else { 0 };
+                ahead.spread = polled.is_pending() || ahead.long >= LONG_ONES;
                 match polled {
                     Poll::Ready(reply) => {
                         self.moment = Some(now);
