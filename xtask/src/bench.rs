@@ -16,8 +16,10 @@ pub const USAGE: &str = "\
 usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --save                  and keeps their figures as the baseline
        cargo xtask bench --compare               and compares them with the baseline
-       cargo xtask bench --targets [--json] [--extism]
-                                                 every target, met or not; Extism's program is built first, which takes minutes
+       cargo xtask bench --targets [--json] [--extism] [--only GROUP,…]
+                                                 every target, met or not, or those of some groups (cells, workflows, start,
+                                                 memory, commands, each-cells, transforms, engine); Extism's program is built
+                                                 first, which takes minutes
        cargo xtask bench --server [--json] [--only NAME,…] [--seconds N] [--directory DIRECTORY]
                                                  the server over HTTP, with the client on the same machine
        cargo xtask bench --instructions [--release]
@@ -59,9 +61,7 @@ pub fn bench(rest: &[String]) -> Result<()> {
     match words.as_slice() {
         ["--save", rest @ ..] => criterion(rest, &["--save-baseline", "saved"]),
         ["--compare", rest @ ..] => criterion(rest, &["--baseline", "saved"]),
-        ["--targets", rest @ ..] if rest.iter().all(|word| matches!(*word, "--json" | "--extism")) => {
-            targets(rest.contains(&"--json"), rest.contains(&"--extism"))
-        }
+        ["--targets", rest @ ..] => targets(rest),
         ["--server", rest @ ..] => server(rest),
         ["--instructions"] => instructions(false, None),
         ["--instructions", "--release"] => instructions(true, None),
@@ -103,18 +103,33 @@ fn programs() -> Result<PathBuf> {
     Ok(target_directory()?.join("release"))
 }
 
-fn targets(json: bool, with_extism: bool) -> Result<()> {
+fn targets(rest: &[&str]) -> Result<()> {
+    let (mut json, mut with_extism, mut only) = (false, false, None);
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--json" => json = true,
+            "--extism" => with_extism = true,
+            "--only" => only = Some(words.next().context("`--only` needs groups")?),
+            other => bail!("no option `{other}`\n\n{USAGE}"),
+        }
+    }
     guests::build()?;
     let programs = programs()?;
     let mut command = Command::new(programs.join("targets"));
-    command.args(json.then_some("--json")).arg(root().join("example-operations/dist/echo.wasm")).current_dir(root());
-    match guests::echo_with_default_stack() {
-        Ok(path) => command.arg("--default-stack").arg(path),
-        Err(error) => {
-            eprintln!("bench: without the echo of the default stack: {error:#}");
-            &mut command
+    command.args(json.then_some("--json")).current_dir(root());
+    if let Some(only) = only {
+        command.args(["--only", only]);
+    }
+    command.arg(root().join("example-operations/dist/echo.wasm"));
+    if only.is_none_or(|only| only.split(',').any(|group| group == "cells")) {
+        match guests::echo_with_default_stack() {
+            Ok(path) => {
+                command.arg("--default-stack").arg(path);
+            }
+            Err(error) => eprintln!("bench: without the echo of the default stack: {error:#}"),
         }
-    };
+    }
     if with_extism {
         command.arg("--extism").args([extism()?, guests::extism_echo()?]);
     }
