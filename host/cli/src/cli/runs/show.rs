@@ -4,7 +4,7 @@ use super::{Exit, Failure, Open, Terminal};
 use crate::cli::{
     follow::ask,
     receipts::{call_lines, cell_lines},
-    units::{counted, milliseconds},
+    units::{bytes, counted, milliseconds},
 };
 use clap::Args;
 use opcell_engine::{
@@ -152,6 +152,10 @@ fn budget(page: &mut String, trace: &Trace) {
         let _ = writeln!(page, "budget: {}", parts.join(", "));
     }
 }
+
+/// Bytes of JSON from which on a value is shown with its size, where it is cut: as many as make a journal keep it by
+/// itself.
+const LARGE: u64 = 16 << 10;
 
 /// A run as text.
 struct Page {
@@ -353,7 +357,13 @@ impl Page {
     }
 
     fn value(&self, page: &mut String, depth: usize, key: &str, value: &Value) {
-        self.text(page, depth, key, &value.as_str().map_or_else(|| value.to_json(), str::to_owned));
+        let size = value.measure().bytes();
+        let text = value.as_str().map_or_else(|| value.to_json(), str::to_owned);
+        if self.width < usize::MAX && size >= LARGE {
+            self.text(page, depth, &format!("{key} ({})", bytes(size)), &text);
+        } else {
+            self.text(page, depth, key, &text);
+        }
     }
 
     fn text(&self, page: &mut String, depth: usize, key: &str, text: &str) {
