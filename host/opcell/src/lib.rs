@@ -75,7 +75,7 @@ pub mod services;
 mod sessions;
 pub mod stores;
 mod tools;
-pub mod trace;
+pub use opcell_types::trace;
 pub mod triggers;
 
 mod given;

@@ -25,6 +25,7 @@ pub mod failure;
 pub mod outcome;
 pub mod tool;
 pub mod touched;
+pub mod trace;
 
 pub use context::CallContext;
 pub use denial::{Access, Capability, Denial, Remedy};

@@ -11,6 +11,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{Headers, ModelIden, ServiceTarget};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 use opcell_types::Value;
+use opcell_types::trace::{self, TRACEPARENT};
 use opcell_workflow::ir::ResponseMode;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -190,9 +191,11 @@ impl Provider {
         let request = wire::request(round, &names, prompted_schema);
         let (key, headers) = self.secrets().await?;
         let mut options = wire::options(round, self.config.api, model, prompted_schema);
-        if !headers.is_empty() {
-            let headers: Vec<_> = headers.iter().map(|(name, secret)| (name.clone(), secret.0.clone())).collect();
-            options.extra_headers = Some(Headers::from(headers));
+        let mut sent: Vec<_> = headers.iter().map(|(name, secret)| (name.clone(), secret.0.clone())).collect();
+        let is_traced = sent.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT));
+        sent.extend(trace::outgoing(&round.context).filter(|_| !is_traced).map(|own| (TRACEPARENT.to_owned(), own)));
+        if !sent.is_empty() {
+            options.extra_headers = Some(Headers::from(sent));
         }
         let secrets: Vec<&Secret> = key.iter().chain(headers.iter().map(|(_, secret)| secret)).collect();
         let settings = &round.session.settings;

@@ -234,6 +234,36 @@ async fn every_provider_gives_text_usage_and_price_and_gets_system_prompt_key_an
 }
 
 #[tokio::test]
+async fn a_request_of_a_traced_run_says_whose_child_it_is_and_that_of_another_run_says_nothing() {
+    let key = key();
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for wire in WIRES {
+        let answers = vec![Canned::json((wire.text)("a")), (wire.stream)(&["b"]), Canned::json((wire.text)("c"))];
+        let server = Server::start(answers).await;
+        let models = models(&server, wire.api, &key, |_| {});
+        let mut traced = ask("hello");
+        traced.context.traceparent = Some(parent.into());
+        models.complete(&traced, None).await.unwrap();
+        models.complete(&traced, Some(&Pieces::default())).await.unwrap();
+        models.complete(&ask("hello"), None).await.unwrap();
+        let sent: Vec<_> = server.asked().iter().map(|asked| asked.header("traceparent").map(str::to_owned)).collect();
+        let expected = trace::outgoing(&traced.context).unwrap();
+        assert!(expected.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{expected}");
+        assert_ne!(expected, parent);
+        assert_eq!(sent, [Some(expected.clone()), Some(expected), None], "{:?}", wire.api);
+    }
+    // What the operator configures is sent as it is.
+    let server = Server::start(vec![Canned::json(openai_text("a"))]).await;
+    let models = models(&server, Api::OpenaiCompletions, &key, |provider| {
+        provider.headers.insert("Traceparent".to_owned(), SecretSource::File(key.path.clone()));
+    });
+    let mut traced = ask("hello");
+    traced.context.traceparent = Some(parent.into());
+    models.complete(&traced, None).await.unwrap();
+    assert_eq!(server.asked()[0].header("traceparent"), Some(KEY));
+}
+
+#[tokio::test]
 async fn every_provider_streams_text_while_it_comes() {
     let key = key();
     for wire in WIRES {

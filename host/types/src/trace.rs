@@ -1,10 +1,10 @@
-//! W3C trace context: whose trace a run is a part of, and what it tells those that its tools ask.
+//! W3C trace context: whose trace a run is a part of, and what it tells those that its tools and its models ask.
 //!
 //! IDs follow from what they name, so that a trace which is exported twice, or a week later, is the same one, and what
 //! another program recorded below a request finds its place in it. A run says something to others only if whoever
 //! started it did: without a `traceparent`, no request carries one.
 
-use opcell_types::CallContext;
+use crate::CallContext;
 use std::fmt::Write as _;
 
 /// The header, and the key of a message of MCP.
