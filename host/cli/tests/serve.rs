@@ -345,6 +345,97 @@ fn what_a_plugin_is_denied_can_be_granted_on_the_page_by_those_who_may() {
     assert_eq!(post(&admin, approve, json!({"grant": "run"})).0, 409);
 }
 
+/// What a form of a page carries.
+fn proof(page: &str) -> String {
+    let (_, rest) = page.split_once(r#"name="proof" value=""#).unwrap_or_else(|| panic!("{page}"));
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+#[test]
+fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    let file = folder.path().join("opcell.toml");
+    let before =
+        "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n";
+    fs::write(&file, before).unwrap();
+    fs::copy(asks.join("w.edn"), folder.path().join("w.edn")).unwrap();
+    assert!(opcell(folder.path()).arg("trust").status().unwrap().success());
+    let made = |scopes: &[&str]| {
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", scope]);
+        token(folder.path(), &["new", "x"].into_iter().chain(scopes).collect::<Vec<_>>())
+    };
+    let (approver, admin) = (made(&["read", "run", "approve"]), made(&["admin"]));
+    let server = Server::start(folder.path());
+    let bearer = format!("Bearer {admin}");
+    let status = |run: &str, wanted: &str| {
+        let began = Instant::now();
+        loop {
+            let path = format!("/v1/default/runs/{run}");
+            let (_, _, body) = server.send("GET", &path, &[("Authorization", &bearer)], "");
+            if serde_json::from_str::<Value>(&body).unwrap()["status"] == wanted {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{body}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let start = |run: &str| {
+        let body = json!({"workflow": "w", "run": run});
+        assert_eq!(server.post("/v1/default/runs", &[("Authorization", &bearer)], &body).0, 201);
+    };
+    start("r1");
+    status("r1", "suspended");
+    let login = |token: &str| {
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        let (_, head, _) = server.send("POST", "/login", &form, &format!("token={token}"));
+        let cookie = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("set-cookie: ").map(|_| line));
+        cookie.unwrap().split_once(": ").unwrap().1.split(';').next().unwrap().to_owned()
+    };
+    let (of_approver, of_admin) = (login(&approver), login(&admin));
+    let page = |cookie: &str| server.send("GET", "/t/default/runs/r1", &[("Cookie", cookie)], "").2;
+    let (seen, shown) = (page(&of_approver), page(&of_admin));
+    assert!(!seen.contains("Grant always") && seen.contains("does not have the scope"), "{seen}");
+    assert!(shown.contains("Grant always"), "{shown}");
+    let (_, rest) = shown.split_once(r#"name="effect" value=""#).unwrap();
+    let effect = rest.split_once('"').unwrap().0;
+    let grant = |cookie: &str, proof: &str, headers: &[(&str, &str)]| {
+        let mut all = vec![("Cookie", cookie), ("Content-Type", "application/x-www-form-urlencoded")];
+        all.extend(headers);
+        let form = format!("proof={proof}&effect={effect}&grant=always");
+        server.send("POST", "/t/default/runs/r1/grant", &all, &form).0
+    };
+    // Not with another scope, not with the form of another session or none, not from another site, not without a login.
+    assert_eq!(grant(&of_approver, &proof(&seen), &[]), 403);
+    assert_eq!(grant(&of_admin, &proof(&seen), &[]), 403);
+    assert_eq!(grant(&of_admin, "", &[]), 403);
+    assert_eq!(grant(&of_admin, &proof(&shown), &[("Origin", "https://evil.example")]), 403);
+    assert_eq!(grant("opcell=x", &proof(&shown), &[]), 303);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    status("r1", "suspended");
+    assert_eq!(grant(&of_admin, &proof(&shown), &[]), 303);
+    status("r1", "completed");
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(
+        written.starts_with(before.trim_end()) && written.contains("[plugins.test.grants.stores.kept]"),
+        "{written}"
+    );
+    // The next run has it without asking, as soon as the plugin has been loaded again.
+    let began = Instant::now();
+    for next in 2.. {
+        let run = format!("r{next}");
+        start(&run);
+        let (_, _, body) = server.send("GET", "/metrics", &[("Authorization", &bearer)], "");
+        assert!(began.elapsed() < PATIENCE, "{body}");
+        thread::sleep(Duration::from_millis(500));
+        let (_, _, body) = server.send("GET", &format!("/v1/default/runs/{run}"), &[("Authorization", &bearer)], "");
+        if serde_json::from_str::<Value>(&body).unwrap()["status"] == "completed" {
+            break;
+        }
+    }
+}
+
 fn token(folder: &Path, arguments: &[&str]) -> String {
     let made = opcell(folder).arg("token").args(arguments).output().unwrap();
     assert!(made.status.success(), "{made:?}");

@@ -8,13 +8,21 @@ pub mod tokens;
 
 use crate::{api::App, problem::Problem, tenant::Tenant};
 use axum::{
+    body::{Body, HttpBody as _},
     extract::{FromRequestParts, RawPathParams, Request, State},
     http::{HeaderMap, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use std::sync::{Arc, atomic::Ordering};
+use futures_util::{StreamExt as _, stream};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokens::{Scope, TokenStore};
+
+/// How often it is looked whether a token still holds to which nothing is sent.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Where the tokens of a server come from.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +76,8 @@ pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> 
             .remedy("send `Authorization: Bearer TOKEN`; `opcell token new` makes tokens")
     };
     let given = headers.get(header::AUTHORIZATION).ok_or_else(|| refused("this server requires a token"))?;
-    let given = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer ")).unwrap_or_default();
+    let given = given.to_str().ok().and_then(|given| given.split_once(' '));
+    let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map_or("", |(_, token)| token);
     store.verify(given.trim()).ok_or_else(|| {
         // Its public part says which one was revoked or mistyped. Whoever guesses many does not fill the log.
         if app.refusals.check().is_ok() {
@@ -128,6 +137,47 @@ pub(crate) fn admit_to(app: &App, headers: &HeaderMap, name: &str, scope: Scope)
     Ok(Admitted { tenant: tenant.clone(), caller })
 }
 
+/// A caller to whom something is sent for as long as it goes on: only while they may read it.
+pub(crate) struct Standing {
+    app: Arc<App>,
+    headers: HeaderMap,
+    tenant: Arc<str>,
+    scope: Scope,
+}
+
+impl Standing {
+    /// Of someone who was admitted to a tenant.
+    pub(crate) fn new(app: &Arc<App>, headers: &HeaderMap, tenant: &Tenant, scope: Scope) -> Self {
+        let token = headers.get(header::AUTHORIZATION).cloned().map(|token| (header::AUTHORIZATION, token));
+        Self { app: app.clone(), headers: HeaderMap::from_iter(token), tenant: tenant.name.clone(), scope }
+    }
+
+    fn holds(&self) -> bool {
+        caller(&self.app, &self.headers).is_ok_and(|caller| caller.reaches(&self.tenant) && caller.may(self.scope))
+    }
+
+    /// The same body, which ends when the caller's token is revoked: nothing that comes after that is sent.
+    pub(crate) fn guard(self, body: Body) -> Body {
+        if matches!(self.app.access, Access::Open) || body.size_hint().exact().is_some() {
+            return body;
+        }
+        Body::from_stream(stream::unfold((self, body.into_data_stream()), async |(standing, mut pieces)| {
+            loop {
+                let piece = tokio::select! {
+                    piece = pieces.next() => Some(piece?),
+                    () = tokio::time::sleep(LOOK) => None,
+                };
+                if !standing.holds() {
+                    return None;
+                }
+                if let Some(piece) = piece {
+                    return Some((piece, (standing, pieces)));
+                }
+            }
+        }))
+    }
+}
+
 macro_rules! extractor {
     ($name:ident, $scope:expr, $doc:literal) => {
         #[doc = $doc]
@@ -151,19 +201,24 @@ extractor!(Administering, Scope::Admin, "A caller who may change what the server
 /// Refuses what a browser sends on behalf of another site, and names that resolve to this machine by trickery.
 pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .or(request.uri().authority().map(|authority| authority.as_str()))
-        .unwrap_or_default();
+    let named = request.uri().authority().map(|authority| authority.as_str());
+    let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default()).chain(named);
+    let host = hosts.next().unwrap_or_default();
+    // What stands before this server may have gone by another one than this.
+    if hosts.any(|other| other != host) {
+        let problem = Problem::bad_request("ambiguous-host", "the request names several hosts");
+        return problem.remedy("send one `Host`, that of the URL").into_response();
+    }
     if matches!(app.access, Access::Open) && !is_this_machine(host) {
         let detail = format!("`{}` is not a name of this machine's loopback address", crate::api::shown(host));
         let problem = Problem::new(StatusCode::FORBIDDEN, "foreign-host", detail);
         return problem.remedy("use `localhost`, `127.0.0.1` or `[::1]`").into_response();
     }
     if let Some(origin) = headers.get(header::ORIGIN) {
-        let of = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-        if of != Some(host) {
+        let of = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        // A page of `http:` may be anyone's on the way.
+        let is_ours = of.is_some_and(|(scheme, of)| of == host && (scheme == "https" || !app.is_tls));
+        if !is_ours {
             let detail = "the request comes from a page of another site";
             return Problem::new(StatusCode::FORBIDDEN, "foreign-origin", detail).into_response();
         }

@@ -20,6 +20,7 @@ use crate::{
     problem::Problem,
     serve::Settings,
     tenant::{Tenants, refusal_limiter, webhook_limiter},
+    threads,
 };
 use axum::{
     Router,
@@ -96,6 +97,7 @@ pub struct App {
     pub(crate) sessions: Sessions,
     pub(crate) is_tls: bool,
     pub(crate) mcp: mcp::Services,
+    pub(crate) readiness: root::Readiness,
     /// Counts requests for webhooks of tenants that do not exist.
     pub(crate) unknown_hooks: DefaultDirectRateLimiter,
     /// Counts tokens whose refusal is logged.
@@ -118,6 +120,7 @@ impl App {
             draw: settings.draw,
             drawings: Semaphore::new(DRAWINGS),
             sessions: Sessions::new()?,
+            readiness: root::Readiness::default(),
             unknown_hooks: webhook_limiter(),
             refusals: refusal_limiter(),
             unsigned_bodies: Semaphore::new(UNSIGNED_BODIES),
@@ -163,7 +166,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/reload", post(plugins::reload))
         .route("/triggers", get(triggers::list))
         .route("/hooks/{trigger}", post(triggers::hook))
-        .route("/mcp", any(mcp::mcp));
+        .route("/mcp", any(mcp::mcp))
+        .layer(middleware::from_fn_with_state(app.clone(), threads::apart));
     let fixed = |name: HeaderName, value: &'static str| {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
@@ -173,7 +177,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(root::metrics))
         .route("/openapi.json", get(root::openapi))
         .nest("/v1/{tenant}", tenant)
-        .merge(page::router())
+        .merge(page::router(&app))
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))

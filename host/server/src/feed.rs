@@ -1,18 +1,25 @@
-//! Events of runs as they happen, for any number of readers: a run is read from its journal once, whoever drives it.
+//! Events of runs as they happen, for any number of readers: a run is read from its journal once, whoever drives it, and
+//! its readers share the text of what they are sent.
 //!
-//! A reader first pages through what has happened, then listens. One that is too slow to listen pages again: it loses
-//! nothing, and what waits for it is bounded.
+//! The newest events of a run that has readers are kept, up to a size. A reader that is further behind reads pieces of
+//! its own, which those who are at the same place share; few are read at a time. So a reader loses nothing, and one that
+//! is slow, or has stopped reading, holds one piece and no more.
 
 use crate::problem::Problem;
-use opcell_engine::{Engine, RunError, event::Recorded};
+use axum::body::Bytes;
+use opcell_engine::{
+    Engine, RunError,
+    event::{Event, Recorded},
+};
 use opcell_journal::RunId;
 use serde_json::json;
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, VecDeque},
+    fmt::Write as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, watch};
 
 /// Events that are read at once.
 pub(crate) const PAGE: u64 = 256;
@@ -21,17 +28,20 @@ pub(crate) const PAGE: u64 = 256;
 /// may ask at once.
 const PAGE_BYTES: usize = 4 << 20;
 
+/// Bytes after which a piece of a stream is full; an event that says more is a piece of its own.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Events that are read before their size is known.
 const FIRST: u64 = 8;
 
-/// Batches that wait for the slowest listener before it has to page.
-const WAITING: usize = 32;
+/// Bytes of a run's newest events that are kept for its readers; the last piece whatever it has.
+const RECENT_BYTES: usize = 1 << 20;
 
-/// How often a run is looked at that has a listener.
+/// Pieces that are read at the same time for the readers of one tenant that are behind.
+const READING: usize = 4;
+
+/// How often a run is looked at that has a reader.
 const POLL: Duration = Duration::from_millis(50);
-
-/// How long a reader waits for news before it looks for itself.
-const DOUBT: Duration = Duration::from_secs(2);
 
 /// One event, ready to be sent.
 #[derive(Debug, Clone)]
@@ -40,6 +50,8 @@ pub(crate) struct Frame {
     pub is_last: bool,
     pub kind: &'static str,
     pub json: Arc<str>,
+    /// The step that was entered with it.
+    step: Option<Arc<str>>,
 }
 
 impl Frame {
@@ -48,24 +60,23 @@ impl Frame {
         let head = json!({"seq": recorded.seq, "at": recorded.at.to_text(), "kind": kind}).to_string();
         let head = head.strip_suffix('}').unwrap_or(&head);
         let json = format!("{head},\"event\":{}}}", recorded.event.to_json());
-        Self { seq: recorded.seq, is_last: kind == "run-finished", kind, json: json.into() }
-    }
-
-    /// As a server-sent event; JSON text has no line breaks.
-    pub(crate) fn to_sse(&self) -> String {
-        format!("id: {}\nevent: {}\ndata: {}\n\n", self.seq, self.kind, self.json)
+        let step = match &recorded.event {
+            Event::StepEntered { name, .. } | Event::StepCalled { name, .. } => Some(name.clone()),
+            _ => None,
+        };
+        Self { seq: recorded.seq, is_last: kind == "run-finished", kind, json: json.into(), step }
     }
 }
 
-type Batch = Arc<[Frame]>;
-type Followed = Arc<Mutex<HashMap<RunId, broadcast::Sender<Batch>>>>;
-
-/// Events of a run after one of them: so many, or as many as fit a page, one at least where there is one. The flag says
-/// whether a reader has to ask again for what it asked for.
-///
-/// # Errors
-/// The journal's.
-pub(crate) async fn page(engine: &Engine, run: &RunId, after: u64, limit: u64) -> Result<(Vec<Frame>, bool), RunError> {
+/// Events of a run after one of them: so many, or as many as fit the bytes, one at least where there is one. The flag
+/// says whether a reader has to ask again for what it asked for.
+async fn read(
+    engine: &Engine,
+    run: &RunId,
+    after: u64,
+    limit: u64,
+    most_bytes: usize,
+) -> Result<(Vec<Frame>, bool), RunError> {
     let (mut frames, mut bytes, mut last) = (Vec::<Frame>::new(), 0_usize, after);
     let mut wanted = FIRST;
     loop {
@@ -78,7 +89,7 @@ pub(crate) async fn page(engine: &Engine, run: &RunId, after: u64, limit: u64) -
             bytes = bytes.saturating_add(frame.json.len());
             last = frame.seq;
             frames.push(frame);
-            if bytes >= PAGE_BYTES {
+            if bytes >= most_bytes {
                 return Ok((frames, true));
             }
         }
@@ -87,126 +98,277 @@ pub(crate) async fn page(engine: &Engine, run: &RunId, after: u64, limit: u64) -
         }
         // As many as fit, if they are like those before.
         let each = bytes.checked_div(frames.len()).unwrap_or(0).max(1);
-        wanted = u64::try_from((PAGE_BYTES - bytes) / each).unwrap_or(u64::MAX).max(1);
+        wanted = u64::try_from((most_bytes - bytes) / each).unwrap_or(u64::MAX).max(1);
     }
 }
 
-/// The runs that have listeners.
+/// Events of a run after one of them as a page of JSON has them.
+///
+/// # Errors
+/// The journal's.
+pub(crate) async fn page(engine: &Engine, run: &RunId, after: u64, limit: u64) -> Result<(Vec<Frame>, bool), RunError> {
+    read(engine, run, after, limit, PAGE_BYTES).await
+}
+
+/// Events of a run, one after the other, as server-sent events. All readers share the text.
+#[derive(Debug)]
+struct Piece {
+    /// Number of its first event.
+    first: u64,
+    /// Where each event begins in the text.
+    begins: Vec<usize>,
+    text: Bytes,
+    /// The steps that were entered, each with the number of its event.
+    steps: Vec<(u64, Arc<str>)>,
+    /// Whether the run has no more events.
+    is_end: bool,
+}
+
+impl Piece {
+    /// None of no events.
+    fn of(frames: &[Frame]) -> Option<Self> {
+        let (first, last) = (frames.first()?, frames.last()?);
+        let (mut text, mut begins) = (String::new(), Vec::with_capacity(frames.len()));
+        for frame in frames {
+            begins.push(text.len());
+            // JSON text has no line breaks.
+            let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", frame.seq, frame.kind, frame.json);
+        }
+        text.shrink_to_fit();
+        let steps = frames.iter().filter_map(|frame| Some((frame.seq, frame.step.clone()?))).collect();
+        Some(Self { first: first.seq, begins, text: text.into(), steps, is_end: last.is_last })
+    }
+
+    fn last(&self) -> u64 {
+        self.first + self.begins.len().saturating_sub(1) as u64
+    }
+
+    /// What comes after an event, if that is the one before the first or one of these.
+    fn after(&self, seq: u64) -> Option<Bytes> {
+        let skipped = usize::try_from((seq + 1).checked_sub(self.first)?).ok()?;
+        Some(self.text.slice(*self.begins.get(skipped)?..))
+    }
+}
+
+/// The newest events of a run that has readers.
+struct Followed {
+    recent: Mutex<VecDeque<Arc<Piece>>>,
+    /// Number of the newest event.
+    news: watch::Sender<u64>,
+}
+
+/// What a reader finds among the newest events.
+enum Found {
+    Piece(Arc<Piece>),
+    /// It has had everything.
+    Nothing,
+    /// What comes next for it is not kept any more.
+    Gone,
+}
+
+impl Followed {
+    fn new(last: u64) -> Self {
+        Self { recent: Mutex::default(), news: watch::Sender::new(last) }
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Piece>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, piece: Piece) {
+        let last = piece.last();
+        {
+            let mut recent = self.recent();
+            recent.push_back(Arc::new(piece));
+            let mut bytes: usize = recent.iter().map(|piece| piece.text.len()).sum();
+            while bytes > RECENT_BYTES && recent.len() > 1 {
+                bytes -= recent.pop_front().map_or(0, |oldest| oldest.text.len());
+            }
+        }
+        self.news.send_replace(last);
+    }
+
+    fn after(&self, seq: u64) -> Found {
+        let recent = self.recent();
+        let at = recent.partition_point(|piece| piece.last() <= seq);
+        match recent.get(at) {
+            Some(piece) if piece.first <= seq + 1 => Found::Piece(piece.clone()),
+            Some(_) => Found::Gone,
+            None if *self.news.borrow() > seq => Found::Gone,
+            None => Found::Nothing,
+        }
+    }
+}
+
+/// The runs of a tenant that have readers.
 pub(crate) struct Feeds {
     engine: Engine,
-    followed: Followed,
+    followed: Mutex<HashMap<RunId, Arc<Followed>>>,
+    /// Pieces that readers hold who are behind, by the event before the first.
+    behind: Mutex<HashMap<(RunId, u64), Weak<Piece>>>,
+    reading: Semaphore,
 }
 
 impl Feeds {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine, followed: Followed::default() }
+    pub(crate) fn new(engine: Engine) -> Arc<Self> {
+        let reading = Semaphore::new(READING);
+        Arc::new(Self { engine, followed: Mutex::default(), behind: Mutex::default(), reading })
     }
 
     /// A reader of a run's events after one of them.
-    pub(crate) fn reader(&self, run: RunId, after: u64) -> Reader {
-        let (engine, followed) = (self.engine.clone(), self.followed.clone());
-        Reader { engine, followed, run, last: after, ended: false, live: None }
+    pub(crate) fn reader(self: &Arc<Self>, run: RunId, after: u64) -> Reader {
+        Reader { feeds: self.clone(), run, last: after, ended: false, live: None, held: None, held_after: after }
     }
 
     /// How many runs are followed now.
     pub(crate) fn len(&self) -> usize {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.followed().len()
     }
+
+    fn followed(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Followed>>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn behind(&self) -> MutexGuard<'_, HashMap<(RunId, u64), Weak<Piece>>> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The piece after an event: the one that another reader holds, or one that is read now. None at the end.
+    async fn piece(&self, run: &RunId, after: u64) -> Result<Option<Arc<Piece>>, Problem> {
+        let _reading = self.reading.acquire().await.map_err(|_| gone())?;
+        let place = (run.clone(), after);
+        if let Some(held) = self.behind().get(&place).and_then(Weak::upgrade) {
+            return Ok(Some(held));
+        }
+        let (frames, _) = read(&self.engine, run, after, PAGE, PIECE_BYTES).await?;
+        let piece = Piece::of(&frames).map(Arc::new);
+        if let Some(piece) = &piece {
+            let mut behind = self.behind();
+            if behind.len() == behind.capacity() {
+                behind.retain(|_, piece| piece.strong_count() > 0);
+            }
+            behind.insert(place, Arc::downgrade(piece));
+        }
+        Ok(piece)
+    }
+
+    /// Follows a run for one more reader.
+    fn listen(self: &Arc<Self>, run: &RunId, last: u64) -> Live {
+        let mut followed = self.followed();
+        if let Some(known) = followed.get(run) {
+            return Live { news: known.news.subscribe(), followed: Arc::downgrade(known) };
+        }
+        let fresh = Arc::new(Followed::new(last));
+        followed.insert(run.clone(), fresh.clone());
+        let live = Live { news: fresh.news.subscribe(), followed: Arc::downgrade(&fresh) };
+        let (feeds, run) = (self.clone(), run.clone());
+        tokio::spawn(async move {
+            if let Err(error) = feeds.follow(&run, last, &fresh).await {
+                tracing::warn!(%run, %error, "a run can no longer be followed");
+                feeds.forget(&run, &fresh);
+            }
+        });
+        live
+    }
+
+    /// Keeps what happens in a run until it ends or no one reads.
+    async fn follow(&self, run: &RunId, mut last: u64, followed: &Arc<Followed>) -> Result<(), RunError> {
+        let mut is_end = false;
+        loop {
+            if !is_end {
+                let (frames, _) = read(&self.engine, run, last, PAGE, PIECE_BYTES).await?;
+                if let Some(piece) = Piece::of(&frames) {
+                    last = piece.last();
+                    is_end = piece.is_end;
+                    followed.push(piece);
+                    continue;
+                }
+            }
+            tokio::time::sleep(POLL).await;
+            // Under the lock, so that no reader joins a feed that has just ended.
+            let mut all = self.followed();
+            if followed.news.receiver_count() == 0 {
+                all.remove(run);
+                return Ok(());
+            }
+        }
+    }
+
+    fn forget(&self, run: &RunId, followed: &Arc<Followed>) {
+        let mut all = self.followed();
+        if all.get(run).is_some_and(|known| Arc::ptr_eq(known, followed)) {
+            all.remove(run);
+        }
+    }
+}
+
+fn gone() -> Problem {
+    Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping")
+}
+
+/// What a reader listens to. It ends with whoever follows the run.
+struct Live {
+    news: watch::Receiver<u64>,
+    followed: Weak<Followed>,
 }
 
 /// Reads one run.
 pub(crate) struct Reader {
-    engine: Engine,
-    followed: Followed,
+    feeds: Arc<Feeds>,
     run: RunId,
     last: u64,
     ended: bool,
-    live: Option<broadcast::Receiver<Batch>>,
+    live: Option<Live>,
+    /// What was given last: it may be on its way still, and whoever comes to the same place gets the same.
+    held: Option<Arc<Piece>>,
+    /// The event that it came after.
+    held_after: u64,
 }
 
 impl Reader {
     /// The next events, in order, none twice and none left out; `None` after the last event of the run.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Frame>>, Problem> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        self.held = None;
         loop {
             if self.ended {
                 return Ok(None);
             }
-            let (page, _) = page(&self.engine, &self.run, self.last, PAGE).await?;
-            if !page.is_empty() {
-                return Ok(Some(self.take(page)));
-            }
-            let Some(live) = &mut self.live else {
-                // What happens between the look above and this is seen by the look after it.
-                self.live = Some(self.listen());
-                continue;
-            };
-            match tokio::time::timeout(DOUBT, live.recv()).await {
-                Ok(Ok(batch)) => {
-                    let fresh: Vec<Frame> = batch.iter().filter(|frame| frame.seq > self.last).cloned().collect();
-                    let follows = fresh.first().is_some_and(|first| first.seq == self.last + 1);
-                    if follows {
-                        return Ok(Some(self.take(fresh)));
-                    }
+            let mut is_behind = false;
+            if let Some(live) = &mut self.live {
+                // What comes between the look and the waiting is news.
+                live.news.borrow_and_update();
+                match live.followed.upgrade().map(|followed| followed.after(self.last)) {
+                    Some(Found::Piece(piece)) => return Ok(self.take(piece)),
+                    Some(Found::Nothing) if live.news.changed().await.is_ok() => continue,
+                    Some(Found::Gone) => is_behind = true,
+                    _ => self.live = None,
                 }
-                Ok(Err(broadcast::error::RecvError::Lagged(_))) => {}
-                Ok(Err(broadcast::error::RecvError::Closed)) => self.live = None,
-                Err(_) => {}
             }
+            if let Some(piece) = self.feeds.piece(&self.run, self.last).await? {
+                return Ok(self.take(piece));
+            }
+            if is_behind {
+                // What was kept is of a run that is not there any more, and another one has its name.
+                tokio::time::sleep(POLL).await;
+            }
+            // What happens between the look above and this is what is followed.
+            self.live = Some(self.feeds.listen(&self.run, self.last));
         }
     }
 
-    fn take(&mut self, frames: Vec<Frame>) -> Vec<Frame> {
-        if let Some(last) = frames.last() {
-            self.last = last.seq;
-            self.ended = last.is_last;
-        }
-        frames
+    /// The steps that were entered in what was given last.
+    pub(crate) fn entered(&self) -> impl Iterator<Item = Arc<str>> + use<> {
+        let (after, held) = (self.held_after, self.held.clone());
+        let steps = held.map(|held| held.steps.clone()).unwrap_or_default();
+        steps.into_iter().filter(move |(seq, _)| *seq > after).map(|(_, step)| step)
     }
 
-    fn listen(&self) -> broadcast::Receiver<Batch> {
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = followed.get(&self.run) {
-            return sender.subscribe();
-        }
-        let (sender, receiver) = broadcast::channel(WAITING);
-        followed.insert(self.run.clone(), sender.clone());
-        let (engine, all, run, last) = (self.engine.clone(), self.followed.clone(), self.run.clone(), self.last);
-        tokio::spawn(async move {
-            if let Err(error) = follow(&engine, &all, &run, last, &sender).await {
-                tracing::warn!(%run, %error, "a run can no longer be followed");
-            }
-            all.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
-        });
-        receiver
-    }
-}
-
-/// Sends what happens in a run until it ends or no one listens.
-async fn follow(
-    engine: &Engine,
-    all: &Followed,
-    run: &RunId,
-    mut last: u64,
-    sender: &broadcast::Sender<Batch>,
-) -> Result<(), RunError> {
-    loop {
-        let (page, _) = page(engine, run, last, PAGE).await?;
-        let frames: Batch = page.into();
-        if let Some(newest) = frames.last() {
-            last = newest.seq;
-            let is_last = newest.is_last;
-            let _ = sender.send(frames);
-            if is_last {
-                return Ok(());
-            }
-            continue;
-        }
-        tokio::time::sleep(POLL).await;
-        // Under the lock, so that no reader joins a feed that has just ended.
-        let mut followed = all.lock().unwrap_or_else(PoisonError::into_inner);
-        if sender.receiver_count() == 0 {
-            followed.remove(run);
-            return Ok(());
-        }
+    fn take(&mut self, piece: Arc<Piece>) -> Option<Bytes> {
+        let text = piece.after(self.last)?;
+        self.held_after = self.last;
+        self.last = piece.last();
+        self.ended = piece.is_end;
+        self.held = Some(piece);
+        Some(text)
     }
 }

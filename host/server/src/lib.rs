@@ -28,6 +28,7 @@ pub mod spans;
 mod stall;
 pub mod telemetry;
 pub mod tenant;
+mod threads;
 mod view;
 
 pub use metrics::Meter;

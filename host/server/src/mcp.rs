@@ -123,19 +123,12 @@ impl McpServer {
         let mut reader = self.tenant.feeds.reader(run.clone(), 0);
         let following = async {
             let mut entered = 0.0;
-            while let Ok(Some(frames)) = reader.next().await {
-                for frame in frames {
-                    if matches!(frame.kind, "step-entered" | "step-called")
-                        && let Some(token) = &token
-                    {
-                        entered += 1.0;
-                        let step: Option<Json> = serde_json::from_str(&frame.json).ok();
-                        let name = format!("/event/{}/name", frame.kind);
-                        let step = step.and_then(|step| Some(step.pointer(&name)?.as_str()?.to_owned()));
-                        let progress = ProgressNotificationParam::new(token.clone(), entered);
-                        let progress = progress.with_message(format!("step {}", step.unwrap_or_default()));
-                        let _ = context.peer.notify_progress(progress).await;
-                    }
+            while let Ok(Some(_)) = reader.next().await {
+                for step in reader.entered() {
+                    let Some(token) = &token else { break };
+                    entered += 1.0;
+                    let progress = ProgressNotificationParam::new(token.clone(), entered);
+                    let _ = context.peer.notify_progress(progress.with_message(format!("step {step}"))).await;
                 }
                 if self.status(run).await.is_none_or(|status| status == Status::Suspended || status.has_ended()) {
                     break;

@@ -8,11 +8,12 @@ mod list;
 mod run;
 mod triggers;
 
-use crate::api::App;
+use crate::{api::App, threads};
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
+    middleware,
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
@@ -30,12 +31,9 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// The pages.
-pub(crate) fn router() -> Router<Arc<App>> {
+pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
     let policy = HeaderValue::from_static(POLICY);
-    Router::new()
-        .route("/", get(list::tenants))
-        .route("/login", get(door::form).post(door::enter).layer(DefaultBodyLimit::max(door::MAX_LOGIN)))
-        .route("/logout", post(door::leave))
+    let of_tenants = Router::new()
         .route("/t/{tenant}", get(list::runs))
         .route("/t/{tenant}/plugins", get(list::plugins))
         .route("/t/{tenant}/triggers", get(triggers::triggers))
@@ -48,10 +46,21 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}/grant", post(run::grant))
         .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))
         .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
+        .layer(middleware::from_fn_with_state(app.clone(), threads::apart));
+    Router::new()
+        .route("/", get(list::tenants))
+        .route("/login", get(door::form).post(door::enter).layer(DefaultBodyLimit::max(door::MAX_LOGIN)))
+        .route("/logout", post(door::leave))
+        .merge(of_tenants)
         .route("/assets/page.css", get(css))
         .route("/assets/page.js", get(js))
         .route("/assets/icon.svg", get(icon))
         .layer(SetResponseHeaderLayer::if_not_present(header::CONTENT_SECURITY_POLICY, policy))
+}
+
+/// Whether whoever looks at a page reaches a tenant.
+pub(crate) fn reaches(app: &Arc<App>, headers: &HeaderMap, tenant: &str) -> bool {
+    Visitor::of(app, headers).is_some_and(|visitor| visitor.reaches(tenant))
 }
 
 async fn css() -> impl IntoResponse {
@@ -72,7 +81,7 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
 
 /// A whole page for a visitor. `live`: where news come from that the script waits for.
 fn page(title: &str, tenant: Option<&str>, visitor: &Visitor, live: Option<&str>, main: Markup) -> Response {
-    whole(title, tenant, Some(visitor), News { live, every: None }, main)
+    whole(title, tenant, Some(visitor), News { live, ..News::default() }, main)
 }
 
 /// How a page learns of news.
@@ -82,6 +91,8 @@ struct News<'a> {
     live: Option<&'a str>,
     /// Milliseconds after which it looks again.
     every: Option<u32>,
+    /// Whether it looks again without the script as well.
+    reload: bool,
 }
 
 fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: News<'_>, main: Markup) -> Response {
@@ -96,6 +107,7 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
                 link rel="icon" type="image/svg+xml" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/page.css";
                 script src="/assets/page.js" defer {}
+                @if news.reload { noscript { meta http-equiv="refresh" content="1"; } }
             }
             body data-live=[news.live] data-every=[news.every] {
                 a.skip href="#main" { "Skip to content" }

@@ -7,6 +7,7 @@ use crate::{
     schedule,
     stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::Tenants,
+    threads::{self, Threads},
 };
 use axum_server::{
     Handle,
@@ -188,6 +189,7 @@ impl Serving {
     pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
         let Self { listener, tls, settings, tenants } = self;
         let grace = settings.worker.grace;
+        Threads::start(&tenants)?;
         let app = Arc::new(App::new(&settings, tenants.clone(), stop.clone())?);
         let router = api::router(app);
         let handle: Handle<SocketAddr> = Handle::new();
@@ -199,14 +201,15 @@ impl Serving {
                 let (exporter, work) =
                     Exporter::new(tenant, collector.clone(), driven_all.clone()).map_err(io::Error::other)?;
                 let _ = tenant.exporter.set(exporter);
-                exports.spawn(work);
+                exports.spawn_on(work, &threads::of(tenant));
             }
         }
         for tenant in tenants.iter().cloned() {
-            workers.spawn(schedule::run(tenant.clone(), stop.clone()));
+            let threads = threads::of(&tenant);
+            workers.spawn_on(schedule::run(tenant.clone(), stop.clone()), &threads);
             let worker = Worker::new(tenant.host.clone(), settings.worker.clone());
             let stop = stop.clone();
-            workers.spawn(async move {
+            let driving = async move {
                 let report = |event: WorkerEvent| {
                     match event {
                         WorkerEvent::Turn(outcome) => tenant.stopped(&outcome),
@@ -215,7 +218,8 @@ impl Serving {
                     Ok::<(), RunError>(())
                 };
                 worker.run(stop, report).await.map(drop)
-            });
+            };
+            workers.spawn_on(driving, &threads);
         }
         let ending = async {
             let mut first = Ok(());

@@ -46,6 +46,9 @@ impl SpanKind {
     }
 }
 
+/// Spans of one run that the server keeps: some 300 bytes each.
+const MOST: usize = 400_000;
+
 /// One span.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -135,6 +138,8 @@ pub fn nested(all: &[Span]) -> Vec<usize> {
 #[derive(Default)]
 pub(crate) struct Spans {
     keeps_receipts: bool,
+    /// Whether there were more than are kept.
+    is_cut: bool,
     all: Vec<Span>,
     /// Attempts at the work of a frame, where there was more than one.
     attempts: HashMap<FrameId, u32>,
@@ -146,7 +151,8 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Remembers which event brought a receipt, and not what it says.
+    /// Remembers which event brought a receipt, and not what it says; and of a run that is longer than anyone reads on
+    /// a page, the first spans.
     pub(crate) fn without_receipts() -> Self {
         Self::default()
     }
@@ -156,7 +162,16 @@ impl Spans {
         &self.all
     }
 
+    /// Whether the run has more spans than these.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     fn begin(&mut self, recorded: &Recorded, parent: Option<usize>, kind: SpanKind, name: impl Into<String>) -> usize {
+        if !self.keeps_receipts && self.all.len() >= MOST {
+            self.is_cut = true;
+            return usize::MAX;
+        }
         let depth = parent.and_then(|parent| self.all.get(parent)).map_or(0, |parent| parent.depth + 1);
         self.all.push(Span {
             seq: recorded.seq,

@@ -5,19 +5,21 @@ use crate::{
     metrics::{Meter, RunCounters},
     otlp::Exporter,
     problem::Problem,
+    threads::{self, Threads},
     view::Views,
 };
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use opcell::{Config, LiveHost, Rejected, triggers::Trigger};
+use opcell::{Config, LiveHost, Rejected, Remedy, triggers::Trigger};
 use opcell_engine::RunOutcome;
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
+    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
 /// How long a look at the folders of workflows counts.
 const FRESH: Duration = Duration::from_millis(500);
@@ -55,14 +57,21 @@ pub trait Project: Send + Sync {
     /// # Errors
     /// When it cannot be used, or needs consent.
     fn read(&self) -> Result<Config, Rejected>;
+
+    /// Writes what would lift a denial into the project file, which it returns: every run has it from then on. May
+    /// block; no two at a time.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or what was denied needs more than a word.
+    fn grant(&self, remedy: &Remedy) -> Result<PathBuf, Rejected>;
 }
 
 /// One tenant.
 pub struct Tenant {
     pub(crate) name: Arc<str>,
     pub(crate) host: LiveHost,
-    pub(crate) feeds: Feeds,
-    pub(crate) views: Views,
+    pub(crate) feeds: Arc<Feeds>,
+    pub(crate) views: Arc<Views>,
     pub(crate) project: Option<Arc<dyn Project>>,
     pub(crate) meter: Option<Meter>,
     pub(crate) exporter: OnceLock<Exporter>,
@@ -71,6 +80,12 @@ pub struct Tenant {
     pub(crate) calls: Semaphore,
     pub(crate) readers: Arc<Semaphore>,
     pub(crate) triggers: Vec<Trigger>,
+    /// Held by whoever writes the project file.
+    pub(crate) writing: AsyncMutex<()>,
+    /// Counts what waits to be sent to its clients.
+    pub(crate) unsent: Arc<Semaphore>,
+    /// Its own, where there are other tenants.
+    pub(crate) threads: OnceLock<Threads>,
     rate: DefaultDirectRateLimiter,
     unsigned_rate: DefaultDirectRateLimiter,
     looked: Mutex<Option<Instant>>,
@@ -98,6 +113,9 @@ impl Tenant {
             calls: Semaphore::new(limits.calls),
             readers: Arc::new(Semaphore::new(limits.readers)),
             triggers: Vec::new(),
+            writing: AsyncMutex::default(),
+            unsent: threads::unsent(),
+            threads: OnceLock::new(),
             rate: RateLimiter::direct(Quota::per_second(rate)),
             unsigned_rate: webhook_limiter(),
             looked: Mutex::new(None),

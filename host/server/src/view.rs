@@ -19,7 +19,7 @@ use opcell_engine::{
 use opcell_journal::RunId;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
 };
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -36,9 +36,17 @@ const WAITING: usize = 1_024;
 /// Events that are read at once.
 const PAGE: u64 = 256;
 
-/// Views that are kept for one tenant, and the events that they have read altogether: some 200 bytes each.
+/// Events that a page waits for, of those of a run that no one has looked at: some 50 ms. The rest is read while the
+/// page is looked at.
+const GLANCE: u64 = 10_240;
+
+/// Events after which whoever reads a run for a page lets others have the view.
+const STRETCH: u64 = 2_048;
+
+/// Views that are kept for one tenant, and the events that they have read altogether, the one that was used last aside:
+/// some 600 bytes each.
 const VIEWS: usize = 64;
-const EVENTS: u64 = 500_000;
+const EVENTS: u64 = 200_000;
 
 /// How long a view is kept that no one asks for.
 const IDLE: Duration = Duration::from_secs(60);
@@ -170,8 +178,13 @@ impl View {
         Ok(())
     }
 
-    /// Reads what has happened since.
-    async fn catch_up(&mut self, engine: &Engine, draw: Option<Draw>) -> Result<(), RunError> {
+    /// Whether the run has more spans than are kept of one.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.spans.is_cut()
+    }
+
+    /// Reads what has happened since, at most so many events; whether that was all.
+    async fn catch_up(&mut self, engine: &Engine, draw: Option<Draw>, most: u64) -> Result<bool, RunError> {
         if let Some(last) = &self.last {
             // The last one again: by now, a run of this name may be another one, or a damaged end may have been cut.
             let again = engine.events_after(&self.run, last.seq - 1, 1).await;
@@ -181,15 +194,18 @@ impl View {
                 again?;
             }
         }
-        loop {
+        let until = self.state.seq().saturating_add(most);
+        while self.state.seq() < until {
             let page = engine.events_after(&self.run, self.state.seq(), PAGE).await?;
-            if page.is_empty() {
-                return Ok(());
-            }
+            let is_end = (page.len() as u64) < PAGE;
             for recorded in page {
                 self.observe(recorded)?;
             }
+            if is_end {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 }
 
@@ -205,6 +221,8 @@ struct Kept {
     view: Arc<AsyncMutex<View>>,
     events: u64,
     used: Instant,
+    /// Whether someone reads the rest of the run.
+    is_read: bool,
 }
 
 /// The runs of one tenant that were looked at.
@@ -218,15 +236,15 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self {
+    pub(crate) fn new(engine: Engine) -> Arc<Self> {
+        Arc::new(Self {
             engine,
             draw: OnceLock::new(),
             room: Semaphore::new(READERS),
             waiting: Semaphore::new(WAITING),
             traces: Arc::new(Semaphore::new(TRACES)),
             kept: Mutex::default(),
-        }
+        })
     }
 
     /// Draws graphs with this from now on.
@@ -259,36 +277,102 @@ impl Views {
     /// # Errors
     /// When the journal does not have the run or cannot read it, or too many read at the same time.
     pub(crate) async fn of(&self, run: &RunId) -> Result<OwnedMutexGuard<View>, Problem> {
+        let view = self.view(run);
+        let (held, _) = self.read(run, view, u64::MAX).await?;
+        Ok(held)
+    }
+
+    /// A run as far as it can be shown soon, and whether that is all of it. If not, the rest is read from now on, as
+    /// long as someone looks.
+    ///
+    /// # Errors
+    /// As [`Views::of`].
+    pub(crate) async fn glance(self: &Arc<Self>, run: &RunId) -> Result<(OwnedMutexGuard<View>, bool), Problem> {
+        let view = self.view(run);
+        let is_read = self.lock().get(run).is_some_and(|kept| kept.is_read);
+        // What is read already need not be waited for.
+        let most = if is_read { 0 } else { GLANCE };
+        let (held, is_all) = self.read(run, view.clone(), most).await?;
+        if !is_all && !is_read {
+            self.read_rest(run, Arc::downgrade(&view));
+        }
+        Ok((held, is_all))
+    }
+
+    fn read_rest(self: &Arc<Self>, run: &RunId, view: Weak<AsyncMutex<View>>) {
+        match self.lock().get_mut(run) {
+            Some(kept) if !kept.is_read => kept.is_read = true,
+            _ => return,
+        }
+        let (views, run) = (Arc::downgrade(self), run.clone());
+        tokio::spawn(async move {
+            loop {
+                let Some((views, view)) = views.upgrade().zip(view.upgrade()) else { return };
+                let is_wanted = views.lock().get(&run).is_some_and(|kept| kept.used.elapsed() < IDLE);
+                let is_done = match is_wanted {
+                    true => views.read(&run, view, STRETCH).await.is_ok_and(|(_, is_all)| is_all),
+                    false => true,
+                };
+                if is_done {
+                    if let Some(kept) = views.lock().get_mut(&run) {
+                        kept.is_read = false;
+                    }
+                    return;
+                }
+                // The page that waits for the view gets it.
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    /// What is known of a run; someone uses it.
+    fn view(&self, run: &RunId) -> Arc<AsyncMutex<View>> {
         let draw = self.draw.get().copied();
-        let view = {
-            let mut kept = self.lock();
-            kept.retain(|_, kept| kept.used.elapsed() < IDLE);
-            let fresh = || Arc::new(AsyncMutex::new(View::new(run, draw)));
-            let now = Instant::now();
-            let found = kept.entry(run.clone()).or_insert_with(|| Kept { view: fresh(), events: 0, used: now });
-            found.used = now;
-            found.view.clone()
-        };
+        let mut kept = self.lock();
+        kept.retain(|_, kept| kept.used.elapsed() < IDLE);
+        let fresh = || Arc::new(AsyncMutex::new(View::new(run, draw)));
+        let now = Instant::now();
+        let found =
+            kept.entry(run.clone()).or_insert_with(|| Kept { view: fresh(), events: 0, used: now, is_read: false });
+        found.used = now;
+        found.view.clone()
+    }
+
+    async fn read(
+        &self,
+        run: &RunId,
+        view: Arc<AsyncMutex<View>>,
+        most: u64,
+    ) -> Result<(OwnedMutexGuard<View>, bool), Problem> {
         let mut held = view.clone().lock_owned().await;
         let read = {
             let _room = self.room().await?;
-            held.catch_up(&self.engine, draw).await
+            held.catch_up(&self.engine, self.draw.get().copied(), most).await
         };
         match read {
-            Ok(()) => self.keep(run, view, held.state.seq()),
+            Ok(is_all) => {
+                self.keep(run, view, held.state.seq());
+                Ok((held, is_all))
+            }
             Err(error) => {
                 self.lock().remove(run);
-                return Err(error.into());
+                Err(error.into())
             }
         }
-        Ok(held)
     }
 
     fn keep(&self, run: &RunId, view: Arc<AsyncMutex<View>>, events: u64) {
         let mut kept = self.lock();
-        kept.insert(run.clone(), Kept { view, events, used: Instant::now() });
-        while kept.len() > VIEWS || kept.values().map(|kept| kept.events).sum::<u64>() > EVENTS {
-            let oldest = kept.iter().min_by_key(|(_, kept)| kept.used).map(|(run, _)| run.clone());
+        match kept.get_mut(run) {
+            Some(known) if Arc::ptr_eq(&known.view, &view) => known.events = events,
+            _ => drop(kept.insert(run.clone(), Kept { view, events, used: Instant::now(), is_read: false })),
+        }
+        // The run that is looked at stays, however long it is: it would be read again for each of its pages.
+        while kept.len() > 1
+            && (kept.len() > VIEWS || kept.values().map(|kept| kept.events).sum::<u64>() > EVENTS.max(events))
+        {
+            let others = kept.iter().filter(|(other, _)| *other != run);
+            let oldest = others.min_by_key(|(_, kept)| kept.used).map(|(other, _)| other.clone());
             let Some(oldest) = oldest else { return };
             kept.remove(&oldest);
         }

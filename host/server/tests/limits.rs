@@ -1,22 +1,36 @@
 //! What one tenant may ask of the server, and that another does not notice.
 
-#![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 
-use opcell::Host;
+#[path = "support/counting.rs"]
+mod counting;
+
+use counting::{Counting, each, ended};
+use opcell::{Host, Value};
+use opcell_engine::RunOptions;
 use opcell_server::{Serving, Settings, Tenant, Tenants, tenant::TenantLimits};
-use std::collections::BTreeMap;
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read as _, Write as _},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 /// Serves two tenants, `busy` with these limits and `quiet` with the usual ones; its address, and what stops it.
 async fn serve(limits: TenantLimits) -> (String, CancellationToken) {
-    let mut tenants = Vec::new();
-    for (name, limits) in [("busy", limits), ("quiet", TenantLimits::default())] {
-        tenants.push(Tenant::new(name, Host::builder().build().await.unwrap(), limits));
-    }
+    let (busy, quiet) = (Host::builder().build().await.unwrap(), Host::builder().build().await.unwrap());
+    serve_hosts([("busy", busy, limits), ("quiet", quiet, TenantLimits::default())]).await
+}
+
+async fn serve_hosts<const N: usize>(tenants: [(&str, Host, TenantLimits); N]) -> (String, CancellationToken) {
+    let tenants = tenants.map(|(name, host, limits)| Tenant::new(name, host, limits));
     let settings = Settings::new("127.0.0.1:0".parse().unwrap());
     let serving = Serving::bind(settings, Tenants::new(tenants)).await.unwrap();
     let address = serving.url().unwrap().replace("http://", "");
@@ -60,5 +74,121 @@ async fn an_unknown_tenant_is_refused_without_a_word_about_the_others() {
     let (address, stop) = serve(TenantLimits::default()).await;
     assert!(get(&address, "/v1/other/runs").await.starts_with("http/1.1 404"));
     assert!(get(&address, "/t/other").await.starts_with("http/1.1 404"));
+    stop.cancel();
+}
+
+/// A host whose journal counts, with a run of so many elements that has ended.
+async fn host_of(journal: &Counting, elements: usize) -> Host {
+    let host = Host::builder().journal(journal.clone()).build().await.unwrap();
+    ended(&host, "r", elements).await;
+    host
+}
+
+/// A request that is sent, and whose answer is not read.
+async fn ask(address: &str, path: &str, headers: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    // What the system holds for a reader is not the server's.
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// A GET by this thread, which is none of the server's: those may all be busy.
+fn sent(address: &str, path: &str, headers: &str) -> std::net::TcpStream {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// Its answer; none after far longer than it takes.
+fn answered(address: &str, path: &str) -> Option<String> {
+    let mut stream = sent(address, path, "");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok().map(|_| answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_tenant_asks_for_keeps_no_thread_of_another_busy() {
+    let (busy, quiet) = (Counting::default(), Counting::default());
+    let hosts = [("busy", host_of(&busy, 3).await), ("quiet", host_of(&quiet, 3).await)];
+    let (address, stop) = serve_hosts(hosts.map(|(name, host)| (name, host, TenantLimits::default()))).await;
+    let blocked = busy.block();
+    let stream = "Accept: text/event-stream\r\n";
+    let mut asked = Vec::new();
+    for (path, headers) in [
+        ("/v1/busy/runs/r", ""),
+        ("/v1/busy/runs/r/events", ""),
+        ("/v1/busy/runs/r/events", stream),
+        ("/v1/busy/runs/r/graph", ""),
+        ("/v1/busy/runs/r/receipts", ""),
+        ("/v1/busy/denials", ""),
+        ("/v1/busy/runs/r/export", ""),
+        ("/t/busy/runs/r", ""),
+        ("/t/busy/runs/r/live", ""),
+    ] {
+        // More of each than there are threads.
+        for _ in 0..8 {
+            asked.push(sent(&address, path, headers));
+        }
+        for path in ["/v1/quiet/runs", "/v1/quiet/runs/r", "/v1/quiet/runs/r/events", "/t/quiet/runs/r"] {
+            let answer = answered(&address, path);
+            assert!(
+                answer.is_some_and(|head| head.starts_with("HTTP/1.1 200")),
+                "{path} of the other tenant has to wait"
+            );
+        }
+    }
+    drop((asked, blocked));
+    assert!(get(&address, "/v1/busy/runs/r").await.starts_with("http/1.1 200"));
+    stop.cancel();
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * 1024
+}
+
+/// A run of so many elements, each of which returns so many bytes.
+async fn verbose(journal: &Counting, elements: usize, bytes: usize) -> Host {
+    let host = Host::builder().journal(journal.clone()).build().await.unwrap();
+    let said = json!({"ok": true, "text": "x".repeat(bytes)});
+    let items = json!({"items": vec![json!({}); elements], "said": [said]});
+    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let input = Value::from_json(&items.to_string()).unwrap();
+    let ended = host.start_with(&each("$inputs.said"), input, options).await.unwrap().outcome().await.unwrap();
+    assert_eq!(ended.status.as_str(), "completed");
+    host
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_events_who_read_nothing_hold_little_each() {
+    const READERS: usize = 300;
+    let host = verbose(&Counting::default(), 400, 10_000).await;
+    let (address, stop) = serve_hosts([("default", host, TenantLimits::default())]).await;
+    let before = resident();
+    let mut asking = JoinSet::new();
+    for reader in 0..READERS {
+        // Each at another place, so that none has what another has.
+        let (address, path) = (address.clone(), format!("/v1/default/runs/r/events?after={}", 2 + reader));
+        asking.spawn(async move {
+            let mut stream = ask(&address, &path, "Accept: text/event-stream\r\n").await;
+            let mut head = [0; 15];
+            stream.read_exact(&mut head).await.unwrap();
+            assert_eq!(&head, b"HTTP/1.1 200 OK");
+            stream
+        });
+    }
+    let readers = asking.join_all().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let each = resident().saturating_sub(before) / READERS;
+    // A piece, what of one is on its way, and the connection.
+    assert!(each < 256 << 10, "{each} bytes for each reader that reads nothing");
+    drop(readers);
     stop.cancel();
 }

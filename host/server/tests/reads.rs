@@ -5,9 +5,8 @@
 #[path = "support/counting.rs"]
 mod counting;
 
-use counting::{Counting, request, workflow};
-use opcell::{Host, Value};
-use opcell_engine::RunOptions;
+use counting::{Counting, ended, request};
+use opcell::Host;
 use opcell_server::{
     Serving, Settings, Tenant, Tenants,
     access::{
@@ -17,7 +16,11 @@ use opcell_server::{
     tenant::TenantLimits,
 };
 use serde_json::json;
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    time::{Duration, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Serves tenants with journals that count; the address, and what stops it.
@@ -35,13 +38,6 @@ async fn serve(tenants: Vec<(&str, Host)>, access: Access) -> (String, Cancellat
 
 async fn host(journal: &Counting) -> Host {
     Host::builder().journal(journal.clone()).build().await.unwrap()
-}
-
-/// A run of a few hundred events that has ended.
-async fn ended(host: &Host, run: &str, elements: usize) {
-    let items = Value::from_json(&json!({"items": vec![json!({"ok": true}); elements]}).to_string()).unwrap();
-    let options = RunOptions { run: Some(run.into()), ..RunOptions::default() };
-    host.start_with(&workflow(), items, options).await.unwrap().outcome().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,6 +63,33 @@ async fn a_run_that_was_looked_at_is_not_read_again() {
     assert!(shown.contains(&format!("\"events\":{again},")), "{shown}");
     host.engine().journal().delete(&"r".into()).await.unwrap();
     assert!(request(&address, "GET", "/v1/default/runs/r", "").await.starts_with("HTTP/1.1 404"));
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_of_a_long_run_waits_for_its_beginning_and_goes_on_reading() {
+    let journal = Counting::default();
+    let host = host(&journal).await;
+    ended(&host, "long", 14_000).await;
+    let all = host.engine().runs().await.unwrap()[0].records;
+    assert!(all > 25_000, "{all}");
+    let (address, stop) = serve(vec![("default", host)], Access::Open).await;
+    // How it ended is known before it has been read.
+    let page = request(&address, "GET", "/t/default/runs/long", "").await;
+    let read = format!("Reading the run: 10240 of {all} events");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains(&read), "{page}");
+    assert!(page.contains("status completed") && page.contains("element 7"), "{page}");
+    assert!(page.contains(r#"<noscript><meta http-equiv="refresh""#), "{page}");
+    let began = Instant::now();
+    loop {
+        let page = request(&address, "GET", "/t/default/runs/long", "").await;
+        if !page.contains("Reading the run: ") {
+            assert!(page.contains("status completed") && page.contains("1–200 of "), "{page}");
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{page}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     stop.cancel();
 }
 

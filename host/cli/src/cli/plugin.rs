@@ -7,7 +7,7 @@ mod check;
 mod diff;
 mod explain;
 mod grant;
-pub use grant::grant_always;
+pub use grant::{grant_always, grant_always_unseen};
 mod inspect;
 mod new;
 #[cfg(feature = "registry")]

@@ -3,7 +3,7 @@
 use super::{
     Exit, Failure, Global, Terminal,
     graph::{self, Format},
-    live,
+    live, plugin,
     run::journal_place,
     stop::{Stop, StopArgs},
     trust::Asked,
@@ -12,7 +12,7 @@ use crate::graph::{Drawing, Path};
 use clap::Args;
 use futures_util::future::join_all;
 use opcell::{
-    Host, HostBuilder, LiveHost, Rejected,
+    Host, HostBuilder, LiveHost, Rejected, Remedy,
     config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
     consent,
     places::Places,
@@ -217,6 +217,16 @@ impl ReadAgain {
 impl Project for ReadAgain {
     fn read(&self) -> Result<Config, Rejected> {
         self.config().map_err(live::rejected)
+    }
+
+    fn grant(&self, remedy: &Remedy) -> Result<PathBuf, Rejected> {
+        // Whose project it is and whether it may be used is asked first, as for reading it.
+        self.config().map_err(live::rejected)?;
+        let of = match &self.file {
+            Some(file) => Global { config: Some(file.clone()), ..self.global.clone() },
+            None => self.global.clone(),
+        };
+        plugin::grant_always_unseen(&of, remedy).map_err(live::rejected)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use axum::{
-    body::Bytes,
+    body::{Bytes, HttpBody as _},
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
@@ -20,11 +20,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", "the body must be JSON");
             return Err(problem.remedy("send `Content-Type: application/json`"));
         }
+        let too_large = || {
+            let detail = format!("the body has more than {} bytes", super::MAX_BODY);
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
+        };
+        // Nothing is read of what would be refused.
+        if request.body().size_hint().lower() > super::MAX_BODY as u64 {
+            return Err(too_large());
+        }
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let detail = format!("the body has more than {} bytes", super::MAX_BODY);
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
-            }
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
             _ => Problem::bad_request("body-unreadable", "the body could not be read to its end"),
         })?;
         serde_json::from_slice(&bytes)

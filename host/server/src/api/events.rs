@@ -5,8 +5,8 @@ use super::{
     body::{At, Params},
 };
 use crate::{
-    access::Reading,
-    feed::{self, Frame, PAGE},
+    access::{Reading, Standing, tokens::Scope},
+    feed::{self, PAGE},
     problem::Problem,
     tenant::Tenant,
 };
@@ -81,7 +81,8 @@ pub(super) async fn events(
         return Err(Problem::bad_request("unknown-event", format!("there is no event {after}")));
     }
     if wants_stream {
-        return stream(&admitted.tenant, run, after, app.stop.clone()).await;
+        let standing = Standing::new(&app, &headers, &admitted.tenant, Scope::Read);
+        return stream(&admitted.tenant, run, after, app.stop.clone(), standing).await;
     }
     let limit = params.limit.unwrap_or(PAGE);
     if limit == 0 || limit > PAGE {
@@ -100,6 +101,7 @@ pub(crate) async fn stream(
     run: RunId,
     after: u64,
     stop: CancellationToken,
+    standing: Standing,
 ) -> Result<Response, Problem> {
     let engine = tenant.host.engine();
     // Whether the run exists, and whether anything can follow the event that the reader has seen last.
@@ -123,18 +125,18 @@ pub(crate) async fn stream(
         let text = tokio::select! {
             () = stop.cancelled() => return None,
             next = reader.next() => match next {
-                Ok(Some(frames)) => frames.iter().map(Frame::to_sse).collect::<String>(),
+                Ok(Some(text)) => text,
                 Ok(None) => return None,
                 Err(problem) => {
                     let text = format!("event: problem\ndata: {}\n\n", json!(problem));
                     return Some((Ok::<_, Infallible>(Bytes::from(text)), (None, permit, stop)));
                 }
             },
-            () = tokio::time::sleep(KEEP_ALIVE) => ":\n\n".to_owned(),
+            () = tokio::time::sleep(KEEP_ALIVE) => Bytes::from_static(b":\n\n"),
         };
-        Some((Ok(Bytes::from(text)), (Some(reader), permit, stop)))
+        Some((Ok(text), (Some(reader), permit, stop)))
     });
-    let mut response = Body::from_stream(frames).into_response();
+    let mut response = standing.guard(Body::from_stream(frames)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     Ok(response)
 }

@@ -159,6 +159,11 @@ pub(crate) struct Pieces {
 /// When the run cannot be read.
 pub(crate) async fn pieces(tenant: &Arc<Tenant>, run: &RunId, traceparent: Option<&str>) -> Result<Pieces, Problem> {
     let view = tenant.views.of(run).await?;
+    if view.is_cut() {
+        let detail = format!("run `{run}` has more spans than the server keeps of one");
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "trace-too-large", detail);
+        return Err(problem.remedy(format!("export it with the command: opcell runs export {run} --otlp")));
+    }
     let now = view.last().map_or(Timestamp(0), |last| last.at);
     let own = view.state().traceparent().cloned();
     let names = telemetry::Trace::new(run, traceparent.or(own.as_deref()), now);

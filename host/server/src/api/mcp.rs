@@ -1,7 +1,12 @@
 //! `/v1/{tenant}/mcp`: the tools of a tenant over streamable HTTP.
 
 use super::App;
-use crate::{access::Running, mcp::McpServer, problem::Problem, tenant::Tenants};
+use crate::{
+    access::{Running, Standing, tokens::Scope},
+    mcp::McpServer,
+    problem::Problem,
+    tenant::Tenants,
+};
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -38,5 +43,6 @@ pub(super) async fn mcp(
 ) -> Result<Response, Problem> {
     let service = app.mcp.0.get(&admitted.tenant.name);
     let service = service.ok_or_else(|| Problem::not_found("unknown-tenant", "there is no such tenant"))?;
-    Ok(service.handle(request).await.map(Body::new))
+    let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
+    Ok(service.handle(request).await.map(Body::new).map(|body| standing.guard(body)))
 }

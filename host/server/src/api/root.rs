@@ -10,12 +10,17 @@ use crate::{
 };
 use axum::{
     Json,
+    body::Bytes,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::IntoResponse,
 };
 use serde::Serialize;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
 use utoipa::{
     Modify, OpenApi, ToSchema,
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
@@ -24,6 +29,9 @@ use utoipa::{
 /// Runnable runs that `/metrics` counts: enough to see a crowd, few enough to list on every visit of a monitoring
 /// system.
 const MOST_RUNNABLE: u64 = 10_000;
+
+/// How long it is taken for granted that the journals answer, or do not.
+const READY: Duration = Duration::from_millis(500);
 
 /// Whether the server works.
 #[derive(Debug, Serialize, ToSchema)]
@@ -47,14 +55,33 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, P
     if app.stop.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "the server is stopping"));
     }
-    for tenant in app.tenants.iter() {
-        if let Err(error) = tenant.host.engine().runnable(1).await {
-            tracing::warn!(tenant = %tenant.name, %error, "not ready");
-            let detail = "a journal does not answer; the server's log says which, and why";
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", detail));
-        }
+    if !app.readiness.holds(&app).await {
+        let detail = "a journal does not answer; the server's log says which, and why";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", detail));
     }
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
+}
+
+/// Whether every journal answers. No one needs a token to ask, so they are asked once in a while, however many ask.
+#[derive(Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
+
+impl Readiness {
+    async fn holds(&self, app: &App) -> bool {
+        let mut known = self.0.lock().await;
+        if let Some((_, holds)) = known.filter(|(looked, _)| looked.elapsed() < READY) {
+            return holds;
+        }
+        let mut holds = true;
+        for tenant in app.tenants.iter() {
+            if let Err(error) = tenant.host.engine().runnable(1).await {
+                tracing::warn!(tenant = %tenant.name, %error, "not ready");
+                holds = false;
+            }
+        }
+        *known = Some((Instant::now(), holds));
+        holds
+    }
 }
 
 /// Counters and gauges in the text format of Prometheus; with a token, those of its tenant.
@@ -77,7 +104,9 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 /// This document.
 #[utoipa::path(get, path = "/openapi.json", tag = "server", security(()), responses((status = 200, body = Object)))]
 pub(super) async fn openapi() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], super::openapi_text())
+    /// Made once, and one text for all: no one needs a token to ask for it.
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| super::openapi_text().into());
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
 struct Bearer;

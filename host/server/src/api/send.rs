@@ -15,7 +15,7 @@ use opcell_engine::{
     outcome::Question,
 };
 use opcell_journal::RunId;
-use opcell_types::Value;
+use opcell_types::{Denial, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json_;
 use std::sync::Arc;
@@ -115,6 +115,8 @@ pub enum GrantBody {
     Once,
     /// Every call of the plugin in this run has that.
     Run,
+    /// Every run has that: it is written into the project file.
+    Always,
     /// It has failed.
     Refuse,
 }
@@ -158,6 +160,10 @@ pub(crate) async fn grant(
     let grant = match grant {
         GrantBody::Once => Some(GrantScope::Once),
         GrantBody::Run => Some(GrantScope::Run),
+        GrantBody::Always => {
+            write(admitted, &denials).await?;
+            Some(GrantScope::Run)
+        }
         GrantBody::Refuse => None,
     };
     for effect in effects {
@@ -165,6 +171,25 @@ pub(crate) async fn grant(
         admitted.tenant.host.engine().send(&run, &message).await?;
     }
     Ok(Json(Sent { run, step: None }))
+}
+
+/// Writes what was denied into the tenant's project file. The plugin is loaded again when the file is seen to have
+/// changed; until then, the run has it as its own.
+async fn write(admitted: &Admitted, denials: &[Box<Denial>]) -> Result<(), Problem> {
+    let (tenant, caller) = (&admitted.tenant, &admitted.caller);
+    let Some((project, denial)) = tenant.project.clone().zip(denials.first()) else {
+        let detail = "this server has no project file that it could write";
+        return Err(Problem::new(StatusCode::CONFLICT, "no-project", detail).remedy("grant it for this run"));
+    };
+    let remedy = denial.remedy.clone();
+    let _writing = tenant.writing.lock().await;
+    let written = tokio::task::spawn_blocking(move || project.grant(&remedy)).await;
+    let written = written.map_err(|_| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "not-written", "writing the project file was abandoned")
+    })??;
+    tracing::info!(target: "opcell::audit", caller = %caller.name, tenant = %tenant.name, file = %written.display(),
+        capability = denial.capability, "granted always");
+    Ok(())
 }
 
 /// Which of the things that a run asks to be granted.

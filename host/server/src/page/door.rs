@@ -3,7 +3,7 @@
 
 use super::{News, whole};
 use crate::{
-    access::{self, Access, Admitted, tokens::Scope},
+    access::{self, Access, Admitted, Caller, tokens::Scope},
     api::App,
     problem::Problem,
 };
@@ -77,11 +77,12 @@ pub(crate) struct Visitor {
     pub(crate) headers: HeaderMap,
     /// What the token is called; none where no token is required.
     name: Option<Arc<str>>,
+    caller: Caller,
     app: Arc<App>,
 }
 
 impl Visitor {
-    fn of(app: &Arc<App>, headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn of(app: &Arc<App>, headers: &HeaderMap) -> Option<Self> {
         let session = match &app.access {
             Access::Open => String::new(),
             Access::Tokens(_) => cookie(headers)?,
@@ -92,8 +93,13 @@ impl Visitor {
             own.insert(header::AUTHORIZATION, token);
         }
         let caller = access::caller(app, &own).ok()?;
-        let name = (!session.is_empty()).then_some(caller.name);
-        Some(Self { session, headers: own, name, app: app.clone() })
+        let name = (!session.is_empty()).then(|| caller.name.clone());
+        Some(Self { session, headers: own, name, caller, app: app.clone() })
+    }
+
+    /// Whether their token is for this tenant.
+    pub(super) fn reaches(&self, tenant: &str) -> bool {
+        self.caller.reaches(tenant)
     }
 
     /// Who it is, where they have logged in.

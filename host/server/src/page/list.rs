@@ -123,7 +123,7 @@ pub(super) async fn runs(
     };
     // What is older does not change much.
     let every = wanted.before.is_none().then_some(LOOK);
-    Ok(whole("Runs", Some(&tenant), Some(&visitor), News { live: None, every }, main))
+    Ok(whole("Runs", Some(&tenant), Some(&visitor), News { every, ..News::default() }, main))
 }
 
 /// What a run waits for, in a few words.

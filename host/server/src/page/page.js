@@ -1,10 +1,10 @@
 "use strict";
 // Shows news without losing the reader's place. Without this script, reloading the page does the same.
 (() => {
-  const { live, every } = document.body.dataset;
-  if (!live && !every) return;
   let due = null;
   let busy = false;
+  let source = null;
+  let timer = null;
   const refresh = async () => {
     due = null;
     if (busy) return;
@@ -27,7 +27,7 @@
       const again = place && document.getElementById(place.id);
       const target = again && (again.matches("details") ? again.querySelector("summary") : again);
       if (target && document.activeElement !== target) target.focus({ preventScroll: true });
-      if (live && !next.body.dataset.live && source) source.close();
+      follow(next.body.dataset);
     } catch {
       // The server is away: the next look may find it.
     } finally {
@@ -35,12 +35,19 @@
     }
   };
   const soon = () => { due = due || setTimeout(refresh, 400); };
-  let source = null;
-  if (live && window.EventSource) {
-    source = new EventSource(live);
-    const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "run-finished"];
-    for (const kind of kinds) source.addEventListener(kind, soon);
-    source.addEventListener("run-finished", () => source.close());
-  }
-  if (every) setInterval(() => { if (!document.hidden) refresh(); }, Number(every));
+  const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "run-finished"];
+  // What a page says of its news may change: a long run is read, goes on, and ends.
+  const follow = ({ live, every }) => {
+    if (live && !source && window.EventSource) {
+      source = new EventSource(live);
+      for (const kind of kinds) source.addEventListener(kind, soon);
+      source.addEventListener("run-finished", () => source.close());
+    } else if (!live && source) {
+      source.close();
+      source = null;
+    }
+    if (every && !timer) timer = setInterval(() => { if (!document.hidden) refresh(); }, Number(every));
+    if (!every && timer) timer = clearInterval(timer);
+  };
+  follow(document.body.dataset);
 })();

@@ -3,9 +3,9 @@
 mod receipt;
 mod shown;
 
-use super::{door::Visitor, page, place, run_place};
+use super::{News, door::Visitor, place, run_place, whole};
 use crate::{
-    access::tokens::Scope,
+    access::{Standing, tokens::Scope},
     api::{self, App, At, ExportParams, GraphFormat, Params},
     problem::Problem,
 };
@@ -34,7 +34,11 @@ pub(super) struct Part {
     said: Option<usize>,
 }
 
-/// Shows a run. Of a long one, only what is shown of it is read again.
+/// How often the page of a run looks again that is still being read, in milliseconds.
+const READING: u32 = 500;
+
+/// Shows a run. Of a long one, only what is shown of it is read again, and no page waits until all of it has been read
+/// once.
 pub(super) async fn show(
     visitor: Visitor,
     At((tenant, run)): At<(String, String)>,
@@ -43,14 +47,15 @@ pub(super) async fn show(
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let run: RunId = run.into();
     let views = &admitted.tenant.views;
-    let mut view = views.of(&run).await?;
+    let (mut view, is_all) = views.glance(&run).await?;
     let (mut spans, all) = view.window(part.failed, part.from, SPANS);
     let said = part.said.unwrap_or_else(|| view.said().len().saturating_sub(SAID));
     let events: Vec<u64> = view.said().iter().skip(said).take(SAID).copied().collect();
     let state = view.state();
     let began = state.started_at();
+    let engine = admitted.tenant.host.engine();
     // What goes on, or waits, lasts until now.
-    let now = admitted.tenant.host.engine().ports().timer.now();
+    let now = engine.ports().timer.now();
     let last = if state.status().has_ended() { view.last().map_or(began, |last| last.at) } else { now };
     let mut shown = Shown {
         here: run_place(&tenant, &run),
@@ -59,18 +64,23 @@ pub(super) async fn show(
         may: May::of(&admitted.caller),
         workflow: state.program().map(|program| program.name().clone()),
         outcome: state.outcome(),
+        partly: None,
         limits: *state.limits(),
         seq: state.seq(),
         began,
         last,
         failures: view.failures(),
         timeline: Window { from: part.from, all, failed: part.failed },
+        is_cut: view.is_cut(),
         spans: Vec::new(),
         denials: view.denials().to_vec(),
         talk: Window { from: said, all: view.said().len(), failed: false },
         said: Vec::new(),
     };
     drop(view);
+    if !is_all {
+        shown.partly_read(engine, &run).await?;
+    }
     let receipts = views.events(&run, spans.iter().filter_map(|span| span.receipt_at).collect()).await?;
     for span in &mut spans {
         let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
@@ -79,9 +89,13 @@ pub(super) async fn show(
     }
     shown.spans = spans;
     shown.said = views.events(&run, events).await?.into_values().collect();
-    let ended = shown.outcome.status.has_ended();
     let live = format!("{}/live?after={}", shown.here, shown.seq);
-    Ok(page(&run, Some(&tenant), &visitor, (!ended).then_some(live.as_str()), shown.render(&run)))
+    let news = match &shown.partly {
+        Some(_) => News { every: Some(READING), reload: true, ..News::default() },
+        None if shown.outcome.status.has_ended() => News::default(),
+        None => News { live: Some(&live), ..News::default() },
+    };
+    Ok(whole(&run, Some(&tenant), Some(&visitor), news, shown.render(&run)))
 }
 
 /// The graph of a run as an image.
@@ -111,7 +125,8 @@ pub(super) async fn live(
 ) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
-    api::stream(&admitted.tenant, run.into(), last.unwrap_or(after.after), app.stop.clone()).await
+    let standing = Standing::new(&app, &visitor.headers, &admitted.tenant, Scope::Read);
+    api::stream(&admitted.tenant, run.into(), last.unwrap_or(after.after), app.stop.clone(), standing).await
 }
 
 /// The run as a file.

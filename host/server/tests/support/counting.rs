@@ -1,15 +1,17 @@
 //! A journal that counts what is asked of it, and holds readers up when it is told to.
 
 use async_trait::async_trait;
-use opcell::{Workflow, document};
+use opcell::{Host, Value, Workflow, document};
+use opcell_engine::RunOptions;
 use opcell_journal::{
     Append, Cut, Fence, InboxMessage, Journal, JournalError, LazyRecords, MemoryJournal, NewRun, OpenedRun, Record,
     Retention, RunEntry, RunId,
 };
+use serde_json::json;
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
@@ -29,6 +31,8 @@ struct Counts {
     reading: AtomicU64,
     most: AtomicU64,
     held: watch::Sender<bool>,
+    blocked: Mutex<bool>,
+    unblocked: Condvar,
 }
 
 impl Default for Counting {
@@ -40,6 +44,8 @@ impl Default for Counting {
             reading: AtomicU64::new(0),
             most: AtomicU64::new(0),
             held: watch::Sender::new(false),
+            blocked: Mutex::default(),
+            unblocked: Condvar::new(),
         }))
     }
 }
@@ -70,9 +76,24 @@ impl Counting {
         self.0.held.send_replace(false);
     }
 
+    /// Until what this returns is dropped, whoever reads keeps the thread busy on which it does.
+    pub fn block(&self) -> Blocked {
+        *self.0.blocked.lock().unwrap() = true;
+        Blocked(self.clone())
+    }
+
     fn touch(&self) -> &MemoryJournal {
         self.0.touched.fetch_add(1, SeqCst);
         &self.0.journal
+    }
+}
+
+pub struct Blocked(Counting);
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        *self.0.0.blocked.lock().unwrap() = false;
+        self.0.0.unblocked.notify_all();
     }
 }
 
@@ -100,6 +121,7 @@ impl Journal for Counting {
         let now = self.0.reading.fetch_add(1, SeqCst) + 1;
         self.0.most.fetch_max(now, SeqCst);
         let _ = self.0.held.subscribe().wait_for(|held| !held).await;
+        drop(self.0.unblocked.wait_while(self.0.blocked.lock().unwrap(), |blocked| *blocked).unwrap());
         let read = self.touch().read(run, after, limit).await;
         self.0.records.fetch_add(read.as_ref().map_or(0, Vec::len) as u64, SeqCst);
         self.0.reading.fetch_sub(1, SeqCst);
@@ -126,12 +148,29 @@ impl Journal for Counting {
 }
 
 /// A workflow whose runs have as many events as wanted.
+#[allow(dead_code, reason = "each test program uses a part of it")]
 pub fn workflow() -> Workflow {
-    let text = "---\nname: each\ndescription: Many.\n---\n\n```workflow\ninputs: { items: { type: array } }\nsteps:\n  - { id: each, type: transform, operation: filter, where: $item.ok, each: $inputs.items, inputs: { items: { type: array, value: [] } }, outputs: { items: { type: array } } }\n```\n";
-    Workflow::of(document::compile(Path::new("each.md"), text.to_owned())).unwrap()
+    each("[]")
+}
+
+/// The same, each of whose elements returns something.
+pub fn each(returned: &str) -> Workflow {
+    let text = format!(
+        "---\nname: each\ndescription: Many.\n---\n\n```workflow\ninputs: {{ items: {{ type: array }}, said: {{ type: array, default: [] }} }}\nsteps:\n  - {{ id: each, type: transform, operation: filter, where: $item.ok, each: $inputs.items, inputs: {{ items: {{ type: array, value: {returned} }} }}, outputs: {{ items: {{ type: array }} }} }}\n```\n"
+    );
+    Workflow::of(document::compile(Path::new("each.md"), text)).unwrap()
+}
+
+/// A run of a few hundred events that has ended.
+#[allow(dead_code, reason = "each test program uses a part of it")]
+pub async fn ended(host: &Host, run: &str, elements: usize) {
+    let items = Value::from_json(&json!({"items": vec![json!({"ok": true}); elements]}).to_string()).unwrap();
+    let options = RunOptions { run: Some(run.into()), ..RunOptions::default() };
+    host.start_with(&workflow(), items, options).await.unwrap().outcome().await.unwrap();
 }
 
 /// The answer to a request; headers may be followed by a body after an empty line of theirs.
+#[allow(dead_code, reason = "each test program uses a part of it")]
 pub async fn request(address: &str, method: &str, path: &str, more: &str) -> String {
     let (headers, body) = more.split_once("\r\n\n").map_or((more, ""), |(headers, body)| (headers, body));
     let headers = headers.trim_end();

@@ -15,6 +15,7 @@ use opcell::{
 use opcell_types::{Capability, Remedy};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {
@@ -73,6 +74,15 @@ enum Kind {
 
 /// Writes what a run asked for into the project file, as the command that its refusal names would.
 pub fn grant_always(global: &Global, remedy: &Remedy, terminal: &Terminal) -> Result<(), Failure> {
+    grant(global, &always(remedy)?, terminal).map(drop)
+}
+
+/// The same where no one reads a terminal; the file that has it now.
+pub fn grant_always_unseen(global: &Global, remedy: &Remedy) -> Result<PathBuf, Failure> {
+    Ok(write(global, &always(remedy)?)?.file)
+}
+
+fn always(remedy: &Remedy) -> Result<GrantArgs, Failure> {
     let (kind, what, method) = match remedy {
         Remedy::Grant { capability: Capability::Tool, name, .. } => (Kind::Tool, name, None),
         Remedy::Grant { capability: Capability::Skill, name, .. } => (Kind::Skill, name, None),
@@ -80,7 +90,7 @@ pub fn grant_always(global: &Global, remedy: &Remedy, terminal: &Terminal) -> Re
         Remedy::AllowHttp { origin, method, private: false, .. } => (Kind::Http, origin, method.clone()),
         other => return Err(Diagnostic::error("invalid-grant", format!("this needs more than a word: {other}")).into()),
     };
-    let args = GrantArgs {
+    Ok(GrantArgs {
         plugin: remedy.plugin().unwrap_or_default().to_owned(),
         kind,
         what: what.clone(),
@@ -93,8 +103,7 @@ pub fn grant_always(global: &Global, remedy: &Remedy, terminal: &Terminal) -> Re
         credential_env: None,
         credential_file: None,
         credential_header: None,
-    };
-    grant(global, &args, terminal).map(drop)
+    })
 }
 
 impl GrantArgs {
@@ -155,6 +164,29 @@ impl GrantArgs {
 }
 
 pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Written { file, changed, unused } = write(global, args)?;
+    if terminal.json {
+        terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;
+    } else {
+        let what = if changed { "granted in" } else { "nothing to change: already granted in" };
+        terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
+    }
+    for unused in unused {
+        terminal.note(&format!("note: plugin `{}` does not request {unused}; the grant has no effect", args.plugin));
+    }
+    Ok(Exit::Done)
+}
+
+/// A grant in the project file.
+struct Written {
+    file: PathBuf,
+    /// Whether it was not there before.
+    changed: bool,
+    /// Grants that the plugin does not ask for.
+    unused: Vec<String>,
+}
+
+fn write(global: &Global, args: &GrantArgs) -> Result<Written, Failure> {
     let config = global.proposed()?;
     let Some(file) = &config.file else {
         return Err(no_project().into());
@@ -176,20 +208,10 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     if let (Some(lock), Some(component)) = (&config.lock, &component) {
         lock.remember_new(&plugin.name, component.locked(plugin), &Places::of_user())?;
     }
-    if terminal.json {
-        terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;
-    } else {
-        let what = if changed { "granted in" } else { "nothing to change: already granted in" };
-        terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
-    }
+    let mut unused = Vec::new();
     if let (Some(component), Some(plugin)) = (&component, granted.plugins.get(&args.plugin)) {
-        for (kind, name) in policy(plugin, component).unused_grants() {
-            terminal.note(&format!(
-                "note: plugin `{}` does not request {} `{name}`; the grant has no effect",
-                plugin.name,
-                kind.word()
-            ));
-        }
+        let grants = policy(plugin, component).unused_grants();
+        unused.extend(grants.into_iter().map(|(kind, name)| format!("{} `{name}`", kind.word())));
     }
-    Ok(Exit::Done)
+    Ok(Written { file: file.clone(), changed, unused })
 }

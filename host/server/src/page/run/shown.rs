@@ -9,13 +9,17 @@ use crate::{
 use maud::{Markup, html};
 use opcell::{Denial, remedy};
 use opcell_engine::{
-    RunOutcome,
+    Engine, RunError, RunOutcome,
     event::{EffectReply, Event, Recorded, Timestamp},
     outcome::Question,
 };
+use opcell_journal::{RunId, RunQuery};
 use opcell_types::Value;
 use opcell_workflow::ir::RunLimits;
 use std::sync::Arc;
+
+/// Runs whose IDs begin with that of another.
+const NAMESAKES: usize = 20;
 
 /// Spans on one page, and events of conversations.
 pub(super) const SPANS: usize = 200;
@@ -42,6 +46,13 @@ pub(super) struct Window {
     pub failed: bool,
 }
 
+/// How much of a run has been read that goes on being read.
+pub(super) struct Partly {
+    /// As its journal knows it.
+    status: String,
+    events: u64,
+}
+
 /// A run, and the parts of it that are shown.
 pub(super) struct Shown {
     pub here: String,
@@ -50,6 +61,8 @@ pub(super) struct Shown {
     pub may: May,
     pub workflow: Option<Arc<str>>,
     pub outcome: RunOutcome,
+    /// There while the run has not been read to its end.
+    pub partly: Option<Partly>,
     pub limits: RunLimits,
     pub seq: u64,
     pub began: Timestamp,
@@ -57,6 +70,8 @@ pub(super) struct Shown {
     /// Spans that failed.
     pub failures: usize,
     pub timeline: Window,
+    /// Whether the run has more spans than the timeline.
+    pub is_cut: bool,
     pub spans: Vec<Span>,
     pub denials: Vec<Denial>,
     pub talk: Window,
@@ -64,11 +79,46 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// Says of a run that has not been read to its end what can be known without: its status, and how it ended.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(super) async fn partly_read(&mut self, engine: &Engine, run: &RunId) -> Result<(), RunError> {
+        let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
+        let entry = engine.runs_page(query).await?.into_iter().find(|entry| entry.run == *run);
+        let Some(entry) = entry else { return Ok(()) };
+        let now = engine.ports().timer.now();
+        self.partly = Some(Partly { status: entry.status(now.0).to_owned(), events: entry.records });
+        self.outcome.questions.clear();
+        if entry.state.ended {
+            self.last = Timestamp(entry.updated_at);
+            let last = engine.events_after(run, entry.records.saturating_sub(1), 1).await?;
+            if let Some(Event::RunFinished(end)) = last.into_iter().next().map(|last| last.event) {
+                let outcome = &mut self.outcome;
+                (outcome.status, outcome.reason, outcome.message) = (end.status, end.reason, end.message);
+                (outcome.step, outcome.denial, outcome.result) = (end.step, end.denial, end.result);
+            }
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> &str {
+        self.partly.as_ref().map_or(self.outcome.status.as_str(), |partly| &partly.status)
+    }
+
+    /// How much has been read, where that is not everything.
+    fn reading(&self) -> Markup {
+        html! { @if let Some(partly) = &self.partly {
+            p.box role="status" { "Reading the run: " (self.seq) " of " (partly.events) " events so far. What follows is "
+                "of these; the page goes on by itself." }
+        } }
+    }
+
     pub(super) fn render(&self, run: &str) -> Markup {
         let (outcome, used) = (&self.outcome, &self.outcome.used);
         html! {
             h1 { (run) }
-            p { span class={ "status " (outcome.status) } { (outcome.status) }
+            p { span class={ "status " (self.status()) } { (self.status()) }
                 " · " @if let Some(workflow) = &self.workflow { (workflow) }
                 " · " (moment(&self.began.to_text())) " · " (duration(self.last.ms_since(self.began))) }
             @if let Some(reason) = &outcome.reason {
@@ -77,6 +127,7 @@ impl Shown {
             }
             @if let Some(denial) = &outcome.denial { (denied(denial)) }
             @for question in &outcome.questions { (self.question(question)) }
+            (self.reading())
             ul.facts {
                 (fact("Visits", used.visits, self.limits.total_visits)) (fact("Cells", used.cells, None))
                 (fact("Tool calls", used.tool_calls, self.limits.tool_calls)) (fact("Model rounds", used.rounds, None))
@@ -92,6 +143,7 @@ impl Shown {
             } }
             (self.timeline())
             (self.pages(&self.timeline, "from", SPANS, "timeline"))
+            @if self.is_cut { p.quiet { "The run has more spans than these; its export has all of its events." } }
             @let denials: Vec<&Denial> = self.denials.iter().filter(|denial| outcome.denial.as_deref() != Some(denial)).collect();
             @if !denials.is_empty() { h2 { "Denials" } @for denial in denials { (denied(denial)) } }
             h2 { "Graph" }
@@ -109,7 +161,7 @@ impl Shown {
                 form.row method="post" action={ (self.here) "/fork" } {
                     input type="hidden" name="proof" value=(self.proof);
                     label for="at" { "Fork after event" }
-                    input id="at" name="at" type="number" min="1" max=(self.seq) value=(self.seq.saturating_sub(1).max(1));
+                    input id="at" name="at" type="number" min="1" max=(self.partly.as_ref().map_or(self.seq, |partly| partly.events)) value=(self.seq.saturating_sub(1).max(1));
                     button { "Fork" }
                 }
                 // The buttons of the timeline belong to this one.
@@ -162,9 +214,10 @@ impl Shown {
                         input type="hidden" name="effect" value=(effect);
                         button.yes name="grant" value="once" { "Grant once" }
                         button.yes name="grant" value="run" { "Grant for this run" }
+                        button.yes name="grant" value="always" { "Grant always" }
                         button.no name="grant" value="refuse" { "Refuse" }
                     } } @else { p.quiet { "Your token does not have the scope " code { "admin" } "." } }
-                    p.quiet { "For every run: " code { "opcell runs approve " (self.outcome.run) " --grant always" } }
+                    @if self.may.admin { p.quiet { "Always: every run has it, and the project file says so." } }
                 }
             },
             Question::Doubt { effect, step, what } => html! {
