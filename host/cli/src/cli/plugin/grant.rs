@@ -210,8 +210,8 @@ fn write(global: &Global, args: &GrantArgs) -> Result<Written, Failure> {
     }
     let mut unused = Vec::new();
     if let (Some(component), Some(plugin)) = (&component, granted.plugins.get(&args.plugin)) {
-        let grants = policy(plugin, component).unused_grants();
-        unused.extend(grants.into_iter().map(|(kind, name)| format!("{} `{name}`", kind.word())));
+        let policy = policy(plugin, component);
+        unused.extend(policy.unused_grants().into_iter().map(|(kind, name)| format!("{} `{name}`", kind.word())));
     }
     Ok(Written { file: file.clone(), changed, unused })
 }
