@@ -6,7 +6,7 @@
 mod client;
 mod served;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use client::{Connection, Latencies, Load};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use std::{
     path::PathBuf,
     process::{ExitCode, Stdio},
     sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -301,7 +302,7 @@ async fn page(options: &Options) -> Result<Vec<Figure>> {
     let project = options.project(&[])?;
     let server = project.serve()?;
     let mut figures = Vec::new();
-    for (elements, name) in [(2_500, "page of a run of 10,000 events"), (100_000, "page of a run of 100,000 elements")]
+    for (elements, name) in [(10_000, "page of a run of 10,000 events"), (100_000, "page of a run of 100,000 elements")]
     {
         let run = format!("each-{elements}");
         server.start("each", &run, elements).await?;
@@ -318,13 +319,7 @@ async fn page(options: &Options) -> Result<Vec<Figure>> {
         let median = again.get(again.len() / 2).copied().unwrap_or_default();
         let most = fresh.memory("VmHWM")? as f64 / 1e6;
         let note = format!("{events} events; the first time {first:.0} ms; resident {most:.0} MB at the most");
-        figures.push(Figure::at_most(
-            name,
-            if elements > 10_000 { median } else { first.max(median) },
-            "ms",
-            100.0,
-            note,
-        ));
+        figures.push(Figure::at_most(name, first.max(median), "ms", 100.0, note));
     }
     Ok(figures)
 }
@@ -459,16 +454,25 @@ async fn tenants(options: &Options) -> Result<Figure> {
     };
     let flood = Load::new(&server.address, "/v1/busy/runs", r#"{"workflow":"one"}"#);
     let until = Instant::now() + options.time + Duration::from_secs(60);
-    let flooding: Vec<_> = (0..CONNECTIONS).map(|_| tokio::spawn(flood.clone().repeat(until, Some(&STOP)))).collect();
+    // By a thread of its own: what is measured is what the other tenant waits for at the server, and not in this client.
+    let flooding = thread::spawn(move || -> Result<Latencies> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let tasks: Vec<_> =
+                (0..CONNECTIONS).map(|_| tokio::spawn(flood.clone().repeat(until, Some(&STOP)))).collect();
+            let mut flooded = Latencies::default();
+            for task in tasks {
+                flooded.add(task.await??);
+            }
+            Ok(flooded)
+        })
+    });
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
     let mut beside = quiet.run(4, options.time).await?;
     let took = began.elapsed().as_secs_f64() + 1.0;
     STOP.store(true, Ordering::Relaxed);
-    let mut flooded = Latencies::default();
-    for task in flooding {
-        flooded.add(task.await??);
-    }
+    let flooded = flooding.join().map_err(|_| anyhow!("the flood ended with a panic"))??;
     let (before, after) = (alone.percentile(99.0), beside.percentile(99.0));
     let note = format!(
         "alone 99 % within {before:.1} ms, half within {:.1}; beside {:.0} starts a second of the other (and {} refused) 99 % within \
