@@ -436,6 +436,33 @@ fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form()
     }
 }
 
+#[test]
+fn a_denial_that_ended_a_run_is_lifted_for_later_ones_with_a_button() {
+    let folder = tempfile::tempdir().unwrap();
+    let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    let file = folder.path().join("opcell.toml");
+    fs::write(&file, "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\n").unwrap();
+    fs::copy(asks.join("w.edn"), folder.path().join("w.edn")).unwrap();
+    assert!(opcell(folder.path()).arg("trust").status().unwrap().success());
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "w", "run": "r1"}));
+    server.wait_for("r1", "failed");
+    let (_, _, page) = server.send("GET", "/t/default/runs/r1", &[], "");
+    assert!(page.contains("Grant always") && page.contains(r#"name="capability" value="store kept""#), "{page}");
+    let allow = |capability: &str| {
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        let body = format!("proof={}&plugin=test&capability={capability}", proof(&page));
+        server.send("POST", "/t/default/runs/r1/allow", &form, &body)
+    };
+    // Only what this run was denied.
+    let (status, _, refused) = allow("tool+bash");
+    assert!(status == 409 && refused.contains("nothing-to-grant"), "{refused}");
+    assert_eq!(allow("store+kept").0, 303);
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(written.contains("[plugins.test.grants.stores.kept]"), "{written}");
+}
+
 fn token(folder: &Path, arguments: &[&str]) -> String {
     let made = opcell(folder).arg("token").args(arguments).output().unwrap();
     assert!(made.status.success(), "{made:?}");

@@ -45,7 +45,7 @@ pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
 pub(crate) use runs::{Start, begin, encoded, run_graph};
-pub(crate) use send::{GrantBody, Wanted, answer, grant};
+pub(crate) use send::{GrantBody, Wanted, answer, grant, write_grant};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;

@@ -116,7 +116,7 @@ async fn counted(tenant: &Tenant, response: Response) -> Response {
     let Ok(permit) = tenant.unsent.clone().try_acquire_many_owned(wanted) else {
         tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
         let detail = "as much waits to be sent to the tenant's clients as may, because they do not take it";
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "answers-unread", detail);
         return Problem { retry_after: Some(1), ..problem }
             .remedy("read the answers that were asked for")
             .into_response();

@@ -161,7 +161,9 @@ pub(crate) async fn grant(
         GrantBody::Once => Some(GrantScope::Once),
         GrantBody::Run => Some(GrantScope::Run),
         GrantBody::Always => {
-            write(admitted, &denials).await?;
+            if let Some(denial) = denials.first() {
+                write_grant(admitted, denial).await?;
+            }
             Some(GrantScope::Run)
         }
         GrantBody::Refuse => None,
@@ -175,9 +177,9 @@ pub(crate) async fn grant(
 
 /// Writes what was denied into the tenant's project file. The plugin is loaded again when the file is seen to have
 /// changed; until then, the run has it as its own.
-async fn write(admitted: &Admitted, denials: &[Box<Denial>]) -> Result<(), Problem> {
+pub(crate) async fn write_grant(admitted: &Admitted, denial: &Denial) -> Result<(), Problem> {
     let (tenant, caller) = (&admitted.tenant, &admitted.caller);
-    let Some((project, denial)) = tenant.project.clone().zip(denials.first()) else {
+    let Some(project) = tenant.project.clone() else {
         let detail = "this server has no project file that it could write";
         return Err(Problem::new(StatusCode::CONFLICT, "no-project", detail).remedy("grant it for this run"));
     };

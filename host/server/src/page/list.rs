@@ -104,7 +104,7 @@ pub(super) async fn runs(
                         td { span class={ "status " (run.status(now)) } { (run.status(now)) } }
                         td { (run.workflow) }
                         td { (moment(&Timestamp(run.created_at).to_text())) }
-                        td.number { (duration(Timestamp(run.updated_at).ms_since(Timestamp(run.created_at)))) }
+                        td.number { @if run.state.ended { (duration(Timestamp(run.updated_at).ms_since(Timestamp(run.created_at)))) } @else { "…" } }
                         td.number { (run.records) }
                         td { @if let Some(waits) = waits.get(&run.run) { (waits) } }
                     }

@@ -12,9 +12,10 @@ use crate::{
 use axum::{
     Form,
     extract::State,
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Redirect, Response},
 };
+use opcell::Denial;
 use opcell_engine::{Message, event::EffectId};
 use opcell_journal::RunId;
 use serde::Deserialize;
@@ -180,6 +181,38 @@ pub(super) async fn grant(
     let admitted = visitor.admit(&tenant, Scope::Admin)?;
     let _sent =
         api::grant(&admitted, run.as_str().into(), api::Wanted::Effect(EffectId(form.effect)), form.grant).await?;
+    Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
+}
+
+/// A denial that is to be lifted.
+#[derive(Deserialize)]
+pub(super) struct AllowForm {
+    proof: String,
+    plugin: String,
+    capability: String,
+}
+
+/// Grants what a plugin was denied in this run, for those that come later.
+pub(super) async fn allow(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<AllowForm>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Admin)?;
+    let denial = {
+        let view = admitted.tenant.views.of(&run.as_str().into()).await?;
+        let of_end = view.state().outcome().denial.map(|denial| *denial);
+        let is_meant = |denial: &Denial| {
+            denial.capability == form.capability && denial.remedy.plugin() == Some(form.plugin.as_str())
+        };
+        view.denials().iter().cloned().chain(of_end).find(is_meant)
+    };
+    let denial = denial.ok_or_else(|| {
+        let detail = format!("run `{}` was not denied that", api::shown(&run));
+        Problem::new(StatusCode::CONFLICT, "nothing-to-grant", detail)
+    })?;
+    api::write_grant(&admitted, &denial).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 

@@ -7,7 +7,7 @@ use crate::{
     spans::Span,
 };
 use maud::{Markup, html};
-use opcell::{Denial, remedy};
+use opcell::{Capability, Denial, Remedy, remedy};
 use opcell_engine::{
     Engine, RunError, RunOutcome,
     event::{EffectReply, Event, Recorded, Timestamp},
@@ -125,7 +125,7 @@ impl Shown {
                 p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
                     @if let Some(message) = outcome.message.as_ref().filter(|_| outcome.denial.is_none()) { ": " (message) } }
             }
-            @if let Some(denial) = &outcome.denial { (denied(denial)) }
+            @if let Some(denial) = &outcome.denial { (self.denied(denial)) }
             @for question in &outcome.questions { (self.question(question)) }
             (self.reading())
             ul.facts {
@@ -145,7 +145,7 @@ impl Shown {
             (self.pages(&self.timeline, "from", SPANS, "timeline"))
             @if self.is_cut { p.quiet { "The run has more spans than these; its export has all of its events." } }
             @let denials: Vec<&Denial> = self.denials.iter().filter(|denial| outcome.denial.as_deref() != Some(denial)).collect();
-            @if !denials.is_empty() { h2 { "Denials" } @for denial in denials { (denied(denial)) } }
+            @if !denials.is_empty() { h2 { "Denials" } @for denial in denials { (self.denied(denial)) } }
             h2 { "Graph" }
             p { img.graph src={ (self.here) "/graph.svg?" (self.seq) } alt="The steps of the workflow with the path taken" loading="lazy"; }
             (self.conversation())
@@ -207,7 +207,7 @@ impl Shown {
             Question::Grant { effect, step, what, denial, why } => html! {
                 div.box {
                     p { b { "Grant " code { (denial.capability) } "?" } }
-                    p { (what) " of step " code { (step) } " was denied it: " (denial.rule) "."
+                    p { (what) " of step " code { (step) } " was denied it: " (prose(&denial.rule)) "."
                         @if let Some(why) = why { " The plugin says why: " q { (why) } } }
                     @if self.may.admin { form.row method="post" action={ (self.here) "/grant" } {
                         input type="hidden" name="proof" value=(self.proof);
@@ -225,6 +225,23 @@ impl Shown {
                     p.quiet { code { "opcell runs resume " (self.outcome.run) " --effect " (effect) " --retry | --skip | --fail" } } }
             },
         }
+    }
+
+    /// A denial, the command that would lift it, and a button where that needs nothing but a word.
+    fn denied(&self, denial: &Denial) -> Markup {
+        html! { div.box.denied {
+            p { b { (denial.capability) } " was denied: " (prose(&denial.rule)) }
+            @if let Some(remedy) = remedy::render(&denial.remedy) { p { "To allow it: " code { (remedy) } } }
+            @if let Some(plugin) = denial.remedy.plugin().filter(|_| self.may.admin && is_granted_by_name(&denial.remedy)) {
+                form.row method="post" action={ (self.here) "/allow" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    input type="hidden" name="plugin" value=(plugin);
+                    input type="hidden" name="capability" value=(denial.capability);
+                    button { "Grant always" }
+                    span.quiet { "writes the project file; later runs have it" }
+                }
+            }
+        } }
     }
 
     fn pages(&self, window: &Window, key: &str, most: usize, place: &str) -> Markup {
@@ -317,13 +334,24 @@ fn sections(of: &Value) -> Markup {
     } }
 }
 
-fn fact(name: &str, used: u64, limit: Option<u64>) -> Markup {
-    html! { @if used > 0 || limit.is_some() { li { b { (name) " " } (used) @if let Some(limit) = limit { " of " (limit) } } } }
+/// Whether a grant needs nothing but a name: a directory needs a path, and private addresses more than a word.
+fn is_granted_by_name(remedy: &Remedy) -> bool {
+    match remedy {
+        Remedy::Grant { capability, .. } => {
+            matches!(capability, Capability::Tool | Capability::Skill | Capability::Store)
+        }
+        Remedy::AllowHttp { private, .. } => !private,
+        _ => false,
+    }
 }
 
-fn denied(denial: &Denial) -> Markup {
-    html! { div.box.denied {
-        p { b { (denial.capability) } " was denied: " (denial.rule) }
-        @if let Some(remedy) = remedy::render(&denial.remedy) { p { "To allow it: " code { (remedy) } } }
+/// A sentence whose names are between backticks.
+fn prose(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() {
+        @if at % 2 == 1 { code { (part) } } @else { (part) }
     } }
+}
+
+fn fact(name: &str, used: u64, limit: Option<u64>) -> Markup {
+    html! { @if used > 0 || limit.is_some() { li { b { (name) " " } (used) @if let Some(limit) = limit { " of " (limit) } } } }
 }
