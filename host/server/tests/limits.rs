@@ -192,3 +192,51 @@ async fn readers_of_events_who_read_nothing_hold_little_each() {
     drop(readers);
     stop.cancel();
 }
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Headers as literals.
+fn literals(headers: &[(&str, &str)]) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).unwrap();
+    let of = |(name, value): &(&str, &str)| {
+        [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+    };
+    headers.iter().flat_map(of).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_goes() {
+    let host = verbose(&Counting::default(), 400, 10_000).await;
+    let (address, stop) = serve_hosts([("default", host, TenantLimits::default())]).await;
+    let path = "/v1/default/runs/r/events?after=2";
+    assert!(get(&address, path).await.starts_with("http/1.1 200"));
+    let mut client = TcpStream::connect(&address).await.unwrap();
+    // An initial window of 0: headers come, and bodies wait.
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings.as_slice()].concat()).await.unwrap();
+    let headers = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", address.as_str())];
+    for stream in 0..64 {
+        client.write_all(&frame(1, 5, 1 + 2 * stream, &literals(&headers))).await.unwrap();
+    }
+    let refused = async |wanted: bool| {
+        for _ in 0..600 {
+            let head = get(&address, path).await;
+            if head.starts_with("http/1.1 503") == wanted {
+                assert!(!wanted || head.contains("retry-after: 1"), "{head}");
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        false
+    };
+    assert!(refused(true).await, "as much waits as a client asks for");
+    // What is short goes on.
+    assert!(get(&address, "/v1/default/runs").await.starts_with("http/1.1 200"));
+    drop(client);
+    assert!(refused(false).await, "what waited for a client that has gone is not given back");
+    stop.cancel();
+}

@@ -6,7 +6,7 @@
 mod counting;
 
 use counting::{Counting, ended, request};
-use opcell::Host;
+use opcell::{Host, RunOptions, Value, Workflow, document};
 use opcell_server::{
     Serving, Settings, Tenant, Tenants,
     access::{
@@ -20,6 +20,10 @@ use std::{
     collections::BTreeSet,
     path::Path,
     time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -183,5 +187,46 @@ async fn a_tenant_learns_nothing_of_another_on_any_path() {
             "{answer}"
         );
     }
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_events_ends_when_its_token_is_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = TokenStore::of_project(folder.path(), Path::new("/project"));
+    let token = store.create("reader", "default", &[Scope::Read]).unwrap();
+    let host = host(&Counting::default()).await;
+    let text = r#"{:name "waits" :description "Waits" :steps [{:name "go" :type :wait :signal "go"}]}"#;
+    let waits = Workflow::of(document::compile(Path::new("waits.edn"), text.to_owned())).unwrap();
+    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let _waiting = host.start_with(&waits, Value::Null, options).await.unwrap();
+    let (address, stop) = serve(vec![("default", host)], Access::Tokens(store.clone())).await;
+    let reading = tokio::spawn(async move {
+        let headers = format!("Authorization: Bearer {token}\r\nAccept: text/event-stream");
+        request(&address, "GET", "/v1/default/runs/r/events", &headers).await
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!reading.is_finished());
+    store.revoke(&store.list().unwrap()[0].id).unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(60), reading).await;
+    assert!(read.is_ok_and(|read| read.unwrap().contains("event: wait-started")), "the stream goes on");
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_names_one_host_and_a_body_that_is_too_large_is_not_waited_for() {
+    let (address, stop) = serve(vec![("default", host(&Counting::default()).await)], Access::Open).await;
+    let other = request(&address, "GET", "/v1/default/runs", "Host: localhost:1").await;
+    assert!(other.starts_with("HTTP/1.1 400") && other.contains("ambiguous-host"), "{other}");
+    let other = request(&address, "GET", "http://evil.example/v1/default/runs", "").await;
+    assert!(other.starts_with("HTTP/1.1 400") && other.contains("ambiguous-host"), "{other}");
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let head = format!(
+        "POST /v1/default/runs HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_exact(&mut answer)).await;
+    assert!(read.is_ok() && &answer == b"HTTP/1.1 413", "{answer:?}");
     stop.cancel();
 }

@@ -247,7 +247,7 @@ async fn a_request_of_a_traced_run_says_whose_child_it_is_and_that_of_another_ru
         models.complete(&traced, Some(&Pieces::default())).await.unwrap();
         models.complete(&ask("hello"), None).await.unwrap();
         let sent: Vec<_> = server.asked().iter().map(|asked| asked.header("traceparent").map(str::to_owned)).collect();
-        let expected = trace::outgoing(&traced.context).unwrap();
+        let expected = opcell_types::trace::outgoing(&traced.context).unwrap();
         assert!(expected.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{expected}");
         assert_ne!(expected, parent);
         assert_eq!(sent, [Some(expected.clone()), Some(expected), None], "{:?}", wire.api);
