@@ -223,7 +223,7 @@ async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_
         client.write_all(&frame(1, 5, 1 + 2 * stream, &literals(&headers))).await.unwrap();
     }
     let refused = async |wanted: bool| {
-        for _ in 0..600 {
+        for _ in 0..200 {
             let head = get(&address, path).await;
             if head.starts_with("http/1.1 503") == wanted {
                 assert!(!wanted || head.contains("retry-after: 1"), "{head}");
