@@ -15,6 +15,13 @@ const MARGIN: f64 = 10.0;
 /// About how wide a letter is, as a part of its height.
 const LETTER: f64 = 0.6;
 
+/// What an edge says of itself that leads back to the step that it comes from: the library has no curve for it.
+pub(super) const LOOP: &str = "loop";
+
+/// How far apart a loop leaves its step and comes back, and how wide it bulges on its way.
+const LOOP_GAP: f64 = 16.0;
+const LOOP_BULGE: f64 = 36.0;
+
 /// Collects a picture. Texts come last, so that no line crosses them out.
 #[derive(Default)]
 pub(super) struct Canvas {
@@ -116,10 +123,14 @@ impl RenderBackend for Canvas {
         _dashed: bool,
         head: (bool, bool),
         look: &StyleAttr,
-        _: Option<String>,
+        properties: Option<String>,
         _text: &str,
     ) {
         let Some(((first, leave), rest)) = path.split_first() else { return };
+        if let (Some(LOOP), [(_, label), .., (_, border)]) = (properties.as_deref(), rest) {
+            self.draw_loop(*border, label.x, look);
+            return;
+        }
         let mut way = format!("M {:.1} {:.1} C {:.1} {:.1}", first.x, first.y, leave.x, leave.y);
         for (index, (control, end)) in rest.iter().enumerate() {
             let command = if index == 0 { "," } else { " S" };
@@ -146,6 +157,25 @@ impl RenderBackend for Canvas {
 }
 
 impl Canvas {
+    /// A loop that leaves a step at its border, turns where its label is, and comes back below.
+    fn draw_loop(&mut self, border: Point, label: f64, look: &StyleAttr) {
+        let (above, below) = (border.y - LOOP_GAP / 2.0, border.y + LOOP_GAP / 2.0);
+        // Half of the way along it, a curve has come three quarters of the way to its controls.
+        let turn = border.x + (label - border.x) / 0.75;
+        let control = Point::new(turn, border.y + LOOP_BULGE);
+        let color = web(look.line_color);
+        let _ = writeln!(
+            self.shapes,
+            "<path d=\"M {x:.1} {above:.1} C {turn:.1} {:.1}, {turn:.1} {:.1}, {x:.1} {below:.1}\" fill=\"none\" \
+             stroke=\"{color}\" stroke-width=\"{}\"/>",
+            border.y - LOOP_BULGE,
+            control.y,
+            look.line_width,
+            x = border.x,
+        );
+        self.head(control, Point::new(border.x, below), &color);
+    }
+
     /// An arrow's head at the end of a line that comes from `control`.
     fn head(&mut self, control: Point, end: Point, color: &str) {
         let (dx, dy) = (end.x - control.x, end.y - control.y);

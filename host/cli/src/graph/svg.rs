@@ -1,6 +1,10 @@
 //! SVG, laid out by `layout-rs` and drawn on our [`Canvas`].
 
-use super::{Drawing, Edge, Node, Shape, Target, canvas::Canvas, merged};
+use super::{
+    Drawing, Edge, Node, Shape, Target,
+    canvas::{Canvas, LOOP},
+    merged,
+};
 use layout::{
     core::{base::Orientation, color::Color, style::StyleAttr},
     std_shapes::shapes::{Arrow, Element, ShapeKind},
@@ -65,7 +69,9 @@ impl Drawing {
         for (from, to, several) in edges {
             let (Some(from), Some(to)) = (handle(Target::Step(from)), handle(to)) else { continue };
             let label: Vec<String> = together(&several).iter().map(|line| shown(line)).collect();
-            graph.add_edge(arrow(&label.join("\n"), several.iter().any(|edge| edge.is_taken())), from, to);
+            let mut arrow = arrow(&label.join("\n"), several.iter().any(|edge| edge.is_taken()));
+            arrow.properties = (from == to).then(|| LOOP.to_owned());
+            graph.add_edge(arrow, from, to);
         }
         let mut canvas = Canvas::default();
         graph.do_it(false, false, false, &mut canvas);

@@ -156,3 +156,25 @@ fn the_way_of_a_run_is_counted_and_a_callee_is_not_part_of_it() {
     insta::assert_snapshot!(drawing.mermaid());
     assert!(drawing.svg().unwrap().contains("3 visits"));
 }
+
+#[test]
+fn a_loop_leaves_the_step_to_which_it_comes_back() {
+    let svg = drawing(LOOP).svg().unwrap();
+    let numbers = |pattern: &str| -> Vec<Vec<f64>> {
+        let pattern = regex::Regex::new(pattern).unwrap();
+        let found = pattern.captures_iter(&svg);
+        found.map(|of| of.iter().skip(1).map(|number| number.unwrap().as_str().parse().unwrap()).collect()).collect()
+    };
+    let steps = numbers(r#"<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" rx="0" fill="[^n]"#);
+    // It has one curve, and both of its ends have one x.
+    let curves = numbers(r#"<path d="M ([\d.-]+) ([\d.-]+) C [^,]+, [^,]+, ([\d.-]+) ([\d.-]+)" "#);
+    let loops: Vec<&Vec<f64>> = curves.iter().filter(|at| (at[0] - at[2]).abs() < 0.1 && at[1] < at[3]).collect();
+    let loops: Vec<&&Vec<f64>> = loops.iter().filter(|at| at[3] - at[1] < 20.0).collect();
+    assert_eq!(loops.len(), 1, "{svg}");
+    let is_its = |step: &&Vec<f64>| {
+        let (left, right, top, bottom) = (step[0], step[0] + step[2], step[1], step[1] + step[3]);
+        let at_border = (loops[0][0] - left).abs() < 0.1 || (loops[0][0] - right).abs() < 0.1;
+        at_border && top < loops[0][1] && loops[0][3] < bottom
+    };
+    assert!(steps.iter().any(|step| is_its(&step)), "{:?} begins at none of {steps:?}", loops[0]);
+}
