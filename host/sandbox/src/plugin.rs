@@ -206,6 +206,12 @@ impl Plugin {
         };
         let ((judges, judge_schemas), of_judges) =
             described::<Judges, (Vec<_>, Vec<_>)>(&linked, call(), describe::judges).await?;
+        // Tool chains of some languages export both interfaces whatever the plugin offers: one of them may be empty.
+        if operations.is_empty() && judges.is_empty() {
+            let interface = if of_operations.is_some() || of_judges.is_none() { "operations" } else { "judges" };
+            let message = "it describes nothing, although the component exports the interface".to_owned();
+            return Err(LoadError::Describe { interface, message });
+        }
         if let Some(both) = judges
             .iter()
             .find(|judge| operations.iter().any(|operation: &OperationDescription| operation.id == judge.id))
