@@ -51,6 +51,10 @@ impl Parse for Plugin {
     }
 }
 
+/// How a capability is written.
+const CAPABILITIES: &str = "a capability is tool \"name\": \"why\", skill \"name\": \"why\", store \"name\": \"why\", \
+                            files \"name\" read: \"why\" or files \"name\" read-write: \"why\"";
+
 impl Parse for Capabilities {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let content;
@@ -61,7 +65,7 @@ impl Parse for Capabilities {
             let name: LitStr = content.parse()?;
             let access = if content.peek(Token![:]) { None } else { Some(dashed(&content)?) };
             content.parse::<Token![:]>()?;
-            let reason: LitStr = content.parse()?;
+            let reason: LitStr = content.parse().map_err(|error| syn::Error::new(error.span(), CAPABILITIES))?;
             let (list, request) = match (kind.to_string().as_str(), access.as_ref().map(|(access, _)| access.as_str()))
             {
                 ("tool", None) => (&mut capabilities.tools, json!({ "name": name.value(), "reason": reason.value() })),
@@ -76,10 +80,7 @@ impl Parse for Capabilities {
                     (&mut capabilities.files, request)
                 }
                 _ => {
-                    let message = "a capability is tool \"name\": \"why\", skill \"name\": \"why\", \
-                                   store \"name\": \"why\", \
-                                   files \"name\" read: \"why\" or files \"name\" read-write: \"why\"";
-                    return Err(syn::Error::new(access.map_or(kind.span(), |(_, span)| span), message));
+                    return Err(syn::Error::new(access.map_or(kind.span(), |(_, span)| span), CAPABILITIES));
                 }
             };
             if reason.value().trim().is_empty() {

@@ -173,6 +173,11 @@ fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
             None if Path::new("/etc/debian_version").exists() => {
                 "sudo apt-get install rustc-web cargo-web rust-web-src lld-19".to_owned()
             }
+            // Where rustup cannot download it, Debian's own packages build the library along.
+            _ if Path::new("/etc/debian_version").exists() => format!(
+                "rustup target add {}, or sudo apt-get install rustc-web cargo-web rust-web-src lld-19",
+                toolchain::TARGET
+            ),
             _ => format!("rustup target add {}", toolchain::TARGET),
         },
     })?;

@@ -118,6 +118,58 @@ fn from_nothing_to_a_call(language: &str) {
     assert_eq!(data["greeting"], "Hello, Ada!");
 }
 
+/// The plugin that docs/authoring.md writes, from `plugin new` to its call: each file as the page shows it.
+fn the_first_plugin_of_the_book(language: &str, source: &str) {
+    let place = Place::new();
+    let Some(folder) = place.plugin("words", language) else { return };
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/authoring.md");
+    let page = fs::read_to_string(page).unwrap();
+    let shown = |file: &str| {
+        let start = page.split_once(&format!(" file=words/{file}\n"));
+        let block = start.unwrap_or_else(|| panic!("the page does not show {file}")).1;
+        block.split_once("\n```\n").unwrap().0.to_owned() + "\n"
+    };
+    fs::write(folder.join(source), shown(source)).unwrap();
+    let manifest = folder.join("plugin.toml");
+    fs::write(&manifest, fs::read_to_string(&manifest).unwrap() + "\n" + &shown("asks.toml")).unwrap();
+    fs::remove_dir_all(folder.join("cases")).unwrap();
+    fs::create_dir(folder.join("cases")).unwrap();
+    for case in ["cases/counts.yaml", "cases/nothing.yaml"] {
+        fs::write(folder.join(case), shown(case)).unwrap();
+    }
+    let tested = place.done("words", &["plugin", "test"]);
+    assert!(tested.ends_with("2 passed, 0 failed\n"), "{tested}");
+    let call = ["op", "invoke", "words/count", "--args", "extension=.md"];
+    let denied = place.opcell("words", &call);
+    assert_eq!(denied.status.code(), Some(1));
+    assert!(text(&denied.stderr).contains("opcell plugin grant words files texts="), "{}", text(&denied.stderr));
+    place.done("words", &["plugin", "grant", "words", "files", "texts=."]);
+    assert_eq!(place.json("words", &call)["files"], 1, "the README of the new plugin");
+    // As a step, in a project of its own.
+    place.done("", &["init", "shop"]);
+    place.done("shop", &["plugin", "add", "../words/dist/words.wasm"]);
+    place.done("shop", &["plugin", "grant", "words", "files", "texts=."]);
+    fs::write(place.folder.path().join("shop/workflows/count.edn"), shown("count.edn")).unwrap();
+    fs::write(place.folder.path().join("shop/a.md"), "one two three\n").unwrap();
+    let counted = place.json("shop", &["run", "count", "--input", "extension=.md"]);
+    assert_eq!(counted, json!({ "files": 1, "words": 3 }));
+}
+
+#[test]
+fn the_first_plugin_of_the_book_works_in_rust() {
+    the_first_plugin_of_the_book("rust", "src/lib.rs");
+}
+
+#[test]
+fn the_first_plugin_of_the_book_works_in_python() {
+    the_first_plugin_of_the_book("python", "src/plugin.py");
+}
+
+#[test]
+fn the_first_plugin_of_the_book_works_in_javascript() {
+    the_first_plugin_of_the_book("javascript", "src/plugin.js");
+}
+
 /// The digests of two builds from nothing, in two folders; the second with sources that are younger.
 fn built_twice(language: &str) -> Option<[Value; 2]> {
     let places = [Place::new(), Place::new()];
