@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
+#[path = "readme/configuration.rs"]
+mod configuration;
 #[path = "readme/page.rs"]
 mod page;
 #[path = "readme/records.rs"]
@@ -38,7 +40,7 @@ fn every_command_of_the_book_does_what_its_page_says() {
     assert!(ran > 80 || !only.is_empty(), "the book shows only {ran} commands");
 }
 
-/// Blocks that nothing runs are written `sh`: what needs a server, another machine or a tool chain.
+/// Blocks that nothing here runs are written `sh`: what needs a server, another machine or a tool chain.
 #[test]
 fn every_console_block_of_the_book_is_followed() {
     let shown: usize = pages()
@@ -221,20 +223,34 @@ fn every_key_of_a_language_is_on_its_page() {
     assert_eq!(all, Vec::<String>::new());
 }
 
-/// What is said of a neighbour has a link to a file at a commit or names a command, or says that nothing was read.
+/// What is said of a neighbour has a link to a file at a commit (or, of documentation that is in no repository, to the
+/// pages of one version), or names a command, or says that nothing was read.
 #[test]
 fn every_claim_about_a_neighbour_can_be_looked_up() {
     let folder = root().join("docs/comparison");
     let neighbours = pages().into_iter().filter(|page| page.starts_with(&folder) && !page.ends_with("references.md"));
-    let commit = regex::Regex::new(r"https://github\.com/[^/]+/[^/]+/blob/[0-9a-f]{40}/").unwrap();
+    let mut claims = 0;
     for page in neighbours {
         let text = fs::read_to_string(&page).unwrap();
         for row in text.lines().filter(|line| line.starts_with("| ")).skip(2) {
             let said = row.split(" | ").nth(1).unwrap();
-            let looked_up = commit.is_match(said) || said.contains("`cargo ") || said.contains("in the pages read");
-            assert!(looked_up, "{}: {said}", page.display());
+            assert!(can_be_looked_up(said) || said.contains("in the pages read"), "{}: {said}", page.display());
+            claims += 1;
         }
     }
+    assert!(claims > 70, "only {claims} claims were found");
+    let text = fs::read_to_string(root().join("docs/comparison.md")).unwrap();
+    let table = text.split("## What each one isolates").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    for cell in rows.iter().flat_map(|row| row.trim_matches('|').split(" | ").skip(1)) {
+        assert!(cell.trim() == "-" || can_be_looked_up(cell), "{cell}");
+    }
+}
+
+fn can_be_looked_up(claim: &str) -> bool {
+    let pinned = r"https://(github\.com/[^/]+/[^/]+/blob/[0-9a-f]{40}/|learn\.golem\.cloud/v[0-9.]+/)|`(cargo|opcell) ";
+    regex::Regex::new(pinned).unwrap().is_match(claim)
 }
 
 fn root() -> PathBuf {
