@@ -19,6 +19,7 @@ mod mcp;
 mod missing;
 mod new;
 mod op;
+mod passing;
 mod plugin;
 mod progress;
 mod prompt;
@@ -73,6 +74,7 @@ struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of every command")]
 struct Global {
     /// Project file; by default `opcell.toml` in this directory or the nearest one above.
     #[arg(long, global = true, value_name = "FILE")]
@@ -299,6 +301,11 @@ pub fn main() -> ExitCode {
         }
     };
     let terminal = Terminal::new(&cli.global);
+    if let Some((_, columns)) =
+        console::Term::stderr().size_checked().or_else(|| console::Term::stdout().size_checked())
+    {
+        opcell::report::set_width(columns.into());
+    }
     if let Err(finding) = terminal.show_log(&cli.global) {
         terminal.rejected(&Rejected::plain(*finding));
         return ExitCode::from(2);

@@ -1,6 +1,6 @@
 //! The command on a real terminal: the pseudo-terminal that `script` of util-linux makes.
 
-#![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 
 use std::{
     io::Write as _,
@@ -124,6 +124,91 @@ fn the_list_of_runs_keeps_to_the_width_and_says_what_each_run_waits_for() {
     let column = |line: &str| line.find("suspended").unwrap_or_else(|| line.find("STATUS").unwrap());
     assert!(lines.iter().all(|line| column(line) == column(lines[0])), "{shown}");
     assert!(lines.iter().skip(1).all(|line| line.contains("approval go")), "also on a narrow terminal: {shown}");
+}
+
+#[test]
+fn a_list_of_runs_without_room_leaves_out_whole_columns() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    let long = "a-run-with-a-name-of-thirty-six-char";
+    on_terminal(project.path(), 80, &["run", "w", "--as", long], &[]);
+    let heading = |columns| {
+        let (shown, _) = on_terminal(project.path(), columns, &["runs", "list"], &[]);
+        shown.lines().next().unwrap().to_owned()
+    };
+    for (columns, events, started) in [(200, true, true), (80, false, true), (76, false, false)] {
+        let heading = heading(columns);
+        let has = (heading.contains("EVENTS"), heading.contains("STARTED"));
+        assert_eq!(has, (events, started), "{columns}: {heading}");
+        assert!(heading.contains("WORKFLOW") && !heading.contains('…'), "{columns}: {heading}");
+    }
+}
+
+#[test]
+fn messages_of_findings_are_broken_between_words_at_the_width_of_the_terminal() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    let workflow = r#"{:name "w" :description "d" :steps [{:name "a" :type :wait :signal "go" :yields {:type :data :data "nothing that it has"}}]}"#;
+    std::fs::write(project.path().join("w.edn"), workflow).unwrap();
+    for columns in [60_u16, 120] {
+        let (shown, code) = on_terminal(project.path(), columns, &["check", "w.edn"], &[("NO_COLOR", "1")]);
+        assert_eq!(code, 2, "{shown}");
+        // The excerpt stays as the document has it.
+        let of_messages = shown
+            .lines()
+            .take_while(|line| !line.contains(",-["))
+            .chain(shown.lines().filter(|line| line.contains("help:")));
+        let widest = of_messages.map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= usize::from(columns), "{columns}: {shown}");
+    }
+}
+
+#[test]
+fn a_command_that_lasts_says_what_it_does_on_one_line_that_moves() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    let (shown, code) = on_terminal(project.path(), 100, &["selftest", "unreachable"], &[]);
+    assert_eq!(code, 0, "{shown}");
+    let stays: Vec<&str> = shown.lines().filter(|line| line.contains("unreachable") && !line.contains('\r')).collect();
+    assert!(stays.iter().all(|line| line.contains("contained")), "{shown:?}");
+    assert!(shown.contains("1 contained, 0 got through"), "{shown}");
+}
+
+#[test]
+fn many_calls_of_an_operation_are_one_line() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = project();
+    let echo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../example-operations/dist/echo.wasm");
+    if !echo.exists() {
+        eprintln!("SKIPPED: `cargo xtask guests` builds {}", echo.display());
+        return;
+    }
+    std::fs::copy(echo, project.path().join("echo.wasm")).unwrap();
+    let file = project.path().join("opcell.toml");
+    let text = std::fs::read_to_string(&file).unwrap() + "[plugins.echo]\npath = \"echo.wasm\"\n";
+    std::fs::write(file, text).unwrap();
+    let workflow = r#"{:name "w" :description "d" :steps
+        [{:name "all" :type :invoke :operation "echo/echo" :args {:n 1} :each {:over "$inputs.items" :concurrency 8}}
+         {:name "end" :type :exit :status :success :output {:done true}}]}"#;
+    std::fs::write(project.path().join("w.edn"), workflow).unwrap();
+    let items: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    std::fs::write(project.path().join("in.json"), format!("{{\"items\": [{}]}}", items.join(","))).unwrap();
+    let run = ["run", "w", "-i", "@in.json"];
+    let (shown, code) = on_terminal(project.path(), 120, &run, &[("NO_COLOR", "1")]);
+    assert_eq!(code, 0, "{shown}");
+    let calls: Vec<&str> = shown.lines().filter(|line| line.contains("echo/echo")).collect();
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert!(["1000 calls", "median", "max"].iter().all(|text| calls[0].contains(text)), "{calls:?}");
+    let (shown, _) = on_terminal(project.path(), 120, &[&run[..], &["--verbose"]].concat(), &[("NO_COLOR", "1")]);
+    assert_eq!(shown.lines().filter(|line| line.contains("echo/echo")).count(), 1_000, "--verbose has every call");
 }
 
 #[test]

@@ -5,7 +5,14 @@ use miette::{
 };
 use opcell_workflow::{Diagnostic, Severity, SourceFile, Span};
 use serde_json::json;
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 /// Findings about one input: a document, a project file, a plugin, a command line.
 #[derive(Debug, Clone)]
@@ -87,6 +94,18 @@ pub fn render_all(source: Option<&SourceFile>, diagnostics: &[Diagnostic], color
     text
 }
 
+/// Columns in which messages are broken between words.
+static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
+
+/// Where nothing is known of the reader, and the most that is read with ease.
+const WIDEST: usize = 120;
+
+/// Breaks the messages of this process's findings at the width of the terminal that shows them, from 40 columns to 120.
+/// Lines of documents stay whole.
+pub fn set_width(columns: usize) {
+    WIDTH.store(columns.clamp(40, WIDEST), Ordering::Relaxed);
+}
+
 /// One finding for people.
 #[must_use]
 pub fn render(source: Option<&SourceFile>, diagnostic: &Diagnostic, color: bool) -> String {
@@ -97,7 +116,8 @@ fn render_in(source: Option<&Masked<'_>>, diagnostic: &Diagnostic, color: bool) 
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::none() };
     let shown = Shown::new(source, diagnostic);
     let mut text = String::new();
-    let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(120).with_break_words(false);
+    let width = WIDTH.load(Ordering::Relaxed);
+    let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(width).with_break_words(false);
     if handler.render_report(&mut text, &shown).is_err() {
         // The excerpt could not be drawn; the finding itself must not get lost.
         text = format!("{}: {}\n", diagnostic.code, shown.message);

@@ -8,14 +8,14 @@ use opcell::{
     report,
     run::Workflow,
 };
-use opcell_workflow::Severity;
+use opcell_workflow::{Diagnostic, Severity};
 use serde_json::json;
 use std::{fmt::Write as _, io::IsTerminal, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Documents, or folders that contain them.
-    #[arg(required = true, value_name = "FILE")]
+    /// Documents, or folders that contain them; the project's workflows if omitted.
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Treat warnings as errors. Without it, whatever the reference runtime accepts is at most a warning.
     #[arg(long)]
@@ -28,7 +28,15 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         true => Some(global.looking(terminal).await?),
         false => None,
     };
-    let files = document::expand(&args.files);
+    let of_project = match args.files.is_empty() {
+        true => global.config()?.workflows,
+        false => Vec::new(),
+    };
+    if args.files.is_empty() && of_project.is_empty() {
+        let message = "there is nothing to check: no file is named, and no project with workflows is here";
+        return Err(Diagnostic::error("nothing-to-check", message).help("name a document, or a folder of them").into());
+    }
+    let files = document::expand(if args.files.is_empty() { &of_project } else { &args.files });
     let watched = !terminal.quiet && !terminal.json && std::io::stderr().is_terminal() && files.len() > 20;
     let bar = if watched { ProgressBar::new(files.len() as u64) } else { ProgressBar::hidden() };
 

@@ -2,7 +2,7 @@
 
 pub mod replay;
 
-use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, receipts};
+use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, receipts, units::hanging};
 use clap::{Args, Subcommand};
 use opcell::remedy;
 use opcell_types::Source;
@@ -47,7 +47,12 @@ async fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
         terminal.note(NO_PROJECT);
     }
     for entry in entries {
-        terminal.line(&format!("{:width$}  {:10}  {}: {}", entry.id, entry.kind(), entry.plugin, entry.summary))?;
+        let first = format!("{:width$}  {:10}  ", entry.id, entry.kind());
+        let text = format!("{}: {}", entry.plugin, entry.summary);
+        match terminal.width() {
+            Some(width) => hanging(&first, &text, width).lines().try_for_each(|line| terminal.line(line))?,
+            None => terminal.line(&(first + &text))?,
+        }
     }
     Ok(Exit::Done)
 }

@@ -290,6 +290,8 @@ impl StepProgress {
         if self.quiet && self.live.is_none() {
             return;
         }
+        // Nothing moves any more, and what draws the lines that move keeps at most a screen of those above them.
+        self.live = None;
         for line in receipts::summary(&self.receipts, self.verbose) {
             self.line(&line);
         }

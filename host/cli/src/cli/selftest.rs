@@ -1,6 +1,6 @@
 //! `opcell selftest`: hostile guests against this very build.
 
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, passing::Passing};
 use crate::bench::Machine;
 use crate::selftest::{self, CaseFolder, Report, against, project};
 use clap::Args;
@@ -57,14 +57,16 @@ pub async fn selftest(args: &SelftestArgs, terminal: &Terminal) -> Result<Exit, 
     if let Some(warning) = sandbox.warning() {
         terminal.note(warning);
     }
+    let passing = Passing::new(terminal);
     for (done, case) in cases.iter().enumerate() {
-        terminal.note(&format!("{:>3}/{} {}", done + 1, cases.len(), case.name));
+        passing.say(&format!("{:>3}/{} {}", done + 1, cases.len(), case.name));
         let report = selftest::run_folder(&sandbox, case).await;
         if !terminal.json {
-            terminal.line(&row(&report, width))?;
+            passing.aside(|| terminal.line(&row(&report, width)))?;
         }
         reports.push(report);
     }
+    drop(passing);
     summed_up(&reports, terminal)
 }
 
@@ -94,14 +96,16 @@ async fn projects(folder: &Path, filter: Option<&str>, terminal: &Terminal) -> R
     }
     let width = cases.iter().map(|case| name(case).len()).max().unwrap_or(0);
     let (mut reports, count) = (Vec::with_capacity(cases.len()), cases.len());
+    let passing = Passing::new(terminal);
     for (done, case) in cases.into_iter().enumerate() {
-        terminal.note(&format!("{:>3}/{count} {}", done + 1, name(&case)));
+        passing.say(&format!("{:>3}/{count} {}", done + 1, name(&case)));
         let report = tokio::task::spawn_blocking(move || project::run(&case)).await.map_err(anyhow::Error::from)?;
         if !terminal.json {
-            terminal.line(&row(&report, width))?;
+            passing.aside(|| terminal.line(&row(&report, width)))?;
         }
         reports.push(report);
     }
+    drop(passing);
     summed_up(&reports, terminal)
 }
 
@@ -114,9 +118,11 @@ async fn against(command: String, filter: Option<String>, terminal: &Terminal) -
             let _ = notes.send(name.to_owned());
         })
     });
+    let passing = Passing::new(terminal);
     while let Some(name) = noted.recv().await {
-        terminal.note(&name);
+        passing.say(&name);
     }
+    drop(passing);
     let compared = compared.await.map_err(anyhow::Error::from)??;
     let escaped = compared.cases.iter().filter(|case| !case.contained).count();
     if terminal.json {

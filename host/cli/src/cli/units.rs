@@ -86,9 +86,56 @@ pub fn columns(rows: &[Vec<String>], aligns: &[Align]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
+/// The same within a width: of the columns that may be missing, those are left out, one after the other, without which
+/// the rest fits.
+pub fn columns_within(rows: &[Vec<String>], aligns: &[Align], width: usize, may_be_missing: &[usize]) -> Vec<String> {
+    let mut rows = rows.to_vec();
+    for missing in may_be_missing {
+        let lines = columns(&rows, aligns);
+        if lines.iter().all(|line| measure_text_width(line) <= width) {
+            break;
+        }
+        rows.iter_mut().filter_map(|row| row.get_mut(*missing)).for_each(String::clear);
+    }
+    columns(&rows, aligns)
+}
+
+/// A text after a first part, in lines of at most this width that are broken between words; those after the first are
+/// indented as far as the first part reaches.
+pub fn hanging(first: &str, text: &str, width: usize) -> String {
+    let indent = measure_text_width(first);
+    let (mut lines, mut used) = (first.to_owned(), indent);
+    for word in text.split_whitespace() {
+        let length = measure_text_width(word);
+        if used > indent && used + 1 + length > width {
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', indent));
+            used = indent;
+        } else if used > indent {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += length;
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_that_do_not_fit_are_left_out_and_texts_are_broken_between_words() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a-long-name", "1 s ago", "17"]), row(["b", "2 s ago", "3"])];
+        let aligns = [Align::Left, Align::Left, Align::Right];
+        assert_eq!(columns_within(&rows, &aligns, 80, &[2, 1]), columns(&rows, &aligns));
+        assert_eq!(columns_within(&rows, &aligns, 20, &[2, 1]), ["a-long-name  1 s ago", "b            2 s ago"]);
+        assert_eq!(columns_within(&rows, &aligns, 5, &[2, 1]), ["a-long-name", "b"]);
+        assert_eq!(hanging("a/b  ", "Counts the words", 16), "a/b  Counts the\n     words");
+        assert_eq!(hanging("a/b  ", "unbreakable", 8), "a/b  unbreakable");
+    }
 
     #[test]
     fn seconds_may_have_a_fraction_and_have_bounds() {

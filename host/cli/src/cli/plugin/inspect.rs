@@ -1,7 +1,10 @@
 //! `opcell plugin list` and `opcell plugin inspect`: manifests and interfaces of components, without running them.
 
 use super::{Component, Exit, Failure, Global, Terminal, is_changed};
-use crate::cli::missing::NO_PROJECT;
+use crate::cli::{
+    missing::NO_PROJECT,
+    units::{self, Align},
+};
 use opcell::config::Config;
 use opcell_sandbox::{grants::Policy, limits::TABLE, manifest::Manifest};
 use opcell_types::Capability as Kind;
@@ -11,8 +14,22 @@ use std::fmt::Write as _;
 pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut entries = Vec::new();
     let mut broken = false;
-    for plugin in config.plugins.values() {
-        let component = Component::of(plugin);
+    let components: Vec<_> = config.plugins.values().map(|plugin| (plugin, Component::of(plugin))).collect();
+    let rows: Vec<Vec<String>> = components
+        .iter()
+        .map(|(plugin, component)| {
+            let (version, size) = match component {
+                Ok(component) => {
+                    let version = component.surface.manifest.version.as_deref().unwrap_or("no version");
+                    (version.to_owned(), units::bytes(component.bytes.len() as u64))
+                }
+                Err(_) => ("broken".to_owned(), String::new()),
+            };
+            vec![plugin.name.clone(), version, size, plugin.path.display().to_string()]
+        })
+        .collect();
+    let lines = units::columns(&rows, &[Align::Left, Align::Left, Align::Right, Align::Left]);
+    for ((plugin, component), line) in components.into_iter().zip(lines) {
         broken |= component.is_err();
         if terminal.json {
             entries.push(match &component {
@@ -26,13 +43,7 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
         }
         match &component {
             Ok(component) => {
-                let version = component.surface.manifest.version.as_deref().unwrap_or("no version");
-                terminal.line(&format!(
-                    "{}  {version}  {} bytes  {}",
-                    plugin.name,
-                    component.bytes.len(),
-                    plugin.path.display()
-                ))?;
+                terminal.line(&line)?;
                 if is_changed(config, plugin, component) {
                     terminal.line(&format!(
                         "  not loaded: it is not what opcell.lock holds; `opcell plugin diff {}` shows the difference",
@@ -44,7 +55,7 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
                 }
             }
             Err(rejected) => {
-                terminal.line(&format!("{}  broken  {}", plugin.name, plugin.path.display()))?;
+                terminal.line(&line)?;
                 terminal.rejected(rejected);
             }
         }

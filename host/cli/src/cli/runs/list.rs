@@ -1,7 +1,7 @@
 //! `opcell runs list`.
 
 use super::{Exit, Failure, Open, Terminal};
-use crate::cli::units::{Align, ago, columns, milliseconds};
+use crate::cli::units::{Align, ago, columns_within, milliseconds};
 use clap::Args;
 use opcell_engine::{event::Timestamp, outcome::Question};
 use opcell_journal::RunEntry;
@@ -90,7 +90,9 @@ async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit,
         ]);
     }
     let fit = args.watch.and(terminal.height()).map_or(usize::MAX, |height| height.saturating_sub(1).max(2));
-    for line in columns(&rows, &ALIGNS).into_iter().take(fit) {
+    // Of what a narrow terminal has no room for: events first, then how long it took, and when it began.
+    let lines = columns_within(&rows, &ALIGNS, terminal.width().unwrap_or(usize::MAX), &[6, 5, 4]);
+    for line in lines.into_iter().take(fit) {
         let line = opcell::report::printable(&line).into_owned();
         terminal.line(&match terminal.width() {
             Some(width) => console::truncate_str(&line, width, "…").into_owned(),
