@@ -19,17 +19,19 @@ mod machine;
 mod origin;
 pub mod peer;
 mod plots;
+mod profile;
 mod sample;
 mod sizes;
 
 pub use chart::chart;
-pub(crate) use chart::digits;
+pub(crate) use chart::{cut, digits};
 pub use figures::{Figures, Phases, Threads, Throughput, WaitingCells};
 pub use guest::Guest;
 pub use machine::{Machine, resident_kib};
 pub use origin::Origin;
 pub use peer::Peer;
 pub use plots::plots;
+pub use profile::{Part, Profile, Sampled, Share};
 pub use sample::{Quantile, Row, Samples};
 pub use sizes::{Size, SizeRow};
 
@@ -57,6 +59,14 @@ pub struct Options {
     pub keep_resident: Option<usize>,
     /// Programs to measure beside the others: a name, and a shell command that answers lines with lines.
     pub peers: Vec<(String, String)>,
+    /// Programs that call something in their own process and time it: a name, and a shell command
+    /// ([`peer::library`]).
+    pub libraries: Vec<(String, String)>,
+    /// Other components to measure beside the guest, each in fresh cells and as one instance for all calls: a name, and
+    /// the component.
+    pub components: Vec<(String, Arc<[u8]>)>,
+    /// Whether to find out where the time of a cell goes.
+    pub profile: bool,
     /// Whether every single call is kept for the report.
     pub samples: bool,
     /// Whether arguments of other sizes are measured as well.
@@ -67,7 +77,17 @@ impl Options {
     /// The usual peers for this long, without what takes longer or more room.
     #[must_use]
     pub fn new(time: Duration, compile: CompileMode) -> Self {
-        Self { time, compile, keep_resident: None, peers: Vec::new(), samples: false, sizes: false }
+        Self {
+            time,
+            compile,
+            keep_resident: None,
+            peers: Vec::new(),
+            libraries: Vec::new(),
+            components: Vec::new(),
+            profile: false,
+            samples: false,
+            sizes: false,
+        }
     }
 }
 
@@ -93,6 +113,9 @@ pub struct Report {
     /// Medians by the size of the arguments, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<Size>,
+    /// Where the time of a cell goes, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// What this was made with.
     pub origin: Origin,
     /// What could not be measured here, and why.
@@ -131,6 +154,7 @@ pub struct Bench {
     time: Duration,
     samples: bool,
     sizes: bool,
+    profile: bool,
     origin: Origin,
     /// Where compiled components are kept; gone with this.
     _cache: tempfile::TempDir,
@@ -181,11 +205,12 @@ impl Bench {
             time: options.time,
             samples: options.samples,
             sizes: options.sizes,
+            profile: options.profile,
             origin: Origin::of(&guest.component),
             _cache: cache,
             guest,
         };
-        bench.line_up(&options.peers).await?;
+        bench.line_up(options).await?;
         Ok(bench)
     }
 
@@ -217,7 +242,7 @@ impl Bench {
         self.notes.push(text.into());
     }
 
-    async fn line_up(&mut self, own: &[(String, String)]) -> Result<()> {
+    async fn line_up(&mut self, options: &Options) -> Result<()> {
         let (id, arguments): (Arc<str>, Arc<str>) =
             (self.guest.operation.as_str().into(), self.guest.arguments.as_str().into());
         if !self.guest.echo {
@@ -236,7 +261,8 @@ impl Bench {
                     self.bare = Some(bare);
                 }
                 Err(error) => self.note(format!(
-                    "`bare-wasmtime` and `reused-instance` are missing: the operation fails without a host ({error})"
+                    "`bare-wasmtime` and `reused-instance` are missing: the operation fails without a host ({})",
+                    short(&error)
                 )),
             }
         }
@@ -255,10 +281,48 @@ impl Bench {
                 Err(error) => self.note(format!("`{name}` is missing: {error:#}")),
             }
         }
-        for (name, command) in own {
-            // Whoever names one wants it measured.
+        // Whoever names one wants it measured.
+        for (name, component) in &options.components {
+            self.beside(name, component, &arguments).await.with_context(|| format!("component `{name}`"))?;
+        }
+        for (name, command) in &options.libraries {
+            self.peers.push(peer::library(name, command, &arguments).with_context(|| format!("library `{name}`"))?);
+        }
+        for (name, command) in &options.peers {
             self.peers.push(peer::command(name, command, &arguments).with_context(|| format!("peer `{name}`"))?);
         }
+        Ok(())
+    }
+
+    /// Another component: a fresh cell for each call, and one instance for all.
+    async fn beside(&mut self, name: &str, component: &Arc<[u8]>, arguments: &Arc<str>) -> Result<()> {
+        let source = PluginSource::Bytes(Arc::clone(component));
+        let plugin = self.sandbox.load(LoadRequest::new(name.to_owned(), source.clone())).await?;
+        let same = plugin.operations().iter().find(|operation| &*operation.id == self.guest.operation.as_str());
+        let id: Arc<str> = match same {
+            Some(operation) => operation.id.as_ref().into(),
+            None => only_operation(&plugin)?.into(),
+        };
+        plugin.invoke(CellRequest::new(&id, arguments)).await.result?;
+        let mut fresh = peer::cell(plugin, Arc::clone(&id), Arc::clone(arguments));
+        name.clone_into(&mut fresh.name);
+        fresh.about = format!("a cell of the component `{name}`, as `cell`");
+        self.peers.push(fresh);
+        let bare = self.sandbox.bare(source).await?;
+        let missing = match bare.reused().await {
+            Ok(mut reused) => match reused.call(&id, arguments).await {
+                Ok(_) => {
+                    let mut peer = peer::reused(reused, id, Arc::clone(arguments));
+                    peer.name = format!("{name}-reused");
+                    peer.about = format!("one instance of the component `{name}` for all calls, as `reused-instance`");
+                    self.peers.push(peer);
+                    return Ok(());
+                }
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        self.note(format!("`{name}-reused` is missing: {}", short(&missing)));
         Ok(())
     }
 
@@ -306,6 +370,16 @@ impl Bench {
             false => Vec::new(),
         };
         let figures = figures::measure(&self, progress).await?;
+        let profile = match self.profile {
+            true => {
+                progress("where the time of a cell goes");
+                let cell = rows.iter().find(|row| row.name == "cell").map_or(0.0, |row| row.median_us);
+                let (profile, missing) = profile::measure(&self, cell, figures.phases.as_ref()).await?;
+                self.notes.extend(missing);
+                Some(profile)
+            }
+            false => None,
+        };
         let median = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.median_us);
         let ratio = |over: &str, under: &str| Some(sample::rounded(median(over)? / median(under)?));
         let throughput = &figures.throughput;
@@ -329,11 +403,17 @@ impl Bench {
             machine,
             noise,
             sizes,
+            profile,
             origin: self.origin,
             notes: self.notes,
             samples: raw,
         })
     }
+}
+
+/// The engine's message without the functions of the guest on the way there: they mean something to its author only.
+fn short(error: &str) -> &str {
+    error.rsplit_once(">: ").map_or(error, |(_, cause)| cause)
 }
 
 /// The operation of a plugin that has one.

@@ -20,6 +20,12 @@ const NAMES: u32 = 150;
 const FIGURES: u32 = 170;
 const ROW: u32 = 30;
 
+/// Letters of a line of eleven pixels.
+const LINE: usize = 140;
+
+/// Where, within their column, the numbers of calls begin.
+const CALLS: i32 = 80;
+
 /// Letters of a name that fit into its column.
 const NAME: usize = 20;
 
@@ -36,7 +42,25 @@ pub fn chart(report: &Report) -> Result<String> {
         "{}, {} cores, {}; {}; opcell {}, wasmtime {}",
         machine.cpu, machine.cores, machine.system, machine.date, report.origin.opcell, report.origin.wasmtime
     );
-    drawn(&[&title, &where_and_when, &report.noise], &report.rows)
+    let noise = lines(&report.noise, LINE);
+    let mut texts = vec![title.as_str(), where_and_when.as_str()];
+    texts.extend(noise.iter().map(String::as_str));
+    drawn(&texts, &report.rows)
+}
+
+/// A text in lines of at most this many letters.
+fn lines(text: &str, most: usize) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match found.last_mut().filter(|line| line.chars().count() + word.chars().count() < most) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => found.push(word.to_owned()),
+        }
+    }
+    found
 }
 
 fn drawn(texts: &[&str], rows: &[Row]) -> Result<String> {
@@ -65,8 +89,7 @@ fn draw(
     area.fill(&WHITE)?;
     for (at, text) in texts.iter().enumerate() {
         let size = if at == 0 { 16.0 } else { 11.0 };
-        // A line of eleven pixels holds some hundred and fifty letters.
-        let text = cut(text, if at == 0 { 100 } else { 150 });
+        let text = cut(text, if at == 0 { 100 } else { LINE + 10 });
         area.draw(&Text::new(text, (14, 10 + 18 * i32::try_from(at)?), style(size, &BLACK)))?;
     }
     let (_, body) = area.split_vertically(head);
@@ -96,7 +119,8 @@ fn draw(
             6 + i32::try_from(plot - 6)? - (ROW as f64 * height * f64::from(plot - 6) / f64::from(plot)) as i32;
         let place = |text: String, x: i32| Text::new(text, (x, from_top), style(12.0, &color).pos(middle));
         names.draw(&place(cut(&row.name, NAME), 14))?;
-        figures.draw(&place(format!("{} µs   n = {}", digits(row.median_us), row.calls), 10))?;
+        figures.draw(&place(format!("{} µs", digits(row.median_us)), 10))?;
+        figures.draw(&place(format!("n = {}", row.calls), CALLS))?;
     }
     area.present()?;
     Ok(())
@@ -106,7 +130,8 @@ fn style(size: f64, color: &RGBColor) -> TextStyle<'_> {
     TextStyle::from(("sans-serif", size).into_font()).color(color)
 }
 
-pub(super) fn cut(text: &str, most: usize) -> String {
+/// At most this many letters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -139,6 +164,12 @@ mod tests {
             assert!(svg.contains(text), "{text} is not in {svg}");
         }
         assert!(drawn(&["nothing"], &[]).is_err());
+    }
+
+    #[test]
+    fn a_long_text_is_broken_between_words() {
+        assert_eq!(lines("one two  three four", 9), ["one two", "three", "four"]);
+        assert_eq!(lines("", 9), Vec::<String>::new());
     }
 
     #[test]

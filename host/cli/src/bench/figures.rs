@@ -176,7 +176,7 @@ pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> 
     })
 }
 
-fn median_us(mut times: Vec<Duration>) -> f64 {
+pub(super) fn median_us(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     let nanos: Vec<u64> = times.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect();
     micros(percentile(&nanos, 0.5))

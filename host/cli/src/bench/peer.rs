@@ -28,12 +28,12 @@ pub struct Peer {
     /// What one call of it is.
     pub about: String,
     /// What its set-up holds, if that is known.
-    pub isolates: Option<&'static [Isolates]>,
+    pub isolates: Option<Vec<Isolates>>,
     turn: Box<dyn Turn>,
 }
 
 /// What can hold between a call and everything else. A boundary that holds less is faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolates {
     /// It sees nothing that an earlier call left.
@@ -142,8 +142,8 @@ impl Peer {
 
     /// The same, with what its set-up holds.
     #[must_use]
-    pub fn isolating(self, isolates: &'static [Isolates]) -> Self {
-        Self { isolates: Some(isolates), ..self }
+    pub fn isolating(self, isolates: &[Isolates]) -> Self {
+        Self { isolates: Some(isolates.to_vec()), ..self }
     }
 
     pub(super) async fn turn(&mut self, calls: usize, times: &mut Vec<u64>) -> Result<()> {
@@ -362,6 +362,41 @@ pub(super) fn command(name: &str, command: &str, arguments: &str) -> Result<Peer
     lines.ask(&line).with_context(|| format!("`{command}` does not answer a line with a line"))?;
     let about = format!("`{command}` over a pipe: a line of arguments, a line of result");
     Ok(Peer::blocking(name, &about, move || lines.ask(&line).map(drop)))
+}
+
+/// What a program that times its own calls says of itself.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Library {
+    /// What one call of it is.
+    about: String,
+    /// What its set-up holds; nothing is known where it does not say so.
+    isolates: Option<Vec<Isolates>>,
+    /// What the operation returned for the arguments.
+    answer: String,
+}
+
+/// A library in a program of its own, which times each call itself: no pipe is part of it. The first line that it is
+/// given are the arguments, and it answers with an object: `about`, perhaps `isolates`, and the operation's `answer`.
+/// Each further line is a number of calls, answered with as many durations in nanoseconds, a space between them.
+pub(super) fn library(name: &str, command: &str, arguments: &str) -> Result<Peer> {
+    let mut lines = Lines::start(Command::new("sh").args(["-c", command]))?;
+    let said = lines.ask(&format!("{arguments}\n")).with_context(|| format!("`{command}` says nothing of itself"))?;
+    let library: Library = serde_json::from_str(said)
+        .with_context(|| format!("`{command}` does not answer with `about`, `isolates` and `answer` as JSON"))?;
+    if library.answer.is_empty() {
+        bail!("`{command}` returned nothing for the arguments");
+    }
+    let turn = move |calls: usize| {
+        let answer = lines.ask(&format!("{calls}\n"))?;
+        let times: Vec<u64> = answer.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        if times.len() != calls {
+            bail!("it answered {} durations to {calls} calls", times.len());
+        }
+        Ok(times)
+    };
+    let peer = Peer::elsewhere(name, &library.about, turn);
+    Ok(Peer { isolates: library.isolates, ..peer })
 }
 
 /// The function itself in a running Node.js, for reference: calls see each other's state.

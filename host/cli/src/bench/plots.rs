@@ -13,6 +13,8 @@ use plotters::{
 };
 
 const SIZE: (u32, u32) = (760, 420);
+/// What is no plot needs less.
+const BARS_HEIGHT: u32 = 200;
 const CELL: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 /// Told apart on paper and by most people who see few colours; a cell is always the first one.
 const COLORS: [RGBColor; 12] = [
@@ -44,24 +46,31 @@ pub fn plots(report: &Report) -> Result<Vec<(&'static str, String)>> {
     let latency = latency(report);
     if latency.iter().any(|line| line.points.len() > 1) {
         let titles = ["How long calls take, by percentile", about.as_str()];
-        found.push(("latency.svg", picture(&titles, |area| distribution(area, &latency))?));
+        found.push(("latency.svg", picture(SIZE, &titles, |area| distribution(area, &latency))?));
     }
     if let Some(parts) = phases(report) {
-        found.push(("phases.svg", picture(&["What a call of a cell is made of", &about], |area| bars(area, &parts))?));
+        let titles = ["What a call of a cell is made of", about.as_str()];
+        found.push((
+            "phases.svg",
+            picture((SIZE.0, BARS_HEIGHT + 30 * u32::try_from(parts.len())?), &titles, |area| bars(area, &parts))?,
+        ));
     }
     let memory = &report.figures.memory_by_cells;
     if memory.len() > 1 {
         let points = memory.iter().map(|at| (at.cells as f64, at.kib as f64)).collect();
         let line = [Line { name: "cells that wait for their host".to_owned(), color: CELL, points }];
         let titles = ["Resident memory by number of cells", about.as_str()];
-        found.push(("memory.svg", picture(&titles, |area| curve(area, &line, "cells at once", "KiB"))?));
+        found.push(("memory.svg", picture(SIZE, &titles, |area| curve(area, &line, "cells at once", "KiB"))?));
     }
     let by_threads = &report.figures.throughput.by_threads;
     if by_threads.len() > 1 {
         let points = by_threads.iter().map(|at| (at.threads as f64, at.cells_per_second)).collect();
         let line = [Line { name: "cells".to_owned(), color: CELL, points }];
         let titles = ["Cells per second by threads", about.as_str()];
-        found.push(("throughput.svg", picture(&titles, |area| curve(area, &line, "threads", "cells per second"))?));
+        found.push((
+            "throughput.svg",
+            picture(SIZE, &titles, |area| curve(area, &line, "threads", "cells per second"))?,
+        ));
     }
     Ok(found)
 }
@@ -84,6 +93,9 @@ fn latency(report: &Report) -> Vec<Line> {
 
 /// The parts of a cell's median, in microseconds: those of the engine, and what the cell adds.
 fn phases(report: &Report) -> Option<Vec<(&'static str, f64)>> {
+    if let Some(profile) = &report.profile {
+        return Some(profile.parts.iter().map(|part| (part.name, part.us)).collect());
+    }
     let phases = report.figures.phases.as_ref()?;
     let cell = report.rows.iter().find(|row| row.name == "cell")?.median_us;
     let of_engine = phases.instantiate_us + phases.call_us + phases.drop_us;
@@ -92,14 +104,14 @@ fn phases(report: &Report) -> Option<Vec<(&'static str, f64)>> {
     Some(parts)
 }
 
-fn picture(titles: &[&str], draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
+fn picture(size: (u32, u32), titles: &[&str], draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
     let mut svg = String::new();
     let drawn = (|| -> Drawn {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         area.fill(&WHITE)?;
         for (at, text) in titles.iter().enumerate() {
-            let size = if at == 0 { 16.0 } else { 11.0 };
-            area.draw(&Text::new(cut(text, 120), (14, 10 + 20 * i32::try_from(at)?), style(size, &BLACK)))?;
+            let letters = if at == 0 { 16.0 } else { 11.0 };
+            area.draw(&Text::new(cut(text, 120), (14, 10 + 20 * i32::try_from(at)?), style(letters, &BLACK)))?;
         }
         let (_, body) = area.split_vertically(54);
         draw(&body)?;
@@ -155,7 +167,7 @@ fn curve(area: &Area<'_>, lines: &[Line], x: &str, y: &str) -> Drawn {
         .max_light_lines(0)
         .x_desc(x)
         .y_desc(y)
-        .x_label_formatter(&|value| format!("{value:.0}"))
+        .x_label_formatter(&whole)
         .y_label_formatter(&|value| format!("{value:.0}"))
         .label_style(style(11.0, &BLACK))
         .draw()?;
@@ -169,17 +181,23 @@ fn curve(area: &Area<'_>, lines: &[Line], x: &str, y: &str) -> Drawn {
     Ok(())
 }
 
+/// A count; nothing where a line of the mesh lies between two.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what the library calls it with")]
+fn whole(value: &f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { String::new() }
+}
+
 /// Parts of a whole, one after the other, each with its figure below.
 fn bars(area: &Area<'_>, parts: &[(&'static str, f64)]) -> Drawn {
-    let whole: f64 = parts.iter().map(|(_, us)| us).sum();
+    let all: f64 = parts.iter().map(|(_, us)| us).sum();
     let (from, width, mut x) = (20_i32, f64::from(SIZE.0 - 40), 20.0);
     for (at, (name, us)) in parts.iter().enumerate() {
         let color = if at + 1 == parts.len() { CELL } else { COLORS.get(at).copied().unwrap_or(BLACK) };
-        let end = x + width * us / whole.max(f64::MIN_POSITIVE);
+        let end = x + width * us / all.max(f64::MIN_POSITIVE);
         area.draw(&Rectangle::new([(x as i32, 20), (end as i32, 90)], color.filled()))?;
         let y = 116 + 30 * i32::try_from(at)?;
         area.draw(&Rectangle::new([(from, y), (from + 14, y + 14)], color.filled()))?;
-        let share = us / whole.max(f64::MIN_POSITIVE) * 100.0;
+        let share = us / all.max(f64::MIN_POSITIVE) * 100.0;
         area.draw(&Text::new(
             format!("{name}: {} µs, {share:.0} %", digits(*us)),
             (from + 24, y),
@@ -189,7 +207,7 @@ fn bars(area: &Area<'_>, parts: &[(&'static str, f64)]) -> Drawn {
     }
     let y = 116 + 30 * i32::try_from(parts.len())?;
     area.draw(&Text::new(
-        format!("together: {} µs, the median of a cell", digits(whole)),
+        format!("together: {} µs, the median of a cell", digits(all)),
         (from + 24, y),
         style(13.0, &BLACK),
     ))?;
@@ -214,14 +232,15 @@ mod tests {
             line("cell", CELL, &[(8.0, 0.0), (9.0, 50.0), (40.0, 99.0)]),
             line("pipe", BLACK, &[(20.0, 0.0), (30.0, 99.0)]),
         ];
-        let svg = picture(&["Latency", "a machine"], |area| distribution(area, &lines)).unwrap();
+        let svg = picture(SIZE, &["Latency", "a machine"], |area| distribution(area, &lines)).unwrap();
         for text in ["Latency", "a machine", "cell", "pipe", "microseconds"] {
             assert!(svg.contains(text), "{text} is not in {svg}");
         }
         assert!(svg.matches("<polyline").count() >= 2, "{svg}");
-        let svg = picture(&["Memory"], |area| curve(area, &lines[..1], "cells", "KiB")).unwrap();
+        let svg = picture(SIZE, &["Memory"], |area| curve(area, &lines[..1], "cells", "KiB")).unwrap();
         assert!(svg.matches("<circle").count() == 3 && svg.contains("KiB"), "{svg}");
-        let svg = picture(&["Phases"], |area| bars(area, &[("call", 3.0), ("what the cell adds", 1.0)])).unwrap();
+        assert_eq!((whole(&2.0), whole(&2.5)), ("2".to_owned(), String::new()), "two marks with one label");
+        let svg = picture(SIZE, &["Phases"], |area| bars(area, &[("call", 3.0), ("what the cell adds", 1.0)])).unwrap();
         for text in ["call: 3.00 µs, 75 %", "what the cell adds: 1.00 µs, 25 %", "together: 4.00 µs"] {
             assert!(svg.contains(text), "{text} is not in {svg}");
         }

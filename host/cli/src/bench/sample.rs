@@ -163,7 +163,7 @@ impl Samples {
         Row {
             name: peer.name.clone(),
             about: peer.about.clone(),
-            isolates: peer.isolates.map(<[Isolates]>::to_vec),
+            isolates: peer.isolates.clone(),
             calls: sorted.len(),
             median_us: at(0.5),
             median_interval_us: interval::of_median(&in_order),

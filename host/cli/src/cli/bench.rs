@@ -3,7 +3,7 @@
 mod grants;
 mod table;
 
-use super::{Exit, Failure, Global, Terminal, input, units};
+use super::{Exit, Failure, Global, Terminal, input, passing::Passing, units};
 use crate::bench::{
     self, Bench, Guest, Options,
     compare::compare,
@@ -45,6 +45,18 @@ pub struct BenchArgs {
     /// Measure a program beside the others: it answers each line of arguments with a line (repeatable).
     #[arg(long, value_name = "NAME=COMMAND", value_parser = own_peer)]
     peer: Vec<(String, String)>,
+    /// Measure a library beside the others: a program that calls it in its own process and times each call
+    /// (repeatable). docs/measuring.md says what such a program is asked, and `benches/peers` has two.
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = own_peer)]
+    library: Vec<(String, String)>,
+    /// Measure another component beside the others, in fresh cells and as one reused instance, such as an interpreter
+    /// with the same operation (repeatable).
+    #[arg(long, value_name = "NAME=FILE", value_parser = component)]
+    component: Vec<(String, PathBuf)>,
+    /// Say where the time of a cell goes: phases of Opcell and of the engine, and, where `perf` is installed, the
+    /// functions that run most.
+    #[arg(long, conflicts_with = "contain")]
+    profile: bool,
     /// Measure arguments from 50 bytes to 1 MB as well. Only for an echo.
     #[arg(long, conflicts_with_all = ["plugin", "contain"])]
     sizes: bool,
@@ -65,7 +77,7 @@ pub struct BenchArgs {
     no_files: bool,
     /// Measure containment instead: how long after its deadline a guest is stopped, and how much its neighbours are
     /// slowed. Of the built-in attacks, or of the plugin's operation.
-    #[arg(long, conflicts_with_all = ["out", "no_files", "peer"])]
+    #[arg(long, conflicts_with_all = ["out", "no_files", "peer", "library", "component"])]
     contain: bool,
     /// Deadline of the plugin's operation.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, requires = "contain")]
@@ -89,6 +101,12 @@ fn own_peer(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), command.to_owned()))
 }
 
+fn component(text: &str) -> Result<(String, PathBuf), String> {
+    let named = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
+    let (name, file) = named.ok_or("expected NAME=FILE, such as `python=dist/echo.wasm`")?;
+    Ok((name.to_owned(), file.into()))
+}
+
 pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     if let Some(BenchCommand::Compare { before, after }) = &args.command {
         let comparison = compare(before, after).map_err(|error| {
@@ -107,19 +125,26 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
     let mut options = Options::new(args.seconds, CompileMode::find().map_err(anyhow::Error::from)?);
     options.keep_resident = args.keep_resident;
     options.peers.clone_from(&args.peer);
-    (options.samples, options.sizes) = (args.samples, args.sizes);
-    let progress = |text: &str| terminal.note(&format!("bench: {text}"));
+    options.libraries.clone_from(&args.library);
+    (options.samples, options.sizes, options.profile) = (args.samples, args.sizes, args.profile);
+    for (name, file) in &args.component {
+        options.components.push((name.clone(), read_component(file)?.into()));
+    }
     if cfg!(debug_assertions) {
         terminal.note("bench: this build is not optimised; measure one made with `cargo build --release`");
     }
     let guest = guest(global, args, terminal)?;
+    let passing = Passing::new(terminal);
+    let progress = |text: &str| passing.say(&format!("bench: {text}"));
     if args.contain {
         let own = args.plugin.as_ref().map(|_| Attack {
             name: guest.plugin_name(),
             limits: LimitRequest { wall_time: Some(args.deadline.max(1)), ..LimitRequest::default() },
             guest,
         });
-        return contained(&options, own, terminal, &progress).await;
+        let containment = contain::contain(&options, own, &progress).await?;
+        drop(passing);
+        return contained(&containment, args.plugin.is_some(), terminal);
     }
     if !args.no_files {
         // Before anything is measured: a folder that cannot be written is found at once.
@@ -127,6 +152,7 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
     }
     progress(&format!("{}, {}", guest.name, guest.operation));
     let report = Bench::new(guest, &options).await?.run(&progress).await?;
+    drop(passing);
     let value = serde_json::to_value(&report).context("the report")?;
     if terminal.json {
         terminal.json(&value)?;
@@ -149,23 +175,17 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
         }
         let pictures: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
         let path = args.out.join("bench.json");
-        progress(&format!("wrote {}, and as pictures bench.svg, {}", path.display(), pictures.join(", ")));
+        let wrote = format!("wrote {}, and as pictures bench.svg, {}", path.display(), pictures.join(", "));
+        terminal.note(&format!("bench: {wrote}"));
     }
     Ok(Exit::Done)
 }
 
-async fn contained(
-    options: &Options,
-    own: Option<Attack>,
-    terminal: &Terminal,
-    progress: &(dyn Fn(&str) + Sync),
-) -> Result<Exit, Failure> {
-    let is_own = own.is_some();
-    let containment = contain::contain(options, own, progress).await?;
+fn contained(containment: &contain::Containment, is_own: bool, terminal: &Terminal) -> Result<Exit, Failure> {
     if terminal.json {
-        terminal.json(&serde_json::to_value(&containment).context("the report")?)?;
+        terminal.json(&serde_json::to_value(containment).context("the report")?)?;
     } else {
-        table::containment(&containment, terminal)?;
+        table::containment(containment, terminal)?;
     }
     let damage: usize = containment.neighbour.iter().map(|row| row.failures).sum();
     // An attack that is known to be one must not end by itself; of another plugin that is no fault.
@@ -217,10 +237,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
     };
     let project = of_project(plugin);
     let path = project.map_or_else(|| PathBuf::from(plugin), |plugin| plugin.path.clone());
-    let component = opcell::document::read_bounded(&path, super::plugin::MAX_COMPONENT).map_err(|error| {
-        Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
-            .help("expected a component file, or a plugin of the project")
-    })?;
+    let component = read_component(&path)?;
     let surface = inspect(&component).map_err(|error| super::plugin::unloadable(&error, &path))?;
     let mut grants = project.map(|plugin| plugin.grants.capabilities.clone()).unwrap_or_default();
     // No host serves what is measured: its tools and skills would fail one by one.
@@ -238,4 +255,12 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
         arguments: input::arguments(&args.args)?.to_json(),
         grants,
     })
+}
+
+fn read_component(path: &Path) -> Result<Vec<u8>, Failure> {
+    let read = opcell::document::read_bounded(path, super::plugin::MAX_COMPONENT);
+    Ok(read.map_err(|error| {
+        Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
+            .help("expected a component file, or a plugin of the project")
+    })?)
 }

@@ -267,3 +267,62 @@ fn every_command_and_option_says_what_it_does() {
     }
     assert_eq!(silent, Vec::<String>::new());
 }
+
+/// What the book types, in its blocks and between its lines: each command exists, and has the options that it is given.
+#[test]
+fn every_command_that_the_book_names_exists_with_its_options() {
+    let mut root = Cli::command();
+    root.build();
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut pages = vec![docs.join("../README.md"), docs.join("../SECURITY.md"), docs.join("../benches/README.md")];
+    for folder in [docs.clone(), docs.join("comparison")] {
+        pages.extend(std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    pages.retain(|page| page.extension().is_some_and(|kind| kind == "md") && !page.ends_with("commands.md"));
+    // To the end of the line, of the span, or of this command of a shell.
+    let typed = regex::Regex::new(r"(?m)(?:^|`|\$ |&& |; |\| |\()opcell ((?:\\\n|[^`|;&\n])+)").unwrap();
+    let (mut named, mut unknown) = (0, Vec::new());
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+        for found in typed.captures_iter(&text).filter(|found| !found[1].starts_with(['=', '"', '#'])) {
+            named += 1;
+            if let Some(problem) = unknown_word(&root, &found[1]) {
+                unknown.push(format!("{}: `{}`: {problem}", page.display(), &found[0]));
+            }
+        }
+    }
+    assert_eq!(unknown, Vec::<String>::new());
+    assert!(named > 300, "only {named} commands were found");
+}
+
+/// The first word that the command line does not know, of those that are commands or options.
+fn unknown_word(root: &Command, typed: &str) -> Option<String> {
+    let mut command = root;
+    let mut takes_commands = true;
+    let typed = typed.split("   #").next().unwrap_or_default();
+    let mut words = typed.split_whitespace().take_while(|word| !word.starts_with(['>', '<', '#']));
+    while let Some(word) = words.next() {
+        let option = word.trim_matches(['[', ']', '.', ',', ')', '"', '\'', '…']);
+        if let Some(long) = option.strip_prefix("--") {
+            let (long, value) = long.split_once(['=', '[']).map_or((long, None), |(long, value)| (long, Some(value)));
+            let known = command.get_arguments().find(|known| known.get_long() == Some(long));
+            if !long.is_empty() && known.is_none() && !["help", "version"].contains(&long) {
+                return Some(format!("`{}` has no option `--{long}`", command.get_name()));
+            }
+            if value.is_none() && known.is_some_and(|known| known.get_action().takes_values()) {
+                words.next();
+            }
+        } else if takes_commands && command.has_subcommands() {
+            match command.find_subcommand(option) {
+                Some(below) => command = below,
+                // A placeholder, or an argument of its own where a command may be left out.
+                None if option.is_empty() || option.starts_with(|c: char| c.is_uppercase() || c == '{') => {
+                    takes_commands = false;
+                }
+                None if command.get_positionals().next().is_some() => takes_commands = false,
+                None => return Some(format!("`{}` has no command `{option}`", command.get_name())),
+            }
+        }
+    }
+    None
+}

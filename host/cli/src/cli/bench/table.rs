@@ -1,7 +1,7 @@
 //! Reports of `opcell bench` as tables.
 
 use crate::{
-    bench::{Report, compare::Comparison, contain, digits, peer::Isolates},
+    bench::{Profile, Report, compare::Comparison, contain, cut, digits, peer::Isolates},
     cli::Terminal,
 };
 
@@ -95,6 +95,9 @@ pub fn report(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
         bare.unwrap_or_default(),
         throughput.native_all_cores_to_one
     ))?;
+    if let Some(profile) = &report.profile {
+        self::profile(profile, terminal)?;
+    }
     for size in &report.sizes {
         let row = |row: &crate::bench::SizeRow| format!("{} {} us", row.name, digits(row.median_us));
         let rows: Vec<String> = size.rows.iter().map(row).collect();
@@ -105,6 +108,32 @@ pub fn report(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
     terminal.line(&report.noise)?;
     for note in &report.notes {
         terminal.line(note)?;
+    }
+    Ok(())
+}
+
+/// Functions of a profile that a table shows; the report has more.
+const FUNCTIONS: usize = 12;
+
+fn profile(profile: &Profile, terminal: &Terminal) -> std::io::Result<()> {
+    let all: f64 = profile.parts.iter().map(|part| part.us).sum();
+    let width = profile.parts.iter().map(|part| part.name.len()).max().unwrap_or(0);
+    terminal.line("")?;
+    terminal.line("where the time of a cell goes")?;
+    for part in &profile.parts {
+        let percent = part.us / all.max(f64::MIN_POSITIVE) * 100.0;
+        terminal.line(&format!("{:width$} {:>8} us {percent:>4.0} %  {}", part.name, digits(part.us), part.of))?;
+    }
+    let Some(sampled) = &profile.sampled else { return Ok(()) };
+    terminal.line("")?;
+    let owners = sampled.owners.iter().map(|owner| format!("{} {:.0} %", owner.name, owner.percent));
+    let owners: Vec<String> = owners.collect();
+    terminal.line(&format!("whose code runs, of {} samples: {}", sampled.samples, owners.join(", ")))?;
+    let columns = terminal.width().unwrap_or(120).clamp(60, 160);
+    for function in sampled.functions.iter().take(FUNCTIONS) {
+        let owner = function.owner.unwrap_or_default();
+        let name = cut(&function.name, columns.saturating_sub(27));
+        terminal.line(&format!("{:>5.1} %  {owner:16}  {name}", function.percent))?;
     }
     Ok(())
 }
