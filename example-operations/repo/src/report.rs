@@ -28,21 +28,31 @@ pub struct ReportArguments {
     /// The data of `repo/find-markers`.
     #[serde(default)]
     markers: Option<Markers>,
+    /// How many places and files are listed at most, so that the report stays a page; 15 unless given.
+    #[serde(default)]
+    rows: Option<usize>,
 }
+
+/// Rows of a table that do not make a reader scroll.
+const ROWS: usize = 15;
+
+/// Sections of one file.
+const SECTIONS: usize = 8;
 
 pub fn render(arguments: &ReportArguments) -> Success<String> {
     let mut report = format!("# {}\n", one_line(arguments.title.as_deref().unwrap_or("Repository health")));
     if let Some(verdict) = &arguments.verdict {
         line(&mut report, format_args!("\n**{}**", one_line(verdict)));
     }
+    let rows = arguments.rows.unwrap_or(ROWS);
     if let Some(inventory) = &arguments.inventory {
         render_inventory(&mut report, inventory);
     }
     if let Some(markers) = &arguments.markers {
-        render_markers(&mut report, markers);
+        render_markers(&mut report, markers, rows);
     }
     if let Some(outline) = &arguments.outline {
-        render_outline(&mut report, outline);
+        render_outline(&mut report, outline, rows);
     }
     let lines = report.lines().count();
     Success::new(report).with_summary(format!("a report of {}", counted(lines as u64, "line")))
@@ -65,46 +75,70 @@ fn render_inventory(report: &mut String, inventory: &Inventory) {
     }
 }
 
-fn render_markers(report: &mut String, markers: &Markers) {
+fn render_markers(report: &mut String, markers: &Markers, rows: usize) {
     let (total, read) = (counted(markers.total, "marker"), counted(markers.files_read, "file"));
-    line(report, format_args!("\n## Markers\n\n{total} in {read}."));
+    let counts: Vec<String> = markers
+        .counts
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(marker, count)| format!("{count} {}", one_line(marker)))
+        .collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    line(report, format_args!("\n## Markers\n\n{total} in {read}{counts}."));
     if markers.files_left > 0 {
         line(report, format_args!("{} left unread.", counted(markers.files_left, "file")));
     }
-    line(report, format_args!(""));
-    for (marker, count) in markers.counts.iter().filter(|(_, count)| **count > 0) {
-        line(report, format_args!("- {}: {count}", one_line(marker)));
-    }
-    if !markers.matches.is_empty() {
+    // A line with several markers is shown once.
+    let mut places = markers.matches.iter().collect::<Vec<_>>();
+    places.dedup_by_key(|found| (found.path.as_str(), found.line));
+    if !places.is_empty() {
         line(report, format_args!("\n| place | line |\n| --- | --- |"));
     }
-    // A line with several markers is shown once.
-    let mut shown = None;
-    for found in &markers.matches {
-        let place = (found.path.as_str(), found.line);
-        if shown.replace(place) == Some(place) {
-            continue;
-        }
+    for found in places.iter().take(rows) {
         line(report, format_args!("| `{}:{}` | `{}` |", cell(&found.path), found.line, cell(&found.text)));
+    }
+    rest(report, places.len(), rows);
+}
+
+/// A row for each file, those near the root first: what it is called, and its sections.
+fn render_outline(report: &mut String, outline: &Outline, rows: usize) {
+    let mut files: Vec<_> = outline.files.iter().filter(|file| !file.items.is_empty()).collect();
+    files.sort_by_key(|file| (file.path.matches('/').count(), &file.path));
+    line(report, format_args!("\n## Outline\n\n{}.", counted(files.len() as u64, "file")));
+    if !files.is_empty() {
+        line(report, format_args!("\n| file | what is in it |\n| --- | --- |"));
+    }
+    for file in files.iter().take(rows) {
+        let mut title = String::new();
+        let mut sections = Vec::new();
+        for item in &file.items {
+            match item.kind.as_str() {
+                "h1" if title.is_empty() => title = format!("**{}**", cell(&item.name)),
+                // Sections of sections are for whoever opens the file.
+                "h3" | "h4" | "h5" | "h6" => {}
+                "h1" | "h2" => sections.push(cell(&item.name)),
+                kind => sections.push(format!("{} {}", cell(kind), cell(&item.name))),
+            }
+        }
+        let between = if title.is_empty() || sections.is_empty() { "" } else { ": " };
+        let more = match sections.len().saturating_sub(SECTIONS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        sections.truncate(SECTIONS);
+        let sections = sections.join(", ");
+        line(report, format_args!("| `{}` | {title}{between}{sections}{more} |", cell(&file.path)));
+    }
+    rest(report, files.len(), rows);
+    if outline.truncated {
+        line(report, format_args!("\nThere is more than was listed."));
     }
 }
 
-fn render_outline(report: &mut String, outline: &Outline) {
-    line(report, format_args!("\n## Outline"));
-    for file in &outline.files {
-        line(report, format_args!("\n`{}`\n", cell(&file.path)));
-        for item in &file.items {
-            // Headings nest as deep as they are; items of sources are all at the top.
-            let depth = item.kind.strip_prefix('h').and_then(|level| level.parse::<usize>().ok());
-            let kind = if depth.is_some() { String::new() } else { format!("{} ", item.kind) };
-            line(
-                report,
-                format_args!("{}- {kind}{}", "  ".repeat(depth.unwrap_or(1).saturating_sub(1)), one_line(&item.name)),
-            );
-        }
-    }
-    if outline.truncated {
-        line(report, format_args!("\nThere is more than was listed."));
+/// How many rows a table does not show.
+fn rest(report: &mut String, all: usize, rows: usize) {
+    if all > rows {
+        line(report, format_args!("\nAnd {} more.", all - rows));
     }
 }
 
@@ -185,11 +219,8 @@ mod tests {
 
 ## Markers
 
-2 markers in 2 files.
+2 markers in 2 files: 1 TODO, 1 XXX.
 1 file left unread.
-
-- TODO: 1
-- XXX: 1
 
 | place | line |
 | --- | --- |
@@ -197,18 +228,38 @@ mod tests {
 
 ## Outline
 
-`README.md`
+2 files.
 
-- Rocket
-  - Use
-
-`src/a.rs`
-
-- fn launch
+| file | what is in it |
+| --- | --- |
+| `README.md` | **Rocket**: Use |
+| `src/a.rs` | fn launch |
 
 There is more than was listed.
 ";
         assert_eq!(report.data, expected);
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let matches: Vec<_> =
+            (1..=5).map(|line| json!({ "path": "src/a.rs", "line": line, "marker": "TODO", "text": "TODO" })).collect();
+        let files: Vec<_> = ["deep/in/a.md", "b.md", "c.md"]
+            .map(|path| json!({ "path": path, "items": [{ "line": 1, "kind": "h1", "name": "A" }] }))
+            .into();
+        let report = invoke::<render_report>(&json!({
+            "rows": 2,
+            "markers": { "matches": matches, "counts": { "TODO": 5 }, "total": 5, "files-read": 1, "files-left": 0 },
+            "outline": { "files": files, "truncated": false },
+        }))
+        .unwrap()
+        .data;
+        let report = report.as_str().unwrap();
+        assert!(
+            report.contains("src/a.rs:2") && !report.contains("src/a.rs:3") && report.contains("And 3 more."),
+            "{report}"
+        );
+        assert!(report.contains("c.md") && !report.contains("deep") && report.contains("And 1 more."), "{report}");
     }
 
     #[test]
