@@ -20,6 +20,9 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
                                                  every target, met or not, or those of some groups (cells, workflows, start,
                                                  memory, commands, each-cells, transforms, engine); Extism's program is built
                                                  first, which takes minutes
+       cargo xtask bench --peers [ARGUMENTS OF opcell bench]
+                                                 the echo's cell beside QuickJS, wasmi and a JavaScript plugin; their
+                                                 programs are built first, which takes minutes
        cargo xtask bench --server [--json] [--only NAME,…] [--seconds N] [--directory DIRECTORY]
                                                  the server over HTTP, with the client on the same machine
        cargo xtask bench --instructions [--release]
@@ -63,6 +66,7 @@ pub fn bench(rest: &[String]) -> Result<()> {
         ["--save", rest @ ..] => criterion(rest, &["--save-baseline", "saved"]),
         ["--compare", rest @ ..] => criterion(rest, &["--baseline", "saved"]),
         ["--targets", rest @ ..] => targets(rest),
+        ["--peers", rest @ ..] => peers(rest),
         ["--server", rest @ ..] => server(rest),
         ["--instructions"] => instructions(false, None),
         ["--instructions", "--release"] => instructions(true, None),
@@ -141,6 +145,47 @@ fn server(rest: &[&str]) -> Result<()> {
     guests::build()?;
     let programs = programs()?;
     run(Command::new(programs.join("server")).arg(root().join("example-operations/dist/echo.wasm")).args(rest))
+}
+
+/// `opcell bench` with what is too heavy for it: engines in programs of their own, and an interpreter in a component.
+fn peers(rest: &[&str]) -> Result<()> {
+    guests::build()?;
+    let programs = programs()?;
+    let package = root().join("benches/peers");
+    let target = package.join("target");
+    run(cargo().args(["build", "--release", "--locked", "--target-dir"]).arg(&target).current_dir(&package))?;
+    let program = |name: &str| target.join("release").join(name).display().to_string();
+    let (quickjs, wasmi) = (program("quickjs-peer"), program("wasmi-peer"));
+    let module = guests::plain_echo()?;
+    let mut command = Command::new(programs.join("opcell"));
+    command.arg("bench").current_dir(root());
+    for how in ["fresh", "reused"] {
+        let row = |engine: &str| if how == "fresh" { engine.to_owned() } else { format!("{engine}-reused") };
+        command.arg("--library").arg(format!("{}='{quickjs}' {how}", row("quickjs")));
+        command.arg("--library").arg(format!("{}='{wasmi}' {how} '{}'", row("wasmi"), module.display()));
+    }
+    match javascript_echo(&programs.join("opcell"), &target) {
+        Ok(path) => command.arg("--component").arg(format!("javascript={}", path.display())),
+        Err(error) => {
+            eprintln!("bench: SKIPPED the JavaScript plugin: {error:#}");
+            &mut command
+        }
+    };
+    run(command.args(rest))
+}
+
+/// An echo in JavaScript, made as an author makes one: the component holds an interpreter.
+fn javascript_echo(opcell: &Path, target: &Path) -> Result<PathBuf> {
+    let plugin = target.join("echo-js");
+    if !plugin.is_dir() {
+        fs::create_dir_all(target)?;
+        run(Command::new(opcell).args(["plugin", "new", "echo-js", "--lang", "javascript"]).current_dir(target))?;
+    }
+    fs::copy(root().join("benches/peers/echo.js"), plugin.join("src/plugin.js"))?;
+    run(Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(&plugin))
+        .context("`npm` installs what makes a component of JavaScript")?;
+    run(Command::new(opcell).args(["plugin", "build"]).current_dir(&plugin))?;
+    Ok(plugin.join("dist/echo-js.wasm"))
 }
 
 /// Extism's program; the first build takes minutes, an engine being part of it.

@@ -68,11 +68,20 @@ pub fn echo_with_default_stack() -> Result<PathBuf> {
 
 /// Extism's echo, a plain module: Extism takes no components.
 pub fn extism_echo() -> Result<PathBuf> {
-    let package = root().join("benches/extism/guest");
+    plain_module("benches/extism/guest", "extism_echo.wasm")
+}
+
+/// An echo without any import, for engines that take modules only.
+pub fn plain_echo() -> Result<PathBuf> {
+    plain_module("benches/peers/guest", "plain_echo.wasm")
+}
+
+fn plain_module(package: &str, module: &str) -> Result<PathBuf> {
+    let package = root().join(package);
     let target = package.join("target");
     let mut build = toolchain::find()?.build(root());
     run(build.args(["--release", "--target-dir"]).arg(&target).current_dir(&package))?;
-    Ok(target.join(TARGET).join("release/extism_echo.wasm"))
+    Ok(target.join(TARGET).join("release").join(module))
 }
 
 struct Guest {
