@@ -1,13 +1,33 @@
-//! `cargo xtask against`: the neutral twins of the hostile suite in other hosts, as the table and the picture of
-//! `docs/comparison.md`.
+//! `cargo xtask against [--opcell PROGRAM] [HOST…]`: the neutral twins of the hostile suite in other hosts, as the table
+//! and the picture of `docs/comparison.md`.
+//!
+//! What each host did is kept in `benches/adapters/results.json` with its day. Without names every host that can be had
+//! is asked; with names (parts of them) these are, and the others stay as they were.
 
 use crate::process::{cargo, output, root, run, target_directory};
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
-use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Where the picture goes.
 const PICTURE: &str = "docs/images/against.svg";
+
+/// What every host did when it was asked last.
+const RESULTS: &str = "benches/adapters/results.json";
+
+/// One host's results.
+#[derive(Serialize, Deserialize)]
+struct Measured {
+    host: String,
+    /// The day, as `YYYY-MM-DD`.
+    date: String,
+    cases: Vec<Verdict>,
+}
 
 /// A host beside Opcell: its name in the table, and how its adapter is started, if it can be had here.
 struct Host {
@@ -15,9 +35,10 @@ struct Host {
     adapter: fn() -> Result<String>,
 }
 
-const HOSTS: [Host; 4] = [
+const HOSTS: [Host; 5] = [
     Host { name: "wasmtime, Python package", adapter: wasmtime_python },
     Host { name: "wasmi, Rust library", adapter: || built("benches/adapters/wasmi", "wasmi-adapter") },
+    Host { name: "Wasmer, Rust library", adapter: || built("benches/adapters/wasmer", "wasmer-adapter") },
     Host { name: "Extism, Rust library", adapter: || built("benches/extism", "extism-adapter") },
     Host { name: "Node, one worker", adapter: || Ok("node --no-warnings benches/adapters/node.mjs".to_owned()) },
 ];
@@ -27,13 +48,14 @@ struct Comparison {
     cases: Vec<Verdict>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Verdict {
     name: String,
     contained: bool,
     by: String,
     elapsed_ms: u64,
-    peak_bytes: u64,
+    /// Absent of results from before it was kept.
+    peak_bytes: Option<u64>,
 }
 
 /// How a twin ended.
@@ -55,32 +77,59 @@ impl Verdict {
     }
 }
 
-pub fn against() -> Result<()> {
-    run(cargo().args(["build", "--locked", "--package", "opcell-cli", "--bin", "opcell"]).current_dir(root()))?;
-    let opcell = target_directory()?.join("debug/opcell");
-    let mut columns: Vec<(&str, Vec<Verdict>)> = Vec::new();
+pub fn against(rest: &[String]) -> Result<()> {
+    let (opcell, names) = match rest {
+        [flag, program, names @ ..] if flag == "--opcell" => (PathBuf::from(program), names),
+        names => {
+            run(cargo().args(["build", "--locked", "--package", "opcell-cli", "--bin", "opcell"]).current_dir(root()))?;
+            (target_directory()?.join("debug/opcell"), names)
+        }
+    };
+    let is_asked = |host: &Host| names.is_empty() || names.iter().any(|name| host.name.to_lowercase().contains(name));
+    let mut kept = kept()?;
+    let mut columns: Vec<Measured> = Vec::new();
     for host in HOSTS {
-        let adapter = match (host.adapter)() {
-            Ok(adapter) => adapter,
-            Err(error) => {
-                eprintln!("against: SKIPPED {}: {error:#}", host.name);
-                continue;
-            }
+        let before = kept.iter().position(|measured| measured.host == host.name).map(|at| kept.remove(at));
+        let measured = match is_asked(&host) {
+            true => measured(&host, &opcell)?,
+            false => None,
         };
-        eprintln!("$ opcell selftest --against {adapter:?}");
-        let mut selftest = Command::new(&opcell);
-        // It ends with 1 when something got through.
-        let ran = selftest.args(["selftest", "--json", "--against", &adapter]).current_dir(root()).output()?;
-        let read = serde_json::from_slice::<Comparison>(&ran.stdout);
-        let compared = read.with_context(|| String::from_utf8_lossy(&ran.stderr).into_owned())?;
-        columns.push((host.name, compared.cases));
+        columns.extend(measured.or(before));
     }
     ensure!(!columns.is_empty(), "no other host can be had here");
+    fs::write(root().join(RESULTS), format!("{}\n", serde_json::to_string_pretty(&columns)?))?;
     print!("{}", table(&columns));
     let picture = root().join(PICTURE);
     fs::write(&picture, drawing(&columns))?;
     eprintln!("{}", picture.display());
     Ok(())
+}
+
+fn kept() -> Result<Vec<Measured>> {
+    match fs::read_to_string(root().join(RESULTS)) {
+        Ok(text) => serde_json::from_str(&text).with_context(|| format!("{RESULTS} cannot be read")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("{RESULTS} cannot be read")),
+    }
+}
+
+/// Nothing where the host cannot be had here.
+fn measured(host: &Host, opcell: &Path) -> Result<Option<Measured>> {
+    let adapter = match (host.adapter)() {
+        Ok(adapter) => adapter,
+        Err(error) => {
+            eprintln!("against: SKIPPED {}: {error:#}", host.name);
+            return Ok(None);
+        }
+    };
+    eprintln!("$ opcell selftest --against {adapter:?}");
+    let mut selftest = Command::new(opcell);
+    // It ends with 1 when something got through.
+    let ran = selftest.args(["selftest", "--json", "--against", &adapter]).current_dir(root()).output()?;
+    let read = serde_json::from_slice::<Comparison>(&ran.stdout);
+    let compared = read.with_context(|| String::from_utf8_lossy(&ran.stderr).into_owned())?;
+    let date = output(Command::new("date").arg("+%F")).unwrap_or_default().trim().to_owned();
+    Ok(Some(Measured { host: host.name.to_owned(), date, cases: compared.cases }))
 }
 
 fn wasmtime_python() -> Result<String> {
@@ -97,18 +146,19 @@ fn built(package: &str, program: &str) -> Result<String> {
 }
 
 /// The twins, in the order of the suite, with each host's verdict.
-fn rows<'a>(columns: &'a [(&str, Vec<Verdict>)]) -> impl Iterator<Item = (&'a str, Vec<&'a Verdict>)> {
-    let names = columns.first().map_or(&[][..], |(_, cases)| cases).iter().map(|case| case.name.as_str());
-    names.map(|name| (name, columns.iter().filter_map(|(_, of)| of.iter().find(|case| case.name == name)).collect()))
+fn rows(columns: &[Measured]) -> impl Iterator<Item = (&str, Vec<&Verdict>)> {
+    let names = columns.first().map_or(&[][..], |of| &of.cases).iter().map(|case| case.name.as_str());
+    names.map(|name| (name, columns.iter().filter_map(|of| of.cases.iter().find(|case| case.name == name)).collect()))
 }
 
-fn table(columns: &[(&str, Vec<Verdict>)]) -> String {
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+fn table(columns: &[Measured]) -> String {
+    let names: Vec<String> = columns.iter().map(|of| format!("{}, {}", of.host, of.date)).collect();
     let mut text = format!("| twin | {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len() + 1));
     for (name, verdicts) in rows(columns) {
         let cells = verdicts.iter().map(|case| {
             let end = if case.contained { "contained" } else { "**got through**" };
-            format!("{end}: {}; {} ms, {} MiB", case.by, case.elapsed_ms, case.peak_bytes >> 20)
+            let peak = case.peak_bytes.map_or_else(String::new, |bytes| format!(", {} MiB", bytes >> 20));
+            format!("{end}: {}; {} ms{peak}", case.by, case.elapsed_ms)
         });
         let _ = writeln!(text, "| `{name}` | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
@@ -116,13 +166,13 @@ fn table(columns: &[(&str, Vec<Verdict>)]) -> String {
 }
 
 /// A row for each twin, a column for each host.
-fn drawing(columns: &[(&str, Vec<Verdict>)]) -> String {
+fn drawing(columns: &[Measured]) -> String {
     const LEFT: usize = 130;
     const TOP: usize = 40;
     const WIDTH: usize = 190;
     const HEIGHT: usize = 30;
     let mut shapes = String::new();
-    for (column, (name, _)) in columns.iter().enumerate() {
+    for (column, Measured { host: name, .. }) in columns.iter().enumerate() {
         let x = LEFT + column * WIDTH + WIDTH / 2;
         let _ = writeln!(shapes, r#"<text x="{x}" y="25" text-anchor="middle" font-weight="bold">{name}</text>"#);
     }

@@ -54,7 +54,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "test" => test(rest),
         "demo" => demo(rest),
         "bench" => bench::bench(rest),
-        "against" => against::against(),
+        "against" => against::against(rest),
         "screenshots" => screenshots::screenshots(),
         "dist" => dist::dist(rest),
         "package" => package::package(),
@@ -93,6 +93,6 @@ fn demo(rest: &[String]) -> Result<()> {
     if denied.code() != Some(1) {
         bail!("without its grant the report ended with {denied}, not with a failed run");
     }
-    eprintln!("\nThe steps of the report, and the way that the run took: {}", picture.display());
+    eprintln!("\nThe steps of the report, and the path that the run took: {}", picture.display());
     Ok(())
 }
