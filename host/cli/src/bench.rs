@@ -444,3 +444,16 @@ fn noise(rounds: usize, rows: &[Row], load_before: f64, machine: &Machine) -> St
         machine.cores,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_trap_its_cause_is_said_and_not_the_functions_on_the_way() {
+        let error = "error while executing at wasm backtrace:\n    0:  0x19d24 - <unknown>!<wasm function 0>\n    \
+                     1:   0x6c13 - <unknown>!<wasm function 56>: unknown import: `a` has not been defined";
+        assert_eq!(short(error), "unknown import: `a` has not been defined");
+        assert_eq!(short("it has ended"), "it has ended");
+    }
+}

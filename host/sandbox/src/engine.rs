@@ -289,19 +289,34 @@ fn build(config: &Config) -> Result<Engine, SandboxError> {
     Engine::new(config).map_err(|error| SandboxError::Engine(format!("{error:#}")))
 }
 
-/// An engine for measuring: what the small pool of [`Engines::new`] is, and nothing else shares it.
-pub(crate) fn like_small(
+/// An engine for measuring: what the small pool of [`Engines::new`] is, or the script one, and nothing else shares it.
+pub(crate) fn like(
+    is_script: bool,
     metering: Metering,
     room: Room,
     cells: u32,
     keep_resident: usize,
 ) -> Result<Engine, SandboxError> {
-    let pool = (room == Room::Plenty).then(|| pool_config(small(cells, keep_resident)));
+    let shape = if is_script { script(cells, keep_resident) } else { small(cells, keep_resident) };
+    let pool = (room == Room::Plenty).then(|| pool_config(shape));
     build(&config(metering, room, pool))
 }
 
 fn small(cells: u32, keep_resident: usize) -> Shape {
     Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells + SPARE, spare: SPARE }
+}
+
+/// For guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
+fn script(cells: u32, keep_resident: usize) -> Shape {
+    Shape {
+        cells: (cells / 4).max(1),
+        core_instances: 200,
+        memories: 8,
+        tables: 64,
+        keep_resident: keep_resident.max(512 << 10),
+        warm: (cells / 4).max(1),
+        spare: 0,
+    }
 }
 
 /// How many of `cells` cells with so much memory each there is address space for, beside the host itself.
@@ -335,17 +350,7 @@ impl Engines {
         keep_resident: usize,
         ahead: bool,
     ) -> Result<Self, SandboxError> {
-        let small = small(cells, keep_resident);
-        // Guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
-        let script = Shape {
-            cells: (cells / 4).max(1),
-            core_instances: 200,
-            memories: 8,
-            tables: 64,
-            keep_resident: keep_resident.max(512 << 10),
-            warm: (cells / 4).max(1),
-            spare: 0,
-        };
+        let (small, script) = (small(cells, keep_resident), script(cells, keep_resident));
         let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
         let (mut warning, mut room, mut shapes) = (None, Room::Plenty, None);
         let pools = match allocation {

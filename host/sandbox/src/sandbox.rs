@@ -289,9 +289,13 @@ impl Sandbox {
         let bytes = self.read(source).await?;
         inspect::inspect(&bytes)?;
         let compiled = self.compiled(&bytes, &blake3::hash(&bytes)).await?;
-        let engine = engine::like_small(self.metering, self.room, self.cells, self.keep_resident)
-            .map_err(|error| LoadError::Shape { message: error.to_string() })?;
-        Bare::new(&engine, &compiled)
+        let bare = |is_script| {
+            let engine = engine::like(is_script, self.metering, self.room, self.cells, self.keep_resident)
+                .map_err(|error| LoadError::Shape { message: error.to_string() })?;
+            Bare::new(&engine, &compiled)
+        };
+        // As a plugin: the small pool, unless it has no room for a component of this shape.
+        bare(false).or_else(|error| if matches!(error, LoadError::Shape { .. }) { bare(true) } else { Err(error) })
     }
 
     async fn read(&self, source: PluginSource) -> Result<Arc<[u8]>, LoadError> {

@@ -452,3 +452,37 @@ pub fn native_echo_main(lines: bool) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_library_is_timed_by_the_program_that_calls_it() {
+        let program = r#"read -r arguments
+            echo '{"about": "a constant", "isolates": ["state", "time"], "answer": "{}"}'
+            while read -r calls; do
+                times=""; while [ "$calls" -gt 0 ]; do times="$times 5"; calls=$((calls - 1)); done; echo $times
+            done"#;
+        let mut peer = library("own", program, "{}").unwrap();
+        assert_eq!(
+            (peer.about.as_str(), peer.isolates.clone()),
+            ("a constant", Some(vec![Isolates::State, Isolates::Time]))
+        );
+        let mut times = Vec::new();
+        peer.turn(3, &mut times).await.unwrap();
+        assert_eq!(times, [5, 5, 5]);
+    }
+
+    #[test]
+    fn a_program_that_says_something_else_is_no_library() {
+        for (program, expected) in [
+            ("cat", "does not answer with `about`"),
+            ("true", "says nothing of itself"),
+            (r#"read -r a; echo '{"about": "x", "answer": ""}'"#, "returned nothing"),
+        ] {
+            let error = format!("{:#}", library("own", program, "{}").unwrap_err());
+            assert!(error.contains(expected), "{program}: {error}");
+        }
+    }
+}

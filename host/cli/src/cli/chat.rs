@@ -74,6 +74,9 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     if journaled && !terminal.json {
         terminal.note(&format!("run {}", run.id()));
     }
+    if !terminal.json && std::io::IsTerminal::is_terminal(&std::io::stdin()) {
+        terminal.note(&format!("{}: type a message; /help lists what else there is", workflow.ir().name));
+    }
     let mut shown = Transcript::new(&workflow, terminal);
     let mut lines = Lines::stdin(terminal, &stop, !args.no_history);
     let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop).await?;

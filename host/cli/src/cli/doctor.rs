@@ -1,6 +1,6 @@
 //! `opcell doctor`: what Opcell needs of a machine, what is there, and what to do about the rest.
 
-use super::{Exit, Failure, Global, Terminal, trust};
+use super::{Exit, Failure, Global, Terminal, trust, units::hanging};
 use opcell::places::Places;
 use opcell_author::toolchain::on_path;
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
@@ -60,10 +60,14 @@ pub fn doctor(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
             State::Degraded => "degraded",
             State::Broken => "broken",
         };
-        let line = format!("{state:8}  {:width$}  {}", check.name, check.found);
-        terminal.line(&opcell::report::printable(&line))?;
-        if let Some(remedy) = &check.remedy {
-            terminal.line(&opcell::report::printable(&format!("          {:width$}  -> {remedy}", "")))?;
+        // A terminal breaks lines between words; what reads a pipe gets each line whole.
+        let columns = terminal.width().unwrap_or(usize::MAX);
+        let first = format!("{state:8}  {:width$}  ", check.name);
+        let remedy = check.remedy.as_ref().map(|remedy| (format!("          {:width$}  -> ", ""), remedy));
+        for (first, text) in [Some((first, &check.found)), remedy].into_iter().flatten() {
+            for line in hanging(&first, &opcell::report::printable(text), columns).lines() {
+                terminal.line(line)?;
+            }
         }
     }
     Ok(exit(broken))
