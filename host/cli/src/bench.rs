@@ -129,8 +129,10 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Ratios {
-    /// What a cell adds to the engine.
+    /// What a cell takes beside the engine, where another processor may have made its instance ahead.
     pub cell_to_bare_wasmtime: Option<f64>,
+    /// What a cell adds to the engine, when one thread does all of both.
+    pub cell_when_called_to_bare_wasmtime: Option<f64>,
     /// What a process per call costs instead.
     pub process_to_cell: Option<f64>,
     /// What a long-lived process costs instead.
@@ -146,6 +148,8 @@ pub struct Bench {
     guest: Guest,
     sandbox: Sandbox,
     plugin: Arc<Plugin>,
+    /// The same in a sandbox that makes instances ahead, as any host has it.
+    ahead: Arc<Plugin>,
     bare: Option<Arc<Bare>>,
     cold_load: Duration,
     warm_load: Duration,
@@ -175,9 +179,11 @@ impl Bench {
         let cache = tempfile::tempdir()?;
         let mut config = SandboxConfig {
             cache: Some(CachePlace { directory: cache.path().join("components"), keys: cache.path().join("keys") }),
+            ahead: false,
             ..SandboxConfig::new(options.compile.clone())
         };
         config.keep_resident = options.keep_resident.unwrap_or(config.keep_resident);
+        let as_hosts_have_it = Sandbox::new(SandboxConfig { ahead: true, ..config.clone() })?;
         let sandbox = Sandbox::new(config)?;
         let source = PluginSource::Bytes(Arc::clone(&guest.component));
         let started = Instant::now();
@@ -188,6 +194,7 @@ impl Bench {
         let started = Instant::now();
         sandbox.load(request()).await?;
         let warm_load = started.elapsed();
+        let ahead = as_hosts_have_it.load(request()).await?;
         if guest.operation.is_empty() {
             guest.operation = only_operation(&plugin)?;
         }
@@ -197,6 +204,7 @@ impl Bench {
         let mut bench = Self {
             sandbox,
             plugin,
+            ahead,
             bare: Some(bare),
             cold_load,
             warm_load,
@@ -220,7 +228,7 @@ impl Bench {
         &self.guest
     }
 
-    /// The plugin that the row `cell` calls.
+    /// The plugin that the row `cell-when-called` calls: all of a call is done by the thread that makes it.
     #[must_use]
     pub fn plugin(&self) -> &Arc<Plugin> {
         &self.plugin
@@ -266,7 +274,8 @@ impl Bench {
                 )),
             }
         }
-        self.peers.push(peer::cell(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
+        self.peers.push(peer::cell(Arc::clone(&self.ahead), Arc::clone(&id), Arc::clone(&arguments)));
+        self.peers.push(peer::cell_when_called(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
         for (name, peer) in [
             ("process", peer::process(&arguments)),
             ("process-pool", peer::process_pool(&arguments)),
@@ -373,7 +382,7 @@ impl Bench {
         let profile = match self.profile {
             true => {
                 progress("where the time of a cell goes");
-                let cell = rows.iter().find(|row| row.name == "cell").map_or(0.0, |row| row.median_us);
+                let cell = rows.iter().find(|row| row.name == peer::WHEN_CALLED).map_or(0.0, |row| row.median_us);
                 let (profile, missing) = profile::measure(&self, cell, figures.phases.as_ref()).await?;
                 self.notes.extend(missing);
                 Some(profile)
@@ -385,6 +394,7 @@ impl Bench {
         let throughput = &figures.throughput;
         let ratios = Ratios {
             cell_to_bare_wasmtime: ratio("cell", "bare-wasmtime"),
+            cell_when_called_to_bare_wasmtime: ratio(peer::WHEN_CALLED, "bare-wasmtime"),
             process_to_cell: ratio("process", "cell"),
             pipe_to_cell: ratio("pipe", "cell"),
             node_worker_to_cell: ratio("node-worker", "cell"),
