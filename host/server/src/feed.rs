@@ -1,9 +1,9 @@
-//! Events of runs as they happen, for any number of readers: a run is read from its journal once, whoever drives it, and
-//! its readers share the text of what they are sent.
+//! Events of runs as they happen, for any number of readers: a run is read from its journal once, whoever drives it,
+//! and its readers share the text of what they are sent.
 //!
 //! The newest events of a run that has readers are kept, up to a size. A reader that is further behind reads pieces of
-//! its own, which those who are at the same place share; few are read at a time. So a reader loses nothing, and one that
-//! is slow, or has stopped reading, holds one piece and no more.
+//! its own, which those who are at the same place share; few are read at a time. So a reader loses nothing, and one
+//! that is slow, or has stopped reading, holds one piece and no more.
 
 use crate::problem::Problem;
 use axum::body::Bytes;
