@@ -240,3 +240,48 @@ async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_
     assert!(refused(false).await, "what waited for a client that has gone is not given back");
     stop.cancel();
 }
+
+/// The head of the answer to a request of an MCP client, as it comes.
+async fn speak(address: &str, tenant: &str, method: &str, session: Option<&str>) -> String {
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+    let session = session.map(|session| format!("Mcp-Session-Id: {session}\r\n")).unwrap_or_default();
+    let request = format!(
+        "{method} /v1/{tenant}/mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        let mut some = [0; 1024];
+        let read = stream.read(&mut some).await.unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&head));
+        head.extend_from_slice(&some[..read]);
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+#[tokio::test]
+async fn sessions_of_mcp_clients_are_bounded_and_known_to_their_own_tenant_only() {
+    let mut limits = TenantLimits::default();
+    limits.requests_per_second = 10_000;
+    let (address, stop) = serve(limits).await;
+    let mut last = String::new();
+    for at in 0..256 {
+        let head = speak(&address, "busy", "POST", None).await;
+        assert!(head.starts_with("http/1.1 200"), "{at}: {head}");
+        let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+        last = session.trim().to_owned();
+    }
+    let refused = speak(&address, "busy", "POST", None).await;
+    assert!(refused.starts_with("http/1.1 503"), "{refused}");
+    assert!(speak(&address, "quiet", "POST", None).await.starts_with("http/1.1 200"));
+    let foreign = speak(&address, "quiet", "DELETE", Some(&last)).await;
+    let unknown = speak(&address, "quiet", "DELETE", Some("00000000-0000-0000-0000-000000000000")).await;
+    assert_eq!(foreign.lines().next(), unknown.lines().next(), "another tenant's session looks like none");
+    assert!(speak(&address, "busy", "POST", None).await.starts_with("http/1.1 503"), "it is still open");
+    let closed = speak(&address, "busy", "DELETE", Some(&last)).await;
+    assert!(closed.starts_with("http/1.1 2"), "{closed}");
+    assert!(speak(&address, "busy", "POST", None).await.starts_with("http/1.1 200"));
+    stop.cancel();
+}

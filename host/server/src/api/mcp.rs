@@ -10,6 +10,7 @@ use crate::{
 use axum::{
     body::Body,
     extract::{Request, State},
+    http::{Method, StatusCode},
     response::Response,
 };
 use rmcp::transport::streamable_http_server::{
@@ -18,8 +19,19 @@ use rmcp::transport::streamable_http_server::{
 use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
-/// The protocol's half of each tenant.
-pub(crate) struct Services(BTreeMap<Arc<str>, StreamableHttpService<McpServer, LocalSessionManager>>);
+/// Sessions of one tenant at a time. One that is idle for five minutes ends by itself.
+const MOST_SESSIONS: usize = 256;
+
+/// The header that names a session; a client's first request has none.
+const SESSION: &str = "mcp-session-id";
+
+/// The protocol's half of each tenant. No session is known to another tenant.
+pub(crate) struct Services(BTreeMap<Arc<str>, Service>);
+
+struct Service {
+    http: StreamableHttpService<McpServer, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+}
 
 impl Services {
     pub(crate) fn new(tenants: &Tenants, workflows: &[String], stop: &CancellationToken) -> Self {
@@ -29,7 +41,8 @@ impl Services {
             let mut config = StreamableHttpServerConfig::default().disable_allowed_hosts();
             config.cancellation_token = stop.child_token();
             let sessions = Arc::new(LocalSessionManager::default());
-            (tenant.name.clone(), StreamableHttpService::new(move || Ok(server.clone()), sessions, config))
+            let http = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
+            (tenant.name.clone(), Service { http, sessions })
         };
         Self(tenants.iter().map(of).collect())
     }
@@ -43,6 +56,12 @@ pub(super) async fn mcp(
 ) -> Result<Response, Problem> {
     let service = app.mcp.0.get(&admitted.tenant.name);
     let service = service.ok_or_else(|| Problem::not_found("unknown-tenant", "there is no such tenant"))?;
+    let begins = request.method() == Method::POST && !request.headers().contains_key(SESSION);
+    if begins && service.sessions.sessions.read().await.len() >= MOST_SESSIONS {
+        let detail = format!("{MOST_SESSIONS} sessions are open already");
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
+        return Err(problem.remedy("close sessions with DELETE, or wait: one that is idle for five minutes ends"));
+    }
     let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
-    Ok(service.handle(request).await.map(Body::new).map(|body| standing.guard(body)))
+    Ok(service.http.handle(request).await.map(Body::new).map(|body| standing.guard(body)))
 }
