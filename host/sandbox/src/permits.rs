@@ -83,8 +83,8 @@ impl Share {
         let Some(near) = self.near.get(slots::home(self.near.len())) else { return };
         let used = near.0.fetch_add(used, Ordering::Relaxed) + used;
         if used >= UNBOOKED {
-            near.0.fetch_sub(used, Ordering::Relaxed);
-            self.charge(used, now);
+            // What another thread has booked meanwhile is not there any more.
+            self.charge(near.0.swap(0, Ordering::Relaxed), now);
         }
     }
 
