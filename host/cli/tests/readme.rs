@@ -1,7 +1,7 @@
 //! What the README and the book show is what happens: every command, in the folder and with the files that the page
 //! shows, prints what the page says ([`page`]).
 
-#![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 
 #[path = "readme/configuration.rs"]
 mod configuration;
