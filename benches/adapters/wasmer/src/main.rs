@@ -115,17 +115,16 @@ fn guest() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let _entered = runtime.enter();
     let mut left = usize::try_from(number("SELFTEST_OUTPUT_BYTES")?)?;
-    let output = DualWriteFile::new(Box::new(NullFile::default()), move |bytes| {
-        match left.checked_sub(bytes.len()) {
-            Some(rest) => left = rest,
-            None => stop("the guest had written more than it may"),
-        }
+    let output = DualWriteFile::new(Box::new(NullFile::default()), move |bytes| match left.checked_sub(bytes.len()) {
+        Some(rest) => left = rest,
+        None => stop("the guest had written more than it may"),
     });
     let mut builder = WasiEnv::builder("guest").engine(engine).stdout(Box::new(output));
     let directory = variable("SELFTEST_DIRECTORY")?;
     if !directory.is_empty() {
         // Nothing of the host's file system is there but this directory.
-        builder = builder.fs(Arc::new(FileSystem::new(runtime.handle().clone(), directory)?) as Arc<_>).map_dir("/", "/")?;
+        builder =
+            builder.fs(Arc::new(FileSystem::new(runtime.handle().clone(), directory)?) as Arc<_>).map_dir("/", "/")?;
     }
     let mut wasi = builder.finalize(&mut store)?;
     let imports = wasi.import_object_for_all_wasi_versions(&mut store, &module)?;
