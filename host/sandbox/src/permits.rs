@@ -317,3 +317,22 @@ pub(crate) fn yield_to_others() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_that_share_a_place_have_used_is_booked_once() {
+        let (share, threads) = (Share::new(), 4 * slots::parts());
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| (0..50_000).for_each(|_| share.note(UNBOOKED / 2 + 1, now())));
+            }
+        });
+        for near in &share.near {
+            let left = near.0.load(Ordering::Relaxed);
+            assert!(left < UNBOOKED * threads as u64, "{left}");
+        }
+    }
+}
