@@ -59,7 +59,7 @@ pub(super) async fn mcp(
     let begins = request.method() == Method::POST && !request.headers().contains_key(SESSION);
     if begins && service.sessions.sessions.read().await.len() >= MOST_SESSIONS {
         let detail = format!("{MOST_SESSIONS} sessions are open already");
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-sessions", detail);
         return Err(problem.remedy("close sessions with DELETE, or wait: one that is idle for five minutes ends"));
     }
     let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
