@@ -7,7 +7,9 @@ mod check;
 mod diff;
 mod explain;
 mod grant;
-pub use grant::{grant_always, grant_always_unseen};
+pub use grant::grant_always;
+#[cfg(feature = "server")]
+pub use grant::grant_always_unseen;
 mod inspect;
 mod new;
 #[cfg(feature = "registry")]

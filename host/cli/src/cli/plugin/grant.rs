@@ -78,6 +78,7 @@ pub fn grant_always(global: &Global, remedy: &Remedy, terminal: &Terminal) -> Re
 }
 
 /// The same where no one reads a terminal; the file that has it now.
+#[cfg(feature = "server")]
 pub fn grant_always_unseen(global: &Global, remedy: &Remedy) -> Result<PathBuf, Failure> {
     Ok(write(global, &always(remedy)?)?.file)
 }
