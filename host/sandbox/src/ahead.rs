@@ -4,6 +4,10 @@
 //! often, one thread, which gives way to all others, makes a few instances before they are called and drops those that
 //! were. A call that finds one ready begins at once; one that does not makes its own, as ever.
 //!
+//! The thread looks once a millisecond. So calls that come now and then all find an instance ready, and where calls come
+//! one upon the other hardly any do: two processors that work on the instances of one engine at the same time take longer
+//! over them than one.
+//!
 //! That changes when an instance is made, and nothing about what it is:
 //!
 //! - **It serves one call.** A call takes it out of the list, and its store is dropped afterwards.
@@ -31,10 +35,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{
-            AtomicBool, AtomicU8, AtomicU32, AtomicU64,
-            Ordering::{Relaxed, SeqCst},
-        },
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
     thread::{self, Thread},
@@ -54,7 +55,7 @@ const READY: usize = 4;
 /// Linear memory of an instance that is made ahead or dropped later, at most.
 const MOST_MEMORY: usize = 1 << 20;
 
-/// How often the thread looks whether there is something to do while plugins are called.
+/// How often the thread does what there is to do while plugins are called.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Instances of one plugin on one engine.
@@ -131,11 +132,9 @@ impl Ahead {
                 if !matches!(tape, Tape::Off) {
                     return None;
                 }
-                if let Some(ready) = self.hands().ready.pop() {
-                    self.taken.fetch_add(1, Relaxed);
-                    return Some(ready);
-                }
-                MAKER.wake();
+                let ready = self.hands().ready.pop()?;
+                self.taken.fetch_add(1, Relaxed);
+                return Some(ready);
             }
             _ => {}
         }
@@ -181,27 +180,23 @@ impl Ahead {
         CellState::new(linked, limits, name, Arc::clone(&self.no_context), Arc::clone(&self.no_host))
     }
 
-    /// What there is to do for this plugin; whether anything was done.
-    fn attend(&self, idle: &mut Duration, passed: Duration) -> bool {
+    /// What there is to do for this plugin.
+    fn attend(&self, idle: &mut Duration, passed: Duration) {
         if self.calls.swap(0, Relaxed) > 0 {
             *idle = Duration::ZERO;
         } else {
             *idle += passed;
         }
         let used = std::mem::take(&mut self.hands().used);
-        let mut did = !used.is_empty();
         drop(used);
-        if *idle < LATELY && self.hands().ready.len() < READY {
+        let missing = READY.saturating_sub(self.hands().ready.len());
+        for _ in 0..if *idle < LATELY { missing } else { 0 } {
             match self.make() {
-                Made::Ready(ready) => {
-                    self.hands().ready.push(ready);
-                    did = true;
-                }
-                Made::Full => {}
-                Made::Unfit => self.made.store(NEVER, Relaxed),
+                Made::Ready(ready) => self.hands().ready.push(ready),
+                Made::Full => return,
+                Made::Unfit => return self.made.store(NEVER, Relaxed),
             }
         }
-        did
     }
 
     fn make(&self) -> Made {
@@ -271,11 +266,9 @@ fn nanos(instant: Instant) -> u64 {
 struct Maker {
     come: Mutex<Vec<Weak<Ahead>>>,
     thread: Mutex<Option<Thread>>,
-    asleep: AtomicBool,
 }
 
-static MAKER: LazyLock<Maker> =
-    LazyLock::new(|| Maker { come: Mutex::default(), thread: Mutex::default(), asleep: AtomicBool::new(false) });
+static MAKER: LazyLock<Maker> = LazyLock::new(|| Maker { come: Mutex::default(), thread: Mutex::default() });
 
 impl Maker {
     /// Takes care of one more plugin. Where the system has no thread for it, nothing is made ahead.
@@ -295,17 +288,8 @@ impl Maker {
                 }
             }
         }
-        drop(thread);
-        self.wake();
-    }
-
-    /// Looks at once, if it waits.
-    fn wake(&self) {
-        if self.asleep.load(Relaxed) && self.asleep.swap(false, SeqCst) {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(thread) = &*thread {
-                thread.unpark();
-            }
+        if let Some(thread) = &*thread {
+            thread.unpark();
         }
     }
 
@@ -317,27 +301,17 @@ impl Maker {
             looked += passed;
             let come = std::mem::take(&mut *self.come.lock().unwrap_or_else(PoisonError::into_inner));
             served.extend(come.into_iter().map(|ahead| (ahead, Duration::ZERO)));
-            let mut did = false;
             served.retain_mut(|(ahead, idle)| {
                 let Some(ahead) = ahead.upgrade() else { return false };
-                did |= ahead.attend(idle, passed);
+                ahead.attend(idle, passed);
                 let goes_on = *idle < LATELY && ahead.made.load(Relaxed) == YES;
                 if !goes_on {
                     ahead.rest();
                 }
                 goes_on
             });
-            if did {
-                continue;
-            }
-            self.asleep.store(true, SeqCst);
-            let more = !self.come.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-            match served.is_empty() {
-                _ if more => {}
-                true => thread::park(),
-                false => thread::park_timeout(LOOK),
-            }
-            self.asleep.store(false, SeqCst);
+            // Who comes meanwhile has ended the wait before it begins.
+            if served.is_empty() { thread::park() } else { thread::park_timeout(LOOK) }
         }
     }
 }
