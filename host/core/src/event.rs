@@ -46,6 +46,7 @@ pub struct Recorded {
 impl Recorded {
     /// An event that happened.
     #[must_use]
+    #[inline]
     pub fn new(seq: u64, at: Timestamp, event: Event) -> Self {
         Self { seq, at, event }
     }

@@ -471,6 +471,7 @@ impl Engine {
             behind: None,
             again: Vec::new(),
             slow_elements: None,
+            gave_way: tokio::time::Instant::now(),
             values: self.journal.keeps_values().then(LargeValues::default),
         };
         listeners.start_at(driver.state.seq());

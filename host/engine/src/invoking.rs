@@ -14,33 +14,56 @@ use std::{
 };
 
 /// A call that has been made. A panic is its failure.
-pub(crate) struct Invoking {
+pub(crate) struct Invoking<'a> {
+    reply: Option<BoxFuture<'a, Reply<Success>>>,
+    ports: &'a Arc<Ports>,
+}
+
+/// A call that goes on by itself.
+pub(crate) struct GoingOn {
     /// Borrows what `_ports` holds, and so comes before it: fields are dropped in their order.
     reply: Option<BoxFuture<'static, Reply<Success>>>,
     _ports: Arc<Ports>,
 }
 
-impl Invoking {
-    pub(crate) fn of(ports: &Arc<Ports>, call: Call) -> Self {
-        let ports = Arc::clone(ports);
+impl<'a> Invoking<'a> {
+    pub(crate) fn of(ports: &'a Arc<Ports>, call: Call) -> Self {
         let reply = catch_unwind(AssertUnwindSafe(|| ports.operations.invoke(call))).ok();
+        Self { reply, ports }
+    }
+
+    /// The same, for as long as it takes. Until then nothing was counted: most calls end before.
+    pub(crate) fn going_on(self) -> GoingOn {
+        let ports = Arc::clone(self.ports);
         // SAFETY: the future borrows from the ports alone, which are behind a counter that this holds, are never changed
         // or moved there, and are let go after the future: neither leaves this structure.
-        let reply = reply.map(|reply| unsafe {
+        let reply = self.reply.map(|reply| unsafe {
             std::mem::transmute::<BoxFuture<'_, Reply<Success>>, BoxFuture<'static, Reply<Success>>>(reply)
         });
-        Self { reply, _ports: ports }
+        GoingOn { reply, _ports: ports }
     }
 }
 
-impl Future for Invoking {
+impl Future for Invoking<'_> {
     type Output = Reply<Success>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = match &mut self.reply {
-            Some(reply) => catch_unwind(AssertUnwindSafe(|| reply.as_mut().poll(context))),
-            None => return Poll::Ready(Err(panicked()).into()),
-        };
-        polled.unwrap_or_else(|_| Poll::Ready(Err(panicked()).into()))
+        poll(&mut self.reply, context)
     }
+}
+
+impl Future for GoingOn {
+    type Output = Reply<Success>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        poll(&mut self.reply, context)
+    }
+}
+
+fn poll(reply: &mut Option<BoxFuture<'_, Reply<Success>>>, context: &mut Context<'_>) -> Poll<Reply<Success>> {
+    let polled = match reply {
+        Some(reply) => catch_unwind(AssertUnwindSafe(|| reply.as_mut().poll(context))),
+        None => return Poll::Ready(Err(panicked()).into()),
+    };
+    polled.unwrap_or_else(|_| Poll::Ready(Err(panicked()).into()))
 }

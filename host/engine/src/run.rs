@@ -46,6 +46,9 @@ const SNAPSHOT: usize = 256 << 10;
 /// Calls that end at once between two looks at the world.
 const AT_ONCE: usize = 64;
 
+/// For so long a run whose calls all end at once goes on before it gives way to others.
+const TURN: Duration = Duration::from_micros(250);
+
 /// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
 const SMALL_BATCH: usize = 64;
 
@@ -96,6 +99,8 @@ pub(crate) struct Driver {
     pub again: Vec<EffectId>,
     /// The frame of a step whose elements are too slow to be called ahead.
     pub slow_elements: Option<FrameId>,
+    /// When it last gave way to other runs.
+    pub gave_way: Instant,
 }
 
 /// What the journal has not seen yet.
@@ -231,10 +236,8 @@ impl Driver {
                 };
                 if called > 0 {
                     self.keep_up(&mut batch, Wanted::PureCalls, now).await?;
-                    // A run whose calls all end at once must not keep other runs waiting.
                     if called >= AT_ONCE {
-                        self.moment = None;
-                        tokio::task::yield_now().await;
+                        self.give_way(now).await;
                     }
                     (waited, decides) = (true, false);
                     continue;
@@ -291,6 +294,16 @@ impl Driver {
         }
         let waits = batch.since.is_none_or(|since| now.duration_since(since) < LAG);
         if batch.events.len() < self.batch() && waits { Ok(()) } else { self.flush_behind(batch).await }
+    }
+
+    /// A run whose calls all end at once must not keep other runs waiting. Giving way wakes another thread, which then
+    /// has all that this one had at hand to fetch: it takes as long as dozens of steps.
+    async fn give_way(&mut self, now: Instant) {
+        if now.duration_since(self.gave_way) >= TURN {
+            self.gave_way = now;
+            self.moment = None;
+            tokio::task::yield_now().await;
+        }
     }
 
     /// How many events are kept back at most.

@@ -4,7 +4,7 @@ use super::{AT_ONCE, Batch, Driver, LAG};
 use crate::{
     error::RunError,
     in_flight::InFlight,
-    invoking::Invoking,
+    invoking::{GoingOn, Invoking},
     ports::{Cancellable, Ports, Reply, Success},
 };
 use futures_util::{FutureExt, poll};
@@ -34,7 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 enum Made {
     Ended(Reply<Success>),
     /// It goes on: too long, or until something else has been seen to.
-    GoesOn(Invoking, Option<Message>),
+    GoesOn(GoingOn, Option<Message>),
 }
 
 impl Driver {
@@ -50,11 +50,11 @@ impl Driver {
         in_flight: &mut InFlight,
         taken_over: EffectId,
     ) -> Result<usize, RunError> {
-        let (before, most) = (self.state.seq(), self.batch());
+        let (before, most, ports) = (self.state.seq(), self.batch(), Arc::clone(&self.ports));
         let mut began: Option<Timestamp> = None;
         let mut made = 0_usize;
         while made < AT_ONCE && batch.events.len() < most && in_flight.is_empty() {
-            if !self.call(batch, in_flight, taken_over).await? {
+            if !self.call(&ports, batch, in_flight, taken_over).await? {
                 break;
             }
             made += 1;
@@ -76,11 +76,12 @@ impl Driver {
     /// Makes the call that comes next, if it is one of a pure operation. Whether anything was recorded.
     async fn call(
         &mut self,
+        ports: &Arc<Ports>,
         batch: &mut Batch,
         in_flight: &mut InFlight,
         taken_over: EffectId,
     ) -> Result<bool, RunError> {
-        let Some(upcoming) = upcoming(&self.state, &self.ports) else { return Ok(false) };
+        let Some(upcoming) = upcoming(&self.state, ports) else { return Ok(false) };
         let call = match upcoming.call() {
             None => return Ok(false),
             Some(Ok(call)) => call,
@@ -95,9 +96,9 @@ impl Driver {
         if !self.ownership.is_held() {
             return Err(JournalError::LeaseLost { run: self.run.clone() }.into());
         }
-        let began = self.moment.take().unwrap_or_else(|| self.ports.timer.now());
+        let began = self.moment.take().unwrap_or_else(|| ports.timer.now());
         let effect = call.effect();
-        let mut work = Invoking::of(&self.ports, Cancellable::new(call.call(), Arc::clone(&self.cancel)));
+        let mut work = Invoking::of(ports, Cancellable::new(call.call(), Arc::clone(&self.cancel)));
         let made = match poll!(&mut work) {
             Poll::Ready(reply) => Made::Ended(reply),
             Poll::Pending => {
@@ -105,11 +106,11 @@ impl Driver {
                 tokio::select! {
                     biased;
                     reply = &mut work => Made::Ended(reply),
-                    Some(message) = self.inbox.recv() => Made::GoesOn(work, Some(message)),
+                    Some(message) = self.inbox.recv() => Made::GoesOn(work.going_on(), Some(message)),
                     () = self.ownership.lost() => return Err(self.lease_lost()),
-                    () = self.shutdown.begun() => Made::GoesOn(work, None),
-                    () = self.release.cancelled() => Made::GoesOn(work, None),
-                    () = tokio::time::sleep(patience) => Made::GoesOn(work, None),
+                    () = self.shutdown.begun() => Made::GoesOn(work.going_on(), None),
+                    () = self.release.cancelled() => Made::GoesOn(work.going_on(), None),
+                    () = tokio::time::sleep(patience) => Made::GoesOn(work.going_on(), None),
                 }
             }
         };
@@ -126,7 +127,7 @@ impl Driver {
                 return Ok(true);
             }
         };
-        let ended = self.ports.timer.now();
+        let ended = ports.timer.now();
         let took = u64::try_from(ended.0 - began.0).unwrap_or_default();
         match call.ended(reply, took) {
             Ok(event) => {

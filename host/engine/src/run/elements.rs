@@ -130,8 +130,7 @@ impl Driver {
                 recorded = 0;
                 let now = Instant::now();
                 self.keep_up(batch, Wanted::PureCalls, now).await?;
-                // A run whose calls all end at once must not keep other runs waiting, nor be deaf.
-                tokio::task::yield_now().await;
+                self.give_way(now).await;
                 let ends = self.shutdown.has_begun() || self.release.is_cancelled();
                 more = more && !ends && now.duration_since(began) < INBOX_POLL;
                 heard = self.inbox.try_recv().map_or(heard, |message| Heard::Else(Some(message)));
@@ -176,7 +175,7 @@ impl Driver {
                         self.moment = Some(now);
                         ended = Some((reply, now));
                     }
-                    Poll::Pending => started.push((effect, work.map(EffectReply::Invoke).boxed())),
+                    Poll::Pending => started.push((effect, work.going_on().map(EffectReply::Invoke).boxed())),
                 }
             }
             ahead.running += usize::from(ended.is_none());

@@ -47,6 +47,14 @@ impl Text {
         }
     }
 
+    /// Counts one more owner of what is shared, who has the same bytes.
+    #[inline]
+    pub(super) fn count_once_more(&self) {
+        if let Repr::Shared(shared) = &self.0 {
+            std::mem::forget(shared.clone());
+        }
+    }
+
     /// How many bytes escaping adds when the text is written as JSON.
     #[must_use]
     #[inline]

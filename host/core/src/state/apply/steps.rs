@@ -10,17 +10,20 @@ use opcell_types::{
 };
 use opcell_workflow::ir::{Form, Judge, Step};
 use std::mem;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-/// The one key of what `$steps.NAME` gives.
-static OUTPUT: LazyLock<Shape> = LazyLock::new(|| Shape::new(["output"]));
+thread_local! {
+    /// The one key of what `$steps.NAME` gives. A thread's own: every step counts it, and processors that count the same
+    /// wait for each other.
+    static OUTPUT: Shape = Shape::new(["output"]);
+}
 
 impl Instance {
     /// Keeps what a step came to, and shows it to expressions.
     pub(super) fn remember(&mut self, step: u32, accepted: Accepted) -> Change {
         let Some(definition) = self.program.step(step) else { return missing(format!("step {step}")) };
         let output = accepted.expression_output(definition, self.program.lifecycle());
-        let entry = Value::Object(Object::of_slots(OUTPUT.clone(), [output]));
+        let entry = Value::Object(Object::of_slots(OUTPUT.with(Shape::clone), [output]));
         if let Value::Object(outputs) = &mut self.outputs {
             // Each step has its place, unless two have one name.
             match outputs.shape().key(step as usize) {
