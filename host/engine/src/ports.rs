@@ -36,6 +36,7 @@ pub struct Cancellable<T> {
 impl<T> Cancellable<T> {
     /// What to perform, and what cancels it.
     #[must_use]
+    #[inline]
     pub fn new(of: T, cancel: impl Into<Arc<CancellationToken>>) -> Self {
         Self { of, cancel: cancel.into(), touched: TouchLog::default() }
     }
@@ -146,7 +147,8 @@ pub struct SystemTimer;
 impl Timer for SystemTimer {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        Timestamp(seconds.saturating_mul(1_000_000).saturating_add(since.subsec_micros().into()))
     }
 
     async fn sleep(&self, ms: f64) {

@@ -239,6 +239,7 @@ pub fn called_again(state: &State, recorded: &Event) -> Option<Event> {
 }
 
 /// A call, for a driver to perform.
+#[inline]
 fn call(
     at: &At<'_>,
     step: &Step,
@@ -268,6 +269,7 @@ fn call(
 impl DirectCall<'_> {
     /// What is called, for a driver to perform.
     #[must_use]
+    #[inline]
     pub fn call(&self) -> Call {
         let (Of::Step { visit } | Of::Element { visit, .. }) = self.of;
         call(&self.at, self.step, self.invoke, self.arguments.clone(), (self.frame(), self.effect()), visit)
@@ -302,45 +304,52 @@ impl DirectCall<'_> {
     /// The call and its reply, where there is more to decide about that.
     #[expect(clippy::result_large_err, reason = "both are moved on at once, and a box would cost what this saves")]
     pub fn ended(self, reply: Reply<Success>, took: u64) -> Result<Event, (Self, Reply<Success>)> {
-        let at = &self.at;
+        let mut output = Value::Undefined;
+        let is_made = match &reply.result {
+            Ok(success) => self.at.state.value_limits.accept(success).is_ok() && self.makes(success, &mut output),
+            Err(_) => false,
+        };
         let (success, receipt) = match reply {
-            Reply { result: Ok(success), receipt } if at.state.value_limits.accept(&success).is_ok() => {
-                (success, receipt)
-            }
+            Reply { result: Ok(success), receipt } if is_made => (success, receipt),
             reply => return Err((self, reply)),
         };
-        let made = |output: &Value| match (&self.of, output) {
-            (Of::Step { .. }, output) => bounds::fit(at.state, [&self.arguments, &Value::Undefined, output]),
-            (Of::Element { .. }, Value::Undefined) => bounds::fit(at.state, [&self.arguments, &success.data]),
-            (Of::Element { .. }, output) => bounds::fit(at.state, [&self.arguments, output]),
-        };
-        let Some(output) = self.output(&success).filter(made) else {
-            return Err((self, Reply { result: Ok(success), receipt }));
-        };
         let (frame, parent, effect) = (self.frame(), self.at.id, self.effect());
-        let (name, arguments) = (&self.step.name, self.arguments);
-        let call = Box::new(Called { effect, arguments, success, receipt, output, took });
+        let call = Box::new(Called { effect, arguments: self.arguments, success, receipt, output, took });
         Ok(match self.of {
             Of::Step { visit } => {
-                Event::StepCalled { frame, parent, step: self.index, name: name.clone(), visit, call }
+                Event::StepCalled { frame, parent, step: self.index, name: self.step.name.clone(), visit, call }
             }
             Of::Element { index, .. } => Event::ElementCalled { frame, parent, index, call },
         })
     }
-}
 
-impl DirectCall<'_> {
-    /// [`Called::output`]; nothing where it is not to be had, or cannot be said.
-    fn output(&self, success: &Success) -> Option<Value> {
+    /// Whether [`Called::output`] is to be had, and is within the bounds. It is left undefined where it is what the call
+    /// returned, as of most steps.
+    fn makes(&self, success: &Success, output: &mut Value) -> bool {
         let (at, step) = (&self.at, self.step);
-        let shape = at.instance.program.mapped(self.index);
-        let mapped = step::mapped(at, step, shape, || success.data.clone(), self.of.item()).ok()?;
-        if matches!(self.of, Of::Step { .. }) || is_result(at, step, &mapped) {
-            return Some(mapped);
+        if step::maps(step) {
+            let shape = at.instance.program.mapped(self.index);
+            match step::mapped(at, step, shape, || success.data.clone(), self.of.item()) {
+                Ok(mapped) => *output = mapped,
+                Err(_) => return false,
+            }
         }
-        let mapped = (!matches!(mapped, Value::Undefined)).then_some(mapped);
-        let accepted = Accepted { raw: Raw::Invoke(success.clone()), mapped, receipt: None };
-        Some(at.lifecycle().element_output(&accepted, step)).filter(|output| !matches!(output, Value::Undefined))
+        let made = match self.of {
+            Of::Step { .. } => return bounds::fit(at.state, [&self.arguments, &Value::Undefined, output]),
+            Of::Element { .. } if is_result(at, step, output) => &success.data,
+            Of::Element { .. } => {
+                let mapped = std::mem::replace(output, Value::Undefined);
+                let mapped = (!matches!(mapped, Value::Undefined)).then_some(mapped);
+                let accepted = Accepted { raw: Raw::Invoke(success.clone()), mapped, receipt: None };
+                *output = at.lifecycle().element_output(&accepted, step);
+                // It would say that the result is what the call returned.
+                if matches!(output, Value::Undefined) {
+                    return false;
+                }
+                output
+            }
+        };
+        bounds::fit(at.state, [&self.arguments, made])
     }
 }
 

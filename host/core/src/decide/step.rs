@@ -267,6 +267,12 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
     Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
+/// Whether any output is computed from `$result`.
+pub(super) fn maps(step: &Step) -> bool {
+    step.outputs.values().any(|spec| spec.value.is_some())
+        && !matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
+}
+
 /// Outputs that are computed from `$result`; `undefined` when none is. `shape`: the names of all outputs, where they are
 /// known.
 pub(super) fn mapped(
@@ -276,9 +282,7 @@ pub(super) fn mapped(
     raw: impl FnOnce() -> Value,
     item: Option<(&Value, usize)>,
 ) -> Result<Value, Failure> {
-    if step.outputs.values().all(|spec| spec.value.is_none())
-        || matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
-    {
+    if !maps(step) {
         return Ok(Value::Undefined);
     }
     let result = raw();
