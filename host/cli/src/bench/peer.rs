@@ -181,7 +181,7 @@ pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> P
 pub(super) const WHEN_CALLED: &str = "cell-when-called";
 
 pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    let about = "an Opcell cell: fresh instance, made ahead where a processor is idle; arguments and result checked, all limits on, receipt kept";
+    let about = "an Opcell cell: fresh instance, or one made ahead, as few are in a loop; arguments and result checked, all limits on, receipt kept";
     called("cell", about, plugin, id, arguments)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use opcell_engine::{
     Engine, Event, Program, Recorded, ResumeOptions, RunHandle, RunOptions, RunOutcome, State, Status, Trace,
     decide::ValueLimits,
@@ -295,6 +296,23 @@ async fn a_run_of_many_direct_calls_can_be_cancelled() {
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Cancelled, Some("enough")));
     assert!(outcome.events < 1_000, "{} events", outcome.events);
     check_history(&engine, &outcome).await;
+}
+
+#[tokio::test]
+async fn a_run_of_many_calls_that_end_at_once_lets_others_run() {
+    let engine = script(Effects::Pure).engine();
+    let xs = Value::object([("xs", Value::array((0..100_000_i64).map(Value::from)))]);
+    for concurrency in [1, 4] {
+        let over = format!(r#","each":{{"over":"$inputs.xs","concurrency":{concurrency}}}"#);
+        let long = sequential(&calls("a", "t", r#"{"n":{"expression":"$item"}}"#, &over), "{}");
+        let long = engine.start(long, xs.clone(), RunOptions::default()).await.unwrap();
+        let short = sequential(&invoke("a", ""), "{}");
+        let short = engine.start(short, json(INPUT), RunOptions::default()).await.unwrap();
+        assert_eq!(short.finished().await.unwrap().status, Status::Completed);
+        assert!(long.finished().now_or_never().is_none(), "the other run had to wait for all {concurrency} at a time");
+        long.cancel("enough");
+        assert_eq!(long.finished().await.unwrap().status, Status::Cancelled);
+    }
 }
 
 /// An operation whose elements end in an order of their own.

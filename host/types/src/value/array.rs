@@ -20,17 +20,14 @@ impl Array {
         Self(ThinArc::from_header_and_iter(measure, items.drain(from.min(items.len())..)))
     }
 
-    /// The items at these positions, each of which is there once; others are left out.
+    /// The items in another order: the position of each, once.
     #[must_use]
     pub fn in_order(items: &[Value], order: impl ExactSizeIterator<Item = usize>) -> Self {
         // Items are where they were made, one after the other. Each is read once and in that order, for in the new one
         // most would have to come from memory.
         let mut cloned = items.to_vec();
-        let whole = Measure::of_items(items);
-        let mut ordered = Vec::with_capacity(order.len());
-        ordered.extend(order.filter_map(|at| cloned.get_mut(at).map(std::mem::take)));
-        let measure = if ordered.len() == items.len() { whole } else { Measure::of_items(&ordered) };
-        Self(ThinArc::from_header_and_iter(measure, ordered.into_iter()))
+        let ordered = order.map(|at| cloned.get_mut(at).map(std::mem::take).unwrap_or_default());
+        Self(ThinArc::from_header_and_iter(Measure::of_items(items), ordered))
     }
 
     /// What the array takes when it is written, and how deep it nests.
