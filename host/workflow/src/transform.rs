@@ -322,9 +322,7 @@ impl<'a> Field<'a> {
 fn sort(items: &[Value], field: &str, descending: bool) -> Array {
     if let Some(mut ranks) = number_ranks(items, field, descending) {
         parts::sort_by(&mut ranks, Ord::cmp);
-        // The ranks take four times as much, and are not needed beside the new array.
-        let order: Vec<u32> = ranks.into_iter().map(|(_, at)| at).collect();
-        return Array::in_order(items, order.into_iter().map(|at| at as usize));
+        return Array::in_order(items, ranks.into_iter().map(|(_, at)| at));
     }
     let keys: Vec<Key<'_>> = parts::each(items, |_, items| {
         let mut field = Field::new(field);
@@ -348,12 +346,12 @@ fn sort(items: &[Value], field: &str, descending: bool) -> Array {
 }
 
 /// The ranks of all items with their positions; `None` where one sorts by something else than a number.
-fn number_ranks(items: &[Value], field: &str, descending: bool) -> Option<Vec<(u64, u32)>> {
+fn number_ranks(items: &[Value], field: &str, descending: bool) -> Option<Vec<(u64, usize)>> {
     let parts = parts::each(items, |from, items| {
         let mut field = Field::new(field);
         let mut ranks = Vec::with_capacity(items.len());
         for (at, item) in (from..).zip(items) {
-            ranks.push((number_rank(&Key::of(field.of(item)), descending)?, u32::try_from(at).ok()?));
+            ranks.push((number_rank(&Key::of(field.of(item)), descending)?, at));
         }
         Some(ranks)
     });
