@@ -1,6 +1,7 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
 
 mod direct;
+mod durable;
 mod elements;
 mod inbox;
 
@@ -10,10 +11,12 @@ use crate::{
     in_flight::{Done, InFlight, Work},
     perform::perform,
     ports::{Cancellable, Ports, Reply, RunText, TextSink},
-    record::{Unread, to_record, to_snapshot},
+    record::{Unread, to_record},
     shutdown::Shutdown,
 };
-use futures_util::{FutureExt, future::BoxFuture, poll};
+pub(crate) use durable::Appending;
+use durable::appended;
+use futures_util::FutureExt;
 use opcell_core::{
     Next, Program, RunOutcome, State, Status, decide,
     decide::is_mid_transition,
@@ -24,10 +27,8 @@ use opcell_core::{
     large::LargeValues,
     message::Message,
 };
-use opcell_journal::{
-    Append, Fence, Journal, JournalError, NewRun, Ownership, Payload, Record, RunId, RunState, Snapshot,
-};
-use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+use opcell_journal::{Fence, Journal, JournalError, NewRun, Ownership, Record, RunId, RunState};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -120,15 +121,6 @@ struct Batch {
 enum Wanted {
     PureCalls,
     Anything,
-}
-
-/// An append that is under way, and what it makes durable.
-pub(crate) struct Appending {
-    append: BoxFuture<'static, Result<(), JournalError>>,
-    events: Arc<Unread>,
-    /// The last event that is durable then.
-    last: u64,
-    state: RunState,
 }
 
 /// One round's part of a run's text.
@@ -285,17 +277,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes durable what happened. A little later, together with what comes next, or while that goes on, instead of
-    /// waiting for the disk once per call, if nothing is wanted but pure calls: after a crash making those again is as
-    /// good as never having made them.
-    async fn keep_up(&mut self, batch: &mut Batch, is_wanted: Wanted, now: Instant) -> Result<(), RunError> {
-        if is_wanted == Wanted::Anything || batch.inbox.is_some() {
-            return self.flush(batch).await;
-        }
-        let waits = batch.since.is_none_or(|since| now.duration_since(since) < LAG);
-        if batch.events.len() < self.batch() && waits { Ok(()) } else { self.flush_behind(batch).await }
-    }
-
     /// A run whose calls all end at once must not keep other runs waiting. Giving way wakes another thread, which then
     /// has all that this one had at hand to fetch: it takes as long as dozens of steps.
     async fn give_way(&mut self, now: Instant) {
@@ -304,11 +285,6 @@ impl Driver {
             self.moment = None;
             tokio::task::yield_now().await;
         }
-    }
-
-    /// How many events are kept back at most.
-    fn batch(&self) -> usize {
-        if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH }
     }
 
     /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at
@@ -394,96 +370,6 @@ impl Driver {
             batch.records.push(to_record(recorded, self.values.as_mut()));
         }
         Ok(())
-    }
-
-    /// Makes everything durable that has happened.
-    async fn flush(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        self.settle().await?;
-        if batch.events.is_empty() && batch.inbox.is_none() {
-            return Ok(());
-        }
-        self.behind = Some(self.append(batch));
-        self.settle().await
-    }
-
-    /// Begins to make everything durable that has happened, and goes on: nothing is wanted but pure calls. At most one
-    /// append is under way.
-    async fn flush_behind(&mut self, batch: &mut Batch) -> Result<(), RunError> {
-        self.settle().await?;
-        self.behind = Some(self.append(batch));
-        self.look_behind().await
-    }
-
-    /// Waits for the append that is under way.
-    async fn settle(&mut self) -> Result<(), RunError> {
-        let Some(appending) = &mut self.behind else { return Ok(()) };
-        let done = (&mut appending.append).await;
-        self.appended(done)
-    }
-
-    /// Lets the append that is under way go on, without waiting for it.
-    async fn look_behind(&mut self) -> Result<(), RunError> {
-        let Some(appending) = &mut self.behind else { return Ok(()) };
-        match poll!(&mut appending.append) {
-            Poll::Ready(done) => self.appended(done),
-            Poll::Pending => Ok(()),
-        }
-    }
-
-    fn append(&mut self, batch: &mut Batch) -> Appending {
-        let state = self.run_state();
-        let changed = self.last_state.as_ref() != Some(&state);
-        batch.since = None;
-        let records = std::mem::take(&mut batch.records);
-        // As many again are likely to come.
-        let likely = Vec::with_capacity(batch.events.len());
-        let events = Unread::new(std::mem::replace(&mut batch.events, likely));
-        let append = Append {
-            run: self.run.clone(),
-            fence: self.fence,
-            snapshot: self.snapshot(&records, state.ended),
-            records,
-            state: changed.then(|| state.clone()),
-            inbox: batch.inbox.take(),
-        };
-        let (journal, unread) = (self.journal.clone(), events.clone());
-        let append = async move {
-            match journal.reads_payloads() || unread.events().is_empty() {
-                true => journal.append(append).await,
-                false => journal.append_deferred(append, unread).await,
-            }
-        };
-        Appending { append: append.boxed(), events, last: self.state.seq(), state }
-    }
-
-    /// An append has ended: what it made durable reaches the listeners.
-    fn appended(&mut self, done: Result<(), JournalError>) -> Result<(), RunError> {
-        let appending = self.behind.take();
-        done?;
-        if let Some(Appending { events, last, state, .. }) = appending {
-            match Arc::try_unwrap(events) {
-                Ok(events) => self.listeners.notify(last, events.into_events()),
-                // A journal in memory has kept them.
-                Err(kept) => self.listeners.notify(last, kept.events().iter().cloned()),
-            }
-            self.last_state = Some(state);
-        }
-        Ok(())
-    }
-
-    /// A snapshot, when enough has happened since the last one that reading it all again would take longer than reading
-    /// that.
-    fn snapshot(&mut self, records: &[Record], ended: bool) -> Option<Snapshot> {
-        if !self.journal.reads_payloads() {
-            return None;
-        }
-        self.unsaved += records.iter().map(|record| written(&record.payload)).sum::<usize>();
-        if ended || self.unsaved < SNAPSHOT.max(4 * self.saved) {
-            return None;
-        }
-        let snapshot = to_snapshot(&self.state, self.values.as_mut())?;
-        (self.unsaved, self.saved) = (0, snapshot.payload.len());
-        Some(snapshot)
     }
 
     /// After a crash: effects that may have happened and must not happen twice wait for an answer.
@@ -684,19 +570,6 @@ impl Driver {
         }
         self.flush(batch).await
     }
-}
-
-/// The end of the append that is under way; never, when there is none.
-async fn appended(behind: &mut Option<Appending>) -> Result<(), JournalError> {
-    match behind {
-        Some(appending) => (&mut appending.append).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Bytes of a payload, and of the values that are kept with it.
-fn written(payload: &Payload) -> usize {
-    payload.len() + payload.values().iter().map(|value| value.text.len()).sum::<usize>()
 }
 
 pub(crate) fn panicked() -> Failure {

@@ -323,8 +323,8 @@ impl DirectCall<'_> {
         })
     }
 
-    /// Whether [`Called::output`] is to be had, and is within the bounds. It is left undefined where it is what the call
-    /// returned, as of most steps.
+    /// Whether [`Called::output`] is to be had, and is within the bounds. It is left undefined, as it comes, where it is
+    /// what the call returned: most are, and a value that is handed on right after it was made is waited for.
     fn makes(&self, success: &Success, output: &mut Value) -> bool {
         let (at, step) = (&self.at, self.step);
         if step::maps(step) {
