@@ -19,6 +19,8 @@ mod memory;
 #[cfg(feature = "sqlite")]
 mod checkpoint;
 #[cfg(feature = "sqlite")]
+pub mod connection;
+#[cfg(feature = "sqlite")]
 mod owner;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -4,7 +4,7 @@ use super::{
     schema::{self, SCHEMA},
     storage,
 };
-use crate::{owner::Owner, store::JournalError};
+use crate::{connection, owner::Owner, store::JournalError};
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, File, OpenOptions},
@@ -90,7 +90,7 @@ fn read_only(path: &Path) -> Result<Connection, BackupError> {
     File::open(path).map_err(of_file(path))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(storage)?;
-    connection.busy_timeout(schema::BUSY).map_err(storage)?;
+    connection::wait_for_others(&connection).map_err(storage)?;
     connection.execute_batch("PRAGMA trusted_schema = OFF").map_err(schema::sound(path))?;
     let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(schema::sound(path))?;
     if found == 0 {

@@ -4,18 +4,15 @@
 //! raises [`SCHEMA`].
 
 use super::storage;
-use crate::{store::JournalError, tables::Tables};
+use crate::{connection, store::JournalError, tables::Tables};
 use rusqlite::{Connection, ErrorCode};
-use std::{fs::OpenOptions, io, path::Path, sync::OnceLock, time::Duration};
+use std::{fs::OpenOptions, io, path::Path, sync::OnceLock};
 
 /// The schema that this code reads and writes; stores of any other are refused.
 pub(super) const SCHEMA: u32 = 4;
 
 /// The schema before packs and large values. Adding their tables is all that has to be done.
 const BEFORE_PACKS: u32 = 3;
-
-/// How long to wait for another process's transaction.
-pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// Why a file with other tables is refused.
 const ANOTHER: &str = "it is an SQLite database of another application";
@@ -137,10 +134,7 @@ fn make_private(path: &Path) -> io::Result<()> {
 
 pub(super) fn connect(path: &Path) -> Result<Connection, JournalError> {
     let connection = Connection::open(path).map_err(sound(path))?;
-    connection.busy_timeout(BUSY).map_err(storage)?;
-    let settings =
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;";
-    connection.execute_batch(settings).map_err(sound(path))?;
+    connection::prepare(&connection).map_err(sound(path))?;
     Ok(connection)
 }
 

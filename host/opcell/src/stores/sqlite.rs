@@ -7,17 +7,14 @@ use super::{
         is_written, may_write, within_quota,
     },
 };
-use opcell_journal::tables::Tables;
+use opcell_journal::{connection, tables::Tables};
 use opcell_sandbox::{
     StoreGrant,
     store::{StoreAnswer, StoreEntry, StoreError, StoreRequest},
 };
 pub(super) use rusqlite::Connection;
 use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
-use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
-
-/// How long to wait for another process's transaction.
-const BUSY: Duration = Duration::from_secs(5);
+use std::{collections::VecDeque, fs, io, path::Path};
 
 /// The tables' version; files of any other are refused.
 const SCHEMA: i64 = 1;
@@ -115,7 +112,7 @@ pub(super) fn serve(
 }
 
 fn open(place: &Place) -> Result<Connection, StoreError> {
-    let connection = match place {
+    let mut connection = match place {
         Place::Memory => Connection::open_in_memory().map_err(storage)?,
         Place::Server(_) => return Err(StoreError::Failed("this host keeps no stores".to_owned())),
         Place::File(path) => {
@@ -126,11 +123,7 @@ fn open(place: &Place) -> Result<Connection, StoreError> {
             Connection::open(path).map_err(storage)?
         }
     };
-    connection.busy_timeout(BUSY).map_err(storage)?;
-    let settings =
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;";
-    connection.execute_batch(settings).map_err(storage)?;
-    let mut connection = connection;
+    connection::prepare(&connection).map_err(storage)?;
     let made = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
     let version: i64 = made.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(storage)?;
     match version {
