@@ -187,8 +187,9 @@ async fn readers_of_events_who_read_nothing_hold_little_each() {
     let readers = asking.join_all().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let each = resident().saturating_sub(before) / READERS;
-    // A piece, what of one is on its way, and the connection.
-    assert!(each < 256 << 10, "{each} bytes for each reader that reads nothing");
+    // A piece, what of one is on its way, and the connection: some 200 KiB, where what is left of the run has 2.5 MB. The
+    // memory is that of this process, in which other tests run as well.
+    assert!(each < 768 << 10, "{each} bytes for each reader that reads nothing");
     drop(readers);
     stop.cancel();
 }
