@@ -1,5 +1,6 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
+mod arrivals;
 mod backup;
 mod packs;
 mod rows;
@@ -174,7 +175,7 @@ impl Journal for SqliteJournal {
                     return Err(JournalError::RunExists(new.run));
                 }
                 let row = connection.last_insert_rowid();
-                insert(connection, &Rows::new(row, new.records), 1)?;
+                insert(connection, &Rows::new(row, new.records, 1))?;
                 Ok(row)
             })
             .await?;
@@ -238,20 +239,22 @@ impl Journal for SqliteJournal {
         }
         let before = records.first().map(|first| first.seq.saturating_sub(1));
         // Many are packed by the thread that writes, while the run goes on.
-        let (few, many) =
-            if records.len() < packs::FEWEST { (Some(Rows::new(row, records)), Vec::new()) } else { (None, records) };
+        let company = self.writer.company();
+        let (few, many) = match records.len() < packs::FEWEST {
+            true => (Some(Rows::new(row, records, company)), Vec::new()),
+            false => (None, records),
+        };
         let name = run.clone();
         // Nothing of a small append among many can be refused once its run's row has taken it.
         let is_plain = snapshot.is_none() && few.as_ref().is_some_and(Rows::are_plain);
-        let undoes = move |company| !(is_plain && rows::arrive(company));
         let done = self
             .writer
-            .write_among(undoes, move |connection, company| {
-                let rows = few.unwrap_or_else(|| Rows::new(row, many));
+            .write_so(!is_plain, move |connection| {
+                let rows = few.unwrap_or_else(|| Rows::new(row, many, company));
                 if !stand(connection, (row, &name), fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);
                 }
-                insert(connection, &rows, company)?;
+                insert(connection, &rows)?;
                 if let Some(snapshot) = snapshot.filter(|_| !ends) {
                     put_snapshot(connection, row, &snapshot)?;
                 }

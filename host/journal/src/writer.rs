@@ -3,7 +3,11 @@
 use crate::{checkpoint::Checkpoints, store::JournalError};
 use rusqlite::{Connection, ErrorCode};
 use std::{
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 type CommitError = Arc<rusqlite::Error>;
 type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
-type Job = Box<dyn FnOnce(Result<&Connection, CommitError>, usize) -> Done + Send>;
+type Job = Box<dyn FnOnce(Result<&Connection, CommitError>) -> Done + Send>;
 
 /// A job that was done.
 struct Done {
@@ -34,6 +38,7 @@ struct Done {
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     jobs: mpsc::Sender<Job>,
+    company: Arc<AtomicUsize>,
 }
 
 pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> JournalError {
@@ -59,9 +64,16 @@ fn failed(error: CommitError) -> JournalError {
 impl Writer {
     pub(crate) fn start(connection: Connection, mut checkpoints: Checkpoints) -> std::io::Result<Self> {
         let (jobs, inbox) = mpsc::channel();
-        let work = move || work(&connection, &inbox, &mut checkpoints);
+        let company = Arc::new(AtomicUsize::new(1));
+        let last = Arc::clone(&company);
+        let work = move || work(&connection, &inbox, &last, &mut checkpoints);
         thread::Builder::new().name("opcell-journal".to_owned()).spawn(work)?;
-        Ok(Self { jobs })
+        Ok(Self { jobs, company })
+    }
+
+    /// How many jobs shared the last transaction, and so are likely to share the next.
+    pub(crate) fn company(&self) -> usize {
+        self.company.load(Ordering::Relaxed)
     }
 
     /// Does something inside a transaction, and returns once it is durable. What fails leaves nothing behind, and does
@@ -70,23 +82,22 @@ impl Writer {
         &self,
         job: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.write_among(|_| true, |connection, _| job(connection)).await
+        self.write_so(true, job).await
     }
 
-    /// The same, for a job that wants to know how many shared the last transaction, and so are likely to share its own.
-    /// `undoes`: whether it may fail after it has changed something. One that only fails so when the storage does, is
-    /// spared a savepoint, which takes as long as the rest of a small job; then all who share its transaction fail.
-    pub(crate) async fn write_among<T: Send + 'static>(
+    /// The same. `undoes`: whether the job may fail after it has changed something. One that only fails so when the
+    /// storage does, is spared a savepoint, which takes as long as the rest of a small job; then all who share its
+    /// transaction fail.
+    pub(crate) async fn write_so<T: Send + 'static>(
         &self,
-        undoes: impl FnOnce(usize) -> bool + Send + 'static,
-        job: impl FnOnce(&Connection, usize) -> Result<T, JournalError> + Send + 'static,
+        undoes: bool,
+        job: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move |connection, company| {
-            let undoes = undoes(company);
+        let job: Job = Box::new(move |connection| {
             let result = connection.map_err(failed).and_then(|connection| match undoes {
-                true => apart(connection, |connection| job(connection, company)),
-                false => job(connection, company),
+                true => apart(connection, job),
+                false => job(connection),
             });
             let spoils = !undoes && matches!(result, Err(JournalError::Storage(_) | JournalError::Locked));
             let finish: Finish = Box::new(move |committed| {
@@ -129,7 +140,7 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, checkpoints: &mut Checkpoints) {
+fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, last: &AtomicUsize, checkpoints: &mut Checkpoints) {
     // Of the transaction before: how many jobs shared it, and how long its commit took.
     let (mut company, mut took) = (1, Duration::ZERO);
     while let Ok(first) = inbox.recv() {
@@ -137,7 +148,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, checkpoints: &mut 
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         // Without a transaction nothing may be done: it could not be undone.
         let within = || begun.clone().map(|()| connection);
-        let mut done = vec![first(within(), company)];
+        let mut done = vec![first(within())];
         let patience = Instant::now() + (took / 4).min(PATIENCE);
         let is_spoiled = |done: &[Done]| done.last().is_some_and(|last| last.spoils);
         while done.len() < GROUP && began.elapsed() < LONGEST && !is_spoiled(&done) {
@@ -150,7 +161,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, checkpoints: &mut 
                 Err(_) => break,
             };
             let Ok(job) = next else { break };
-            done.push(job(within(), company));
+            done.push(job(within()));
         }
         let started = Instant::now();
         let spoiled = is_spoiled(&done);
@@ -159,6 +170,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, checkpoints: &mut 
             begun => begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new)),
         };
         (company, took) = (done.len(), started.elapsed());
+        last.store(company, Ordering::Relaxed);
         if committed.is_err() && !connection.is_autocommit() {
             // The next group must start from a clean state, or fail by itself.
             let _ = execute(connection, "ROLLBACK");
@@ -185,13 +197,11 @@ mod tests {
             connection.execute("INSERT INTO numbers VALUES (?1)", [n]).map(drop).map_err(storage)
         };
         for (undoes, n) in [(true, 1), (false, 2)] {
-            let failed = writer.write_among(
-                move |_| undoes,
-                move |connection, _| put(connection, n).and(Err::<(), _>(storage(WriterGone))),
-            );
+            let failed =
+                writer.write_so(undoes, move |connection| put(connection, n).and(Err::<(), _>(storage(WriterGone))));
             assert!(matches!(failed.await, Err(JournalError::Storage(_))));
         }
-        writer.write_among(|_| false, move |connection, _| put(connection, 3)).await.unwrap();
+        writer.write_so(false, move |connection| put(connection, 3)).await.unwrap();
         let there: i64 = writer
             .write(|connection| {
                 connection.query_row("SELECT sum(n) FROM numbers", [], |row| row.get(0)).map_err(storage)

@@ -20,6 +20,19 @@ mod sqlite {
     });
 }
 
+/// The table of records that came lately, in stores of schema 3 and 4.
+const RECORDS_THAT_ARRIVE: &str = "
+CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY,
+    record INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+";
+
 fn edit(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
@@ -31,32 +44,33 @@ async fn with_records(path: &Path, count: u64) {
     journal.append(append(&run, fence, 1..=count)).await.unwrap();
 }
 
-/// Small appends of many runs stand in `arrivals` for a while, all others in `records`.
-#[derive(Clone, Copy)]
-enum Place {
-    Arrivals,
-    Records,
+/// Four records of run `r`, and one statement about them.
+async fn with_edited_records(path: &Path, sql: &str) {
+    with_records(path, 4).await;
+    assert!(rusqlite::Connection::open(path).unwrap().execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-const PLACES: [Place; 2] = [Place::Arrivals, Place::Records];
+/// Small appends of many runs stand in `arrivals` for a while, and then together in `packs`.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Arrivals,
+    Packs,
+}
 
-impl Place {
-    /// Four records of run `r`, in this place, and one statement about them: `TABLE` and `ID` are the place's.
-    async fn edited(self, path: &Path, sql: &str) {
-        with_records(path, 4).await;
-        let (table, id) = match self {
-            Self::Arrivals => {
-                edit(
-                    path,
-                    "INSERT INTO arrivals SELECT id & 0xffff, id, kind, version, at, payload, checksum FROM records;
-                     DELETE FROM records;",
-                );
-                ("arrivals", "record")
+/// Twenty runs, each of which appends so often at the same time as the others, two records at a time.
+async fn append_together(path: &Path, name: &str, appends: u64) {
+    let journal = SqliteJournal::open(path).unwrap();
+    let writers = (0..20).map(|number| {
+        let (journal, run) = (journal.clone(), RunId::from(format!("{name}{number}")));
+        tokio::spawn(async move {
+            let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+            for before in (0..appends).map(|append| append * 2) {
+                journal.append(append(&run, fence, [before + 1, before + 2])).await.unwrap();
             }
-            Self::Records => ("records", "id"),
-        };
-        let sql = sql.replace("TABLE", table).replace("ID", &format!("{id} & 0xffff"));
-        assert!(rusqlite::Connection::open(path).unwrap().execute(&sql, []).unwrap() > 0, "{sql}");
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
     }
 }
 
@@ -88,8 +102,15 @@ async fn records_that_arrive_together_are_the_same_in_their_place() {
     let count = |table: &str| -> i64 {
         store.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
-    assert!(count("arrivals") > 0 && count("records") > 4_096, "{} {}", count("arrivals"), count("records"));
-    assert_eq!((count("arrivals") + count("records"), count("events")), (10_000, 10_000));
+    assert!(count("arrivals") > 0 && count("packs") > 0, "{} {}", count("arrivals"), count("packs"));
+    let of_all = |run: &str| -> i64 {
+        let sql = "SELECT (SELECT count(*) FROM records WHERE id >> 32 = ?1)
+                        + (SELECT coalesce(sum(count), 0) FROM arrivals WHERE first >> 32 = ?1)
+                        + (SELECT coalesce(sum(count), 0) FROM packs WHERE id >> 32 = ?1) FROM runs WHERE run = ?2";
+        let row: i64 = store.query_row("SELECT id FROM runs WHERE run = ?1", [run], |row| row.get(0)).unwrap();
+        store.query_row(sql, rusqlite::params![row, run], |row| row.get(0)).unwrap()
+    };
+    assert!(runs.iter().all(|run| of_all(run) == 500));
     for run in &runs {
         assert_eq!(journal.read(run, 0, 1_000).await.unwrap(), all);
         assert_eq!(journal.read(run, 100, 50).await.unwrap(), all[100..150]);
@@ -100,7 +121,63 @@ async fn records_that_arrive_together_are_the_same_in_their_place() {
     // A run that goes takes its records with it, wherever they are.
     store.execute("UPDATE runs SET ended = 1, owner = NULL WHERE run <> 'r3'", []).unwrap();
     journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
-    assert_eq!((count("runs"), count("arrivals") + count("records")), (1, 500));
+    assert_eq!((count("runs"), of_all("r3")), (1, 500));
+    let others = "SELECT count(*) FROM events WHERE run <> 'r3'";
+    assert_eq!(store.query_row(others, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+/// An append is damaged as a whole, as long as it is an arrival and when it has left.
+#[tokio::test]
+async fn damage_of_arrivals_is_found_where_they_are_and_after_they_have_left() {
+    for (place, sql, reason) in [
+        (Place::Arrivals, "UPDATE arrivals SET records = records || ' ' WHERE id = ?1", "has a wrong checksum"),
+        (Place::Arrivals, "UPDATE arrivals SET checksum = zeroblob(16) WHERE id = ?1", "has a wrong checksum"),
+        (Place::Arrivals, "UPDATE arrivals SET count = count + 1 WHERE id = ?1", "has a wrong checksum"),
+        (Place::Arrivals, "DELETE FROM arrivals WHERE id = ?1", "is missing"),
+        (Place::Packs, "UPDATE arrivals SET records = records || ' ' WHERE id = ?1", "has a wrong checksum"),
+        (Place::Packs, "UPDATE arrivals SET count = 4294967295 WHERE id = ?1", "has a wrong checksum"),
+        (Place::Packs, "DELETE FROM arrivals WHERE id = ?1", "is missing"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        append_together(&path, "r", 10).await;
+        let store = rusqlite::Connection::open(&path).unwrap();
+        // One that is followed by another of its run.
+        let found = "SELECT min(arrivals.id), run, first & 0xffffffff FROM arrivals JOIN runs ON runs.id = first >> 32
+                     WHERE first + count IN (SELECT first FROM arrivals)";
+        let (id, run, first): (i64, String, i64) =
+            store.query_row(found, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        let (run, last_good) = (RunId::from(run), first.cast_unsigned() - 1);
+        assert_eq!(store.execute(sql, [id]).unwrap(), 1, "{sql}");
+        if matches!(place, Place::Packs) {
+            append_together(&path, "later", 150).await;
+            let oldest: i64 = store.query_row("SELECT min(id) FROM arrivals", [], |row| row.get(0)).unwrap();
+            assert!(oldest > id, "{oldest} {id}");
+        }
+        let journal = SqliteJournal::open(&path).unwrap();
+        let error = journal.acquire(&run, Cut::Tail).await.unwrap_err();
+        let JournalError::Broken { last_good: good, reason: found, .. } = error else { panic!("{sql}: {error}") };
+        assert!((good, found.contains(reason)) == (last_good, true), "{place:?} {sql}: {good} {found}");
+        let opened = journal.acquire(&run, Cut::Anything).await.unwrap();
+        assert_eq!(opened.records, (1..=last_good).map(record).collect::<Vec<_>>(), "{sql}");
+        journal.append(append(&run, opened.fence, last_good + 1..=last_good + 100)).await.unwrap();
+        let all: Vec<Record> = (1..=last_good + 100).map(record).collect();
+        assert_eq!(journal.read(&run, 0, 500).await.unwrap(), all, "{sql}");
+    }
+}
+
+/// Whoever changed an arrival may have let it say that it belongs where something intact is.
+#[tokio::test]
+async fn an_arrival_that_says_it_belongs_elsewhere_replaces_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let all = with_a_pack(&path).await;
+    append_together(&path, "other", 10).await;
+    let changed = "UPDATE arrivals SET first = (SELECT id FROM packs) WHERE id = (SELECT min(id) FROM arrivals)";
+    edit(&path, changed);
+    append_together(&path, "later", 150).await;
+    let journal = SqliteJournal::open(&path).unwrap();
+    assert_eq!(journal.acquire(&"r".into(), Cut::Tail).await.unwrap().records, all);
 }
 
 /// A run `r` of 4 + 200 + 4 records, the 200 of one append, and how many rows they have.
@@ -192,8 +269,13 @@ async fn a_store_from_before_packs_goes_on_with_them() {
     with_records(&path, 4).await;
     edit(
         &path,
-        "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE packs; DROP TABLE large_value_uses; DROP TABLE large_values; PRAGMA user_version = 3;
-         CREATE VIEW events AS SELECT * FROM records; CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN SELECT 1; END;",
+        &format!(
+            "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE packs; DROP TABLE large_value_uses;
+             DROP TABLE large_values; DROP TABLE arrivals; PRAGMA user_version = 3;
+             {RECORDS_THAT_ARRIVE}
+             CREATE VIEW events AS SELECT * FROM records;
+             CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN SELECT 1; END;"
+        ),
     );
     let journal = SqliteJournal::open(&path).unwrap();
     let run: RunId = "r".into();
@@ -203,6 +285,37 @@ async fn a_store_from_before_packs_goes_on_with_them() {
     let rows = rusqlite::Connection::open(&path).unwrap();
     let shown: i64 = rows.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     assert_eq!(shown, 5, "a pack is one row of the view");
+}
+
+/// Each record that came lately had a row of its own.
+#[tokio::test]
+async fn a_store_from_before_arrivals_had_one_row_for_each_append_goes_on_with_them() {
+    const TRIGGER: &str = "CREATE TRIGGER records_of_a_run AFTER INSERT ON records BEGIN DELETE FROM runs; END";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_records(&path, 4).await;
+    edit(
+        &path,
+        &format!(
+            "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE arrivals; PRAGMA user_version = 4;
+             {RECORDS_THAT_ARRIVE}
+             INSERT INTO arrivals (record, kind, version, at, payload, checksum)
+                 SELECT id, kind, version, at, payload, checksum FROM records WHERE id & 0xffff > 2;
+             DELETE FROM records WHERE id & 0xffff > 2;
+             CREATE VIEW events AS SELECT * FROM records;
+             -- One that would run while the records are brought to their place.
+             {TRIGGER};"
+        ),
+    );
+    let journal = SqliteJournal::open(&path).unwrap();
+    let run: RunId = "r".into();
+    let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
+    assert_eq!(opened.records, (1..=4).map(record).collect::<Vec<_>>());
+    journal.append(append(&run, opened.fence, [5])).await.unwrap();
+    let store = rusqlite::Connection::open(&path).unwrap();
+    let shown: i64 = store.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
+    assert_eq!(shown, 5);
+    append_together(&path, "other", 5).await;
 }
 
 /// Whoever made the file would have them run: at the next look, at the next run, or while it is checked.
@@ -286,17 +399,14 @@ async fn a_writer_whose_run_is_gone_does_not_write_into_the_run_that_has_its_row
 
 #[tokio::test]
 async fn a_damaged_end_is_cut_and_reported() {
-    for (place, (sql, last_good, cut, reason)) in [
-        ("UPDATE TABLE SET at = 7 WHERE ID = 4", 3, 1, "record 4 has a wrong checksum"),
-        ("UPDATE TABLE SET payload = 'x' WHERE ID >= 3", 2, 2, "record 3 has a wrong checksum"),
-        ("DELETE FROM TABLE WHERE ID = 4", 3, 1, "4 records were written, but only 3 are present"),
-    ]
-    .into_iter()
-    .flat_map(|case| PLACES.map(|place| (place, case)))
-    {
+    for (sql, last_good, cut, reason) in [
+        ("UPDATE records SET at = 7 WHERE id & 0xffff = 4", 3, 1, "record 4 has a wrong checksum"),
+        ("UPDATE records SET payload = 'x' WHERE id & 0xffff >= 3", 2, 2, "record 3 has a wrong checksum"),
+        ("DELETE FROM records WHERE id & 0xffff = 4", 3, 1, "4 records were written, but only 3 are present"),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
-        place.edited(&path, sql).await;
+        with_edited_records(&path, sql).await;
         let journal = SqliteJournal::open(&path).unwrap();
         let run: RunId = "r".into();
         let error = journal.read(&run, last_good, 100).await.unwrap_err();
@@ -312,16 +422,13 @@ async fn a_damaged_end_is_cut_and_reported() {
 
 #[tokio::test]
 async fn a_run_that_was_edited_in_the_middle_is_cut_only_when_somebody_says_so() {
-    for (place, (sql, last_good, behind, reason)) in [
-        ("UPDATE TABLE SET payload = '{}' WHERE ID = 3", 2, 1, "record 3 has a wrong checksum"),
-        ("DELETE FROM TABLE WHERE ID = 2", 1, 2, "record 2 is missing"),
-    ]
-    .into_iter()
-    .flat_map(|case| PLACES.map(|place| (place, case)))
-    {
+    for (sql, last_good, behind, reason) in [
+        ("UPDATE records SET payload = '{}' WHERE id & 0xffff = 3", 2, 1, "record 3 has a wrong checksum"),
+        ("DELETE FROM records WHERE id & 0xffff = 2", 1, 2, "record 2 is missing"),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
-        place.edited(&path, sql).await;
+        with_edited_records(&path, sql).await;
         let journal = SqliteJournal::open(&path).unwrap();
         let run: RunId = "r".into();
         for error in

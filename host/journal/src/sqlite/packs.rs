@@ -1,8 +1,8 @@
-//! Packs: many records of one append in one row, compressed.
+//! Packs: many records of one run in one row, compressed.
 //!
 //! A row of its own costs a record more than most records say. Appends of many records (bulk work whose calls are pure,
-//! such as `each` over thousands of elements) are therefore kept as packs; small appends, which something waits for,
-//! are rows.
+//! such as `each` over thousands of elements) are therefore kept as packs, and so are small appends that came together
+//! with those of other runs ([`super::arrivals`]); other small appends, which something waits for, are rows.
 //!
 //! A pack's text is, for each record, a line `KIND VERSION AT BYTES` followed by the payload of so many bytes and a
 //! line feed; it is compressed as one LZ4 block, after its length in 4 bytes, little-endian.
@@ -26,15 +26,21 @@ const LONGEST: usize = FULL + LARGEST + 4_096;
 pub(super) enum Part {
     /// One that has a row of its own.
     Row(Record),
-    /// Several in one row.
-    Pack {
-        /// Number of the first of them.
-        first: u64,
-        /// How many there are.
-        count: u32,
-        /// Their text, compressed.
-        block: Vec<u8>,
-    },
+    /// A small append that comes together with those of other runs: its text, not compressed yet.
+    Arrival(Stretch<String>),
+    /// Several in one row: their text, compressed.
+    Pack(Stretch<Vec<u8>>),
+}
+
+/// Records of one run that follow one another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stretch<T> {
+    /// Number of the first of them.
+    pub first: u64,
+    /// How many there are.
+    pub count: u32,
+    /// What they say.
+    pub body: T,
 }
 
 /// Divides the records of one append.
@@ -46,16 +52,16 @@ pub(super) fn divide(records: Vec<Record>) -> Vec<Part> {
     let (mut parts, mut open) = (Vec::new(), OPEN.take());
     for record in records {
         if record.payload.len() > LARGEST {
-            parts.extend(open.close());
+            parts.extend(open.close().map(Part::Pack));
             parts.push(Part::Row(record));
             continue;
         }
         open.add(&record);
         if open.text.len() >= FULL {
-            parts.extend(open.close());
+            parts.extend(open.close().map(Part::Pack));
         }
     }
-    parts.extend(open.close());
+    parts.extend(open.close().map(Part::Pack));
     OPEN.set(open);
     parts
 }
@@ -64,8 +70,9 @@ thread_local! {
     static OPEN: Cell<Open> = const { Cell::new(Open { first: 0, count: 0, text: String::new(), block: Vec::new() }) };
 }
 
+/// A pack that is being made. Its memory is used again for the next one.
 #[derive(Default)]
-struct Open {
+pub(super) struct Open {
     first: u64,
     count: u32,
     text: String,
@@ -79,18 +86,36 @@ impl Open {
             self.first = record.seq;
         }
         self.count += 1;
-        // A string takes everything.
-        let _ = writeln!(self.text, "{} {} {} {}", record.kind, record.version, record.at, record.payload.len());
-        self.text.push_str(&record.payload);
-        self.text.push('\n');
+        write(&mut self.text, record);
     }
 
-    fn close(&mut self) -> Option<Part> {
+    /// Adds what follows; whether it does, and there is room.
+    pub(super) fn join(&mut self, next: &Stretch<&str>) -> bool {
+        if self.count == 0 {
+            self.first = next.first;
+        }
+        let follows = self.first + u64::from(self.count) == next.first && self.text.len() < FULL;
+        let Some(count) = self.count.checked_add(next.count).filter(|_| follows) else { return false };
+        self.count = count;
+        self.text.push_str(next.body);
+        true
+    }
+
+    /// The pack, unless nothing was added.
+    pub(super) fn close(&mut self) -> Option<Stretch<Vec<u8>>> {
         let count = std::mem::take(&mut self.count);
         let block = (count > 0).then(|| compress(&self.text, &mut self.block));
         self.text.clear();
-        block.map(|block| Part::Pack { first: self.first, count, block })
+        block.map(|body| Stretch { first: self.first, count, body })
     }
+}
+
+/// Adds a record to a text.
+pub(super) fn write(text: &mut String, record: &Record) {
+    // A string takes everything.
+    let _ = writeln!(text, "{} {} {} {}", record.kind, record.version, record.at, record.payload.len());
+    text.push_str(&record.payload);
+    text.push('\n');
 }
 
 /// What `compress_prepend_size` makes, in memory that is there already.
@@ -110,7 +135,12 @@ pub(super) fn records(first: u64, count: u32, block: &[u8]) -> Option<Vec<Record
         return None;
     }
     let text = String::from_utf8(lz4_flex::block::decompress_size_prepended(block).ok()?).ok()?;
-    let mut rest = text.as_str();
+    read(first, count, &text)
+}
+
+/// The records of a text; `None` when it is not one that [`write()`] made.
+pub(super) fn read(first: u64, count: u32, text: &str) -> Option<Vec<Record>> {
+    let mut rest = text;
     let mut records = Vec::new();
     for seq in (first..).take(count as usize) {
         let (head, after) = rest.split_once('\n')?;
@@ -136,10 +166,11 @@ mod tests {
 
     fn there_and_back(all: Vec<Record>) -> (Vec<Record>, usize) {
         let parts = divide(all);
-        let packs = parts.iter().filter(|part| matches!(part, Part::Pack { .. })).count();
+        let packs = parts.iter().filter(|part| matches!(part, Part::Pack(_))).count();
         let read = parts.into_iter().flat_map(|part| match part {
             Part::Row(record) => vec![record],
-            Part::Pack { first, count, block } => records(first, count, &block).unwrap(),
+            Part::Arrival(arrival) => read(arrival.first, arrival.count, &arrival.body).unwrap(),
+            Part::Pack(pack) => records(pack.first, pack.count, &pack.body).unwrap(),
         });
         (read.collect(), packs)
     }

@@ -1,7 +1,8 @@
 //! Rows of runs and records: finding, checking, adding.
 
 use super::{
-    packs::{self, Part},
+    arrivals,
+    packs::{self, Part, Stretch},
     storage,
     values::{self, Block},
 };
@@ -76,8 +77,12 @@ fn record_checksum(run: i64, record: &Record) -> [u8; 16] {
     checksum(place, [record.kind.as_bytes(), record.payload.as_bytes()])
 }
 
-fn pack_checksum(run: i64, first: u64, count: u32, block: &[u8]) -> [u8; 16] {
-    checksum([run, first.cast_signed(), i64::from(count), 0], [b"pack", block])
+fn pack_checksum(run: i64, pack: &Stretch<impl AsRef<[u8]>>) -> [u8; 16] {
+    checksum([run, pack.first.cast_signed(), i64::from(pack.count), 0], [b"pack", pack.body.as_ref()])
+}
+
+pub(super) fn arrival_checksum(run: i64, arrival: &Stretch<impl AsRef<[u8]>>) -> [u8; 16] {
+    checksum([run, arrival.first.cast_signed(), i64::from(arrival.count), 0], [b"arrival", arrival.body.as_ref()])
 }
 
 fn snapshot_checksum(run: i64, snapshot: &Snapshot) -> [u8; 16] {
@@ -100,11 +105,12 @@ pub(super) struct Read {
 pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit: u64) -> Result<Read, JournalError> {
     let mut query = connection
         .prepare_cached(
-            "SELECT id, kind, version, at, payload, checksum, NULL AS count FROM records WHERE id > ?1 AND id < ?2
+            "SELECT id, kind, version, at, payload, checksum, NULL AS count, NULL AS arrives FROM records WHERE id > ?1 AND id < ?2
              UNION ALL
-             SELECT record, kind, version, at, payload, checksum, NULL FROM arrivals WHERE record > ?1 AND record < ?2
+             SELECT first, NULL, NULL, NULL, records, checksum, count, TRUE FROM arrivals
+             WHERE first > ?3 AND first < ?2 AND first + count > ?1 + 1
              UNION ALL
-             SELECT id, NULL, NULL, NULL, records, checksum, count FROM packs
+             SELECT id, NULL, NULL, NULL, records, checksum, count, FALSE FROM packs
              WHERE id >= coalesce((SELECT max(id) FROM packs WHERE id <= ?1 AND id > ?3), ?1) AND id < ?2 AND id + count > ?1 + 1
              ORDER BY id LIMIT ?4",
         )
@@ -147,7 +153,7 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
     }
 }
 
-/// The records of a row: one, or those of a pack.
+/// The records of a row: one, or those of an arrival or a pack.
 fn good_row(run: i64, row: &Row<'_>) -> Result<Vec<Record>, String> {
     let unreadable = |error: rusqlite::Error| format!("cannot be read: {error}");
     let wrong = || "has a wrong checksum".to_owned();
@@ -155,12 +161,16 @@ fn good_row(run: i64, row: &Row<'_>) -> Result<Vec<Record>, String> {
         return good_record(run, row).map(|record| vec![record]);
     };
     let first = unsigned(row, 0).map_err(unreadable)? & u64::from(u32::MAX);
-    let block: Vec<u8> = row.get(4).map_err(unreadable)?;
+    let arrives: bool = row.get(7).map_err(unreadable)?;
     let sum: Vec<u8> = row.get(5).map_err(unreadable)?;
-    if sum != pack_checksum(run, first, count, &block) {
-        return Err(wrong());
-    }
-    packs::records(first, count, &block).ok_or_else(wrong)
+    let records = if arrives {
+        let arrival: Stretch<String> = Stretch { first, count, body: row.get(4).map_err(unreadable)? };
+        (sum == arrival_checksum(run, &arrival)).then(|| packs::read(first, count, &arrival.body))
+    } else {
+        let pack: Stretch<Vec<u8>> = Stretch { first, count, body: row.get(4).map_err(unreadable)? };
+        (sum == pack_checksum(run, &pack)).then(|| packs::records(first, count, &pack.body))
+    };
+    records.flatten().ok_or_else(wrong)
 }
 
 fn good_record(run: i64, row: &Row<'_>) -> Result<Record, String> {
@@ -190,13 +200,19 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(run: i64, records: Vec<Record>) -> Self {
+    /// For a transaction that this many are likely to share.
+    pub(super) fn new(run: i64, records: Vec<Record>, company: usize) -> Self {
         let last = records.last().map(|record| (record.seq, record.at));
         let values = values::blocks(&records);
-        let parts = packs::divide(records).into_iter().map(|part| {
+        let parts = match arrivals::of(&records, company) {
+            Some(arrival) => vec![arrival],
+            None => packs::divide(records),
+        };
+        let parts = parts.into_iter().map(|part| {
             let checksum = match &part {
                 Part::Row(record) => record_checksum(run, record),
-                Part::Pack { first, count, block } => pack_checksum(run, *first, *count, block),
+                Part::Arrival(arrival) => arrival_checksum(run, arrival),
+                Part::Pack(pack) => pack_checksum(run, pack),
             };
             (part, checksum)
         });
@@ -208,19 +224,10 @@ impl Rows {
         self.last
     }
 
-    /// Whether they can all go to `arrivals`, where nothing can be in their way: neither a row of the same number, nor
-    /// values that are not there.
+    /// Whether they all go to `arrivals`, where nothing can be in their way: neither a row of the same number, nor values
+    /// that are not there.
     pub(super) fn are_plain(&self) -> bool {
-        self.values.is_empty() && self.is_small()
-    }
-
-    /// Whether these are so small that they should share pages with those of other runs.
-    fn is_small(&self) -> bool {
-        let bytes = self.parts.iter().map(|(part, _)| match part {
-            Part::Row(record) => record.payload.len(),
-            Part::Pack { .. } => SMALL,
-        });
-        bytes.sum::<usize>() < SMALL
+        self.values.is_empty() && self.parts.iter().all(|(part, _)| matches!(part, Part::Arrival(_)))
     }
 }
 
@@ -233,80 +240,46 @@ pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), Jour
     Ok(())
 }
 
-/// Adds records that [`fit`], in a transaction that this many are likely to share.
-///
-/// In `records` every run has pages of its own: small appends of many runs would change hundreds in one transaction.
-/// They stand in `arrivals` first, which they share, and go to `records` many at a time.
-pub(super) fn insert(connection: &Connection, rows: &Rows, company: usize) -> Result<(), JournalError> {
+/// Adds records that [`fit`].
+pub(super) fn insert(connection: &Connection, rows: &Rows) -> Result<(), JournalError> {
     values::put(connection, rows.run, &rows.values)?;
-    let arrives = arrive(company) && rows.is_small();
     for (part, checksum) in &rows.parts {
         match part {
             Part::Row(record) => {
                 let id = record_id(rows.run, record.seq);
                 let row = params![id, record.kind, record.version, record.at, &*record.payload, checksum];
-                let table = if arrives {
-                    "INSERT INTO arrivals (record, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-                } else {
-                    "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-                };
-                connection.prepare_cached(table).and_then(|mut insert| insert.execute(row))
+                connection
+                    .prepare_cached(
+                        "INSERT INTO records (id, kind, version, at, payload, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    )
+                    .and_then(|mut insert| insert.execute(row))
+                    .map_err(storage)?;
             }
-            Part::Pack { first, count, block } => connection
-                .prepare_cached("INSERT INTO packs (id, count, records, checksum) VALUES (?1, ?2, ?3, ?4)")
-                .and_then(|mut insert| insert.execute(params![record_id(rows.run, *first), count, block, checksum])),
+            Part::Arrival(arrival) => {
+                arrivals::put(connection, record_id(rows.run, arrival.first), arrival, checksum)?;
+            }
+            Part::Pack(pack) => put_pack_with(connection, rows.run, pack, checksum)?,
         }
-        .map_err(storage)?;
     }
-    if arrives { leave(connection, rows.parts.len()) } else { Ok(()) }
-}
-
-/// Whether small records go to `arrivals`, in a transaction that this many are likely to share.
-pub(super) fn arrive(company: usize) -> bool {
-    company >= MANY
-}
-
-/// How many have to share a transaction for pages to be worth sharing.
-const MANY: usize = 8;
-
-/// Bytes of payloads that fill a good part of a run's own pages.
-const SMALL: usize = 4_096;
-
-/// Arrivals of which the oldest leave: enough for a short run's records to be among them from its first to its last, and
-/// few, for whoever reads a run looks through them.
-const ARRIVALS: i64 = 1_536;
-
-/// How many leave together: those who share the transaction wait for them.
-const LEAVING: i64 = 512;
-
-/// How often, in arrivals, it is looked whether some have to leave.
-const LOOK: i64 = 64;
-
-/// Moves the oldest arrivals to where they stay, if there are many; so many have just come.
-fn leave(connection: &Connection, fresh: usize) -> Result<(), JournalError> {
-    let last = connection.last_insert_rowid();
-    let before = last.saturating_sub(i64::try_from(fresh).unwrap_or(i64::MAX));
-    if last / LOOK == before / LOOK {
-        return Ok(());
-    }
-    let oldest: i64 = connection
-        .prepare_cached("SELECT coalesce(min(id), 0) FROM arrivals")
-        .and_then(|mut oldest| oldest.query_row([], |row| row.get(0)))
-        .map_err(storage)?;
-    if last - oldest < ARRIVALS {
-        return Ok(());
-    }
-    let end = oldest + LEAVING;
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO records (id, kind, version, at, payload, checksum)
-             SELECT record, kind, version, at, payload, checksum
-             FROM (SELECT id FROM arrivals WHERE id < ?1 ORDER BY record) AS ordered CROSS JOIN arrivals USING (id)",
-        )
-        .and_then(|mut insert| insert.execute([end]))
-        .and_then(|_| connection.prepare_cached("DELETE FROM arrivals WHERE id < ?1")?.execute([end]))
-        .map_err(storage)?;
     Ok(())
+}
+
+/// Adds a pack.
+pub(super) fn put_pack(connection: &Connection, run: i64, pack: &Stretch<Vec<u8>>) -> Result<(), JournalError> {
+    put_pack_with(connection, run, pack, &pack_checksum(run, pack))
+}
+
+fn put_pack_with(
+    connection: &Connection,
+    run: i64,
+    pack: &Stretch<Vec<u8>>,
+    checksum: &[u8],
+) -> Result<(), JournalError> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO packs (id, count, records, checksum) VALUES (?1, ?2, ?3, ?4)")
+        .and_then(|mut insert| insert.execute(params![record_id(run, pack.first), pack.count, pack.body, checksum]))
+        .map(drop)
+        .map_err(storage)
 }
 
 /// Deletes the records of a run after one of them.
@@ -314,8 +287,8 @@ pub(super) fn cut(connection: &Connection, run: i64, after: u64) -> Result<(), J
     let range = [record_id(run, after), record_id(run + 1, 0)];
     for sql in [
         "DELETE FROM records WHERE id > ?1 AND id < ?2",
-        "DELETE FROM arrivals WHERE record > ?1 AND record < ?2",
         // One that begins before and goes on after can only be a broken one before a snapshot.
+        "DELETE FROM arrivals WHERE first + count > ?1 + 1 AND first < ?2 AND first > ?1 >> 32 << 32",
         "DELETE FROM packs WHERE id + count > ?1 + 1 AND id < ?2 AND id > ?1 >> 32 << 32",
     ] {
         connection.execute(sql, range).map_err(storage)?;

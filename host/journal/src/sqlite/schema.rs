@@ -9,9 +9,11 @@ use rusqlite::{Connection, ErrorCode};
 use std::{fs::OpenOptions, io, path::Path, sync::OnceLock};
 
 /// The schema that this code reads and writes; stores of any other are refused.
-pub(super) const SCHEMA: u32 = 4;
+pub(super) const SCHEMA: u32 = 5;
 
-/// The schema before packs and large values. Adding their tables is all that has to be done.
+/// The schema before arrivals had one row for each append; the one before packs and large values. Stores of both are
+/// brought to this one.
+const BEFORE_APPENDS: u32 = 4;
 const BEFORE_PACKS: u32 = 3;
 
 /// Why a file with other tables is refused.
@@ -55,21 +57,11 @@ CREATE TABLE inbox (
     payload TEXT NOT NULL
 ) STRICT;
 CREATE INDEX inbox_by_run ON inbox (run);
--- Records on their way to `records`, in the order in which they came, so that the appends of many runs share pages.
-CREATE TABLE arrivals (
-    id INTEGER PRIMARY KEY,
-    record INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    at INTEGER NOT NULL,
-    payload TEXT NOT NULL,
-    checksum BLOB NOT NULL
-) STRICT;
 ";
 
-/// The tables of packs and of large values, and what looks into every table that holds records.
+/// The tables of packs and of large values.
 const PACKS: &str = "
--- Many records of one append, compressed; `id` is the first one's.
+-- Many records of a run, compressed; `id` is the first one's.
 CREATE TABLE packs (
     id INTEGER PRIMARY KEY,
     count INTEGER NOT NULL,
@@ -93,21 +85,54 @@ CREATE TRIGGER large_values_without_use AFTER DELETE ON large_value_uses BEGIN
     DELETE FROM large_values
     WHERE id = old.value AND NOT EXISTS (SELECT 1 FROM large_value_uses WHERE value = old.value);
 END;
-DROP TRIGGER IF EXISTS records_of_a_run;
-DROP VIEW IF EXISTS events;
+";
+
+/// What looks into every table that holds records, and the table of those that came lately.
+const ARRIVALS: &str = "
+-- Small appends on their way to `packs`, in the order in which they came, so that those of many runs share pages.
+-- `first` is the id of the first record.
+CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    records TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
 CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
     DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
-    DELETE FROM arrivals WHERE record > old.id << 32 AND record < (old.id + 1) << 32;
+    DELETE FROM arrivals WHERE first > old.id << 32 AND first < (old.id + 1) << 32;
     DELETE FROM packs WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
 END;
 CREATE VIEW events AS
     SELECT runs.run, all_records.id & 0xffffffff AS seq, kind, version,
            strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000000.0, 'unixepoch') AS at, payload
     FROM (SELECT id, kind, version, at, payload FROM records
-          UNION ALL SELECT record, kind, version, at, payload FROM arrivals
+          UNION ALL SELECT first, 'packed', NULL, NULL, records FROM arrivals
           UNION ALL SELECT id, 'packed', NULL, NULL, count || ' events, compressed' FROM packs) AS all_records
     JOIN runs ON runs.id = all_records.id >> 32
     ORDER BY all_records.id;
+";
+
+/// What older schemas have in their place.
+const RECORDS_THAT_ARRIVE: &str = "
+CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY,
+    record INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+";
+
+/// Brings those where they belong, once nothing that came with the file can run.
+const SETTLE: &str = "
+DROP VIEW IF EXISTS events;
+DROP TRIGGER IF EXISTS records_of_a_run;
+INSERT OR REPLACE INTO records (id, kind, version, at, payload, checksum)
+    SELECT record, kind, version, at, payload, checksum FROM arrivals;
+DROP TABLE arrivals;
 ";
 
 /// Opens a store's file, or makes it, and checks that it is sound.
@@ -150,20 +175,22 @@ pub(super) fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '
     }
 }
 
-/// What [`PACKS`] makes anew in a store from before packs.
+/// What [`SETTLE`] removes and [`ARRIVALS`] makes anew.
 const REPLACED: [&str; 2] = ["records_of_a_run", "events"];
 
 /// Refuses a file that is not a store of a schema that this code reads, and a store with anything in it that this code
 /// did not make: whoever made the file would have it run. Looks at nothing but definitions.
 fn check_tables(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     static OF_NOW: OnceLock<Tables> = OnceLock::new();
-    static BEFORE: OnceLock<Tables> = OnceLock::new();
+    static THEN: OnceLock<Tables> = OnceLock::new();
+    static LONG_AGO: OnceLock<Tables> = OnceLock::new();
     // One look: another process may be making the store.
     let look = connection.unchecked_transaction().map_err(sound(path))?;
     let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sound(path))?;
     let (tables, made_by, replaced): (_, _, &[&str]) = match found {
-        SCHEMA => (&OF_NOW, [TABLES, PACKS].concat(), &[]),
-        BEFORE_PACKS => (&BEFORE, TABLES.to_owned(), &REPLACED),
+        SCHEMA => (&OF_NOW, [TABLES, PACKS, ARRIVALS].concat(), &[]),
+        BEFORE_APPENDS => (&THEN, [TABLES, PACKS, RECORDS_THAT_ARRIVE].concat(), &REPLACED),
+        BEFORE_PACKS => (&LONG_AGO, [TABLES, RECORDS_THAT_ARRIVE].concat(), &REPLACED),
         0 => {
             let parts: i64 =
                 look.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sound(path))?;
@@ -202,20 +229,18 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
         if found == SCHEMA {
             return Ok(());
         }
-        if found == BEFORE_PACKS {
-            connection.execute_batch(PACKS).map_err(storage)?;
-            return connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage);
-        }
-        if found > 0 {
-            return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA });
-        }
+        let statements: &[&str] = match found {
+            0 => &[TABLES, PACKS, ARRIVALS],
+            BEFORE_PACKS => &[SETTLE, PACKS, ARRIVALS],
+            BEFORE_APPENDS => &[SETTLE, ARRIVALS],
+            _ => return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA }),
+        };
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(storage)?;
-        if tables > 0 {
+        if found == 0 && tables > 0 {
             return Err(corrupt(path, ANOTHER));
         }
-        connection.execute_batch(TABLES).map_err(storage)?;
-        connection.execute_batch(PACKS).map_err(storage)?;
+        connection.execute_batch(&statements.concat()).map_err(storage)?;
         connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA}")).map_err(storage)
     })();
     connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(storage)?;

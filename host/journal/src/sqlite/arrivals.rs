@@ -1,0 +1,122 @@
+//! Arrivals: small appends of many runs, in the order in which they came.
+//!
+//! In `records` every run has pages of its own: small appends of many runs would change hundreds of pages in one
+//! transaction. Those that share a transaction with many others are therefore one row each in `arrivals`, whose pages
+//! they share, and go to `packs` many at a time, joined with what came before and after them in their run.
+
+use super::{
+    packs::{self, Open, Part, Stretch},
+    rows::{arrival_checksum, put_pack},
+    storage,
+};
+use crate::{record::Record, store::JournalError};
+use rusqlite::{Connection, Row, params};
+
+/// How many have to share a transaction for pages to be worth sharing.
+const MANY: usize = 8;
+
+/// Bytes of text that fill a good part of a run's own pages.
+const SHORT: usize = 4_096;
+
+/// Arrivals of which the oldest leave: enough for a short run to be among them from its first event to its last, and
+/// few, for whoever reads a run looks through them.
+const ARRIVALS: i64 = 1_536;
+
+/// How many leave together: those who share the transaction wait for them.
+const LEAVING: i64 = 512;
+
+/// How often, in arrivals, it is looked whether some have to leave.
+const LOOK: i64 = 64;
+
+/// The arrival that the records of a small append are, in a transaction that this many are likely to share.
+pub(super) fn of(records: &[Record], company: usize) -> Option<Part> {
+    if company < MANY || records.iter().any(|record| record.payload.len() >= SHORT) {
+        return None;
+    }
+    let (first, count) = (records.first()?.seq, u32::try_from(records.len()).ok()?);
+    let mut body = String::new();
+    for record in records {
+        packs::write(&mut body, record);
+    }
+    (body.len() < SHORT).then_some(Part::Arrival(Stretch { first, count, body }))
+}
+
+/// Adds an arrival whose first record has this id.
+pub(super) fn put(
+    connection: &Connection,
+    first: i64,
+    arrival: &Stretch<String>,
+    checksum: &[u8],
+) -> Result<(), JournalError> {
+    connection
+        .prepare_cached("INSERT INTO arrivals (first, count, records, checksum) VALUES (?1, ?2, ?3, ?4)")
+        .and_then(|mut insert| insert.execute(params![first, arrival.count, arrival.body, checksum]))
+        .map_err(storage)?;
+    if connection.last_insert_rowid() % LOOK == 0 { leave(connection) } else { Ok(()) }
+}
+
+/// Moves the oldest arrivals to where they stay, if there are many.
+fn leave(connection: &Connection) -> Result<(), JournalError> {
+    let last = connection.last_insert_rowid();
+    let oldest: i64 = connection
+        .prepare_cached("SELECT coalesce(min(id), 0) FROM arrivals")
+        .and_then(|mut oldest| oldest.query_row([], |row| row.get(0)))
+        .map_err(storage)?;
+    if last - oldest < ARRIVALS {
+        return Ok(());
+    }
+    let end = oldest + LEAVING;
+    join(connection, end)?;
+    connection
+        .prepare_cached("DELETE FROM arrivals WHERE id < ?1")
+        .and_then(|mut delete| delete.execute([end]))
+        .map_err(storage)?;
+    Ok(())
+}
+
+/// Makes packs of the arrivals before one.
+fn join(connection: &Connection, end: i64) -> Result<(), JournalError> {
+    let mut query = connection
+        .prepare_cached("SELECT first, count, records, checksum, id FROM arrivals WHERE id < ?1 ORDER BY first, id")
+        .map_err(storage)?;
+    let mut rows = query.query([end]).map_err(storage)?;
+    let (mut open, mut of) = (Open::default(), 0);
+    while let Some(row) = rows.next().map_err(storage)? {
+        let Some((run, arrival)) = intact(row) else {
+            move_as_it_is(connection, row.get(4).map_err(storage)?)?;
+            continue;
+        };
+        if run == of && open.join(&arrival) {
+            continue;
+        }
+        close(connection, of, &mut open)?;
+        of = run;
+        open.join(&arrival);
+    }
+    close(connection, of, &mut open)
+}
+
+fn close(connection: &Connection, run: i64, open: &mut Open) -> Result<(), JournalError> {
+    open.close().map_or(Ok(()), |pack| put_pack(connection, run, &pack))
+}
+
+/// A row that stands as it was written, and the run that it is of.
+fn intact<'a>(row: &'a Row<'_>) -> Option<(i64, Stretch<&'a str>)> {
+    let id: i64 = row.get(0).ok()?;
+    let arrival = Stretch {
+        first: id.cast_unsigned() & u64::from(u32::MAX),
+        count: row.get(1).ok()?,
+        body: row.get_ref(2).ok()?.as_str().ok()?,
+    };
+    let sum = row.get_ref(3).ok()?.as_blob().ok()?;
+    let run = id >> 32;
+    (sum == arrival_checksum(run, &arrival)).then_some((run, arrival))
+}
+
+/// What is damaged stays so: in a pack that is made of it, it would look as if it had been written so. It is in no one's
+/// way, whatever it says of where it belongs.
+fn move_as_it_is(connection: &Connection, id: i64) -> Result<(), JournalError> {
+    let sql = "INSERT OR IGNORE INTO packs (id, count, records, checksum)
+               SELECT first, count, CAST(records AS BLOB), checksum FROM arrivals WHERE id = ?1";
+    connection.execute(sql, [id]).map(drop).map_err(storage)
+}
