@@ -18,12 +18,13 @@ const MANY: usize = 8;
 /// Bytes of text that fill a good part of a run's own pages.
 const SHORT: usize = 4_096;
 
-/// Arrivals of which the oldest leave: enough for a short run to be among them from its first event to its last, and
-/// few, for whoever reads a run looks through them.
-const ARRIVALS: i64 = 1_536;
+/// Arrivals of which the oldest leave: few, for whoever reads a run looks through them, and what SQLite keeps in memory
+/// of a file has room for so many of the usual size.
+const ARRIVALS: i64 = 2_560;
 
-/// How many leave together: those who share the transaction wait for them.
-const LEAVING: i64 = 512;
+/// How many leave together: many, because those of a run become one pack, but those who share the transaction wait for
+/// them.
+const LEAVING: i64 = 2_048;
 
 /// How often, in arrivals, it is looked whether some have to leave.
 const LOOK: i64 = 64;
