@@ -40,6 +40,9 @@ pub struct SessionTool {
     /// Whether only sessions that declare it have it: tools that write, run commands or reach the network, and other
     /// names of tools.
     pub by_declaration: bool,
+    /// Whether it is one of this crate, whose schema is known to be one: it is compiled when the tool is first called,
+    /// and not when the host is made.
+    pub own: bool,
 }
 
 impl SessionTool {
@@ -47,7 +50,12 @@ impl SessionTool {
     #[must_use]
     pub fn new(tool: Arc<dyn Tool>) -> Self {
         let description = tool.description().clone();
-        Self { tool, description, lambda: None, extension: None, by_declaration: false }
+        Self { tool, description, lambda: None, extension: None, by_declaration: false, own: false }
+    }
+
+    /// The same, for a tool of this crate.
+    pub(crate) fn own(tool: Arc<dyn Tool>) -> Self {
+        Self { own: true, ..Self::new(tool) }
     }
 
     /// The same, with its description in symbols.

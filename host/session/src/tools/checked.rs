@@ -7,7 +7,7 @@ use opcell_engine::receipt::Provider;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_schema::Schema;
 use opcell_types::{ToolDescription, Value};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Problems of a call's arguments that are shown at once.
 const PROBLEMS: usize = 5;
@@ -18,7 +18,8 @@ const MAX_STEPS: u64 = 5_000_000;
 /// A tool that sees no arguments but those that match its schema, and whose results have at most so many bytes.
 pub struct CheckedTool {
     tool: Arc<dyn Tool>,
-    arguments: Arc<Schema>,
+    /// The schema of its arguments, or why it cannot be used.
+    arguments: OnceLock<Result<Arc<Schema>, String>>,
     result_limit: usize,
 }
 
@@ -28,10 +29,22 @@ impl CheckedTool {
     /// # Errors
     /// When the schema of its arguments cannot be used.
     pub fn new(tool: Arc<dyn Tool>, result_limit: usize) -> Result<Self, ToolError> {
-        let description = tool.description();
-        let arguments = compiled(&description.parameters)
-            .map_err(|message| ToolError::Schema { name: description.name.clone(), message })?;
-        Ok(Self { tool, arguments, result_limit })
+        let checked = Self::own(tool, result_limit);
+        match checked.arguments() {
+            Ok(_) => Ok(checked),
+            Err(message) => {
+                Err(ToolError::Schema { name: checked.description().name.clone(), message: message.clone() })
+            }
+        }
+    }
+
+    /// The same for a tool whose schema is known to be one: it is compiled when the tool is first called.
+    pub(super) fn own(tool: Arc<dyn Tool>, result_limit: usize) -> Self {
+        Self { tool, arguments: OnceLock::new(), result_limit }
+    }
+
+    pub(super) fn arguments(&self) -> Result<&Arc<Schema>, &String> {
+        self.arguments.get_or_init(|| compiled(&self.tool.description().parameters)).as_ref()
     }
 
     /// The tool itself.
@@ -41,7 +54,10 @@ impl CheckedTool {
 
     /// Problems of a call's arguments; none if they match the tool's schema.
     pub(super) fn problems(&self, arguments: &serde_json::Value) -> Vec<String> {
-        problems(&self.arguments, arguments)
+        match self.arguments() {
+            Ok(schema) => problems(schema, arguments),
+            Err(message) => vec![message.clone()],
+        }
     }
 }
 
@@ -68,8 +84,9 @@ impl Tool for CheckedTool {
     }
 
     async fn call(&self, input: &ToolInput) -> Reply<Value> {
-        if let Err(mismatch) = check_arguments(&self.description().name, &self.arguments, &input.arguments) {
-            return Err(mismatch).into();
+        let problems = self.problems(&serde_json::Value::from(&input.arguments));
+        if !problems.is_empty() {
+            return Err(mismatch(&self.description().name, &problems)).into();
         }
         let mut reply = self.tool.call(input).await;
         if let Ok(value) = &mut reply.result {

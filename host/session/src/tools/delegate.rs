@@ -38,7 +38,7 @@ pub fn delegate_tool(delegation: Arc<dyn Delegation>) -> SessionTool {
             "additionalProperties": false
         }),
     );
-    SessionTool::new(Arc::new(Delegate { delegation, description })).with_lambda("workflow, prompt → result")
+    SessionTool::own(Arc::new(Delegate { delegation, description })).with_lambda("workflow, prompt → result")
 }
 
 struct Delegate {

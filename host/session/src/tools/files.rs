@@ -70,7 +70,7 @@ pub(super) fn tool(
     effects: Effects,
     run: Run,
 ) -> SessionTool {
-    let tool = SessionTool::new(Arc::new(FileTool { description, effects, files: files.clone(), run }));
+    let tool = SessionTool::own(Arc::new(FileTool { description, effects, files: files.clone(), run }));
     // Who wants a model to change files says so: in the step, or in the project's defaults.
     SessionTool { by_declaration: effects != Effects::Pure, ..tool.with_lambda(lambda) }
 }

@@ -66,7 +66,7 @@ pub fn shell_tool(shell: Shell) -> SessionTool {
             "additionalProperties": false
         }),
     );
-    SessionTool::new(Arc::new(ShellTool { shell, description }))
+    SessionTool::own(Arc::new(ShellTool { shell, description }))
         .with_lambda("command → exit, stdout, stderr | unsandboxed(enabled by operator)")
         .by_declaration()
 }

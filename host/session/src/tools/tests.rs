@@ -472,6 +472,17 @@ async fn an_operation_is_a_tool_that_keeps_its_receipt() {
     assert_eq!(reason(&world, "sum/add", json!({})).await, "invalid-arguments");
 }
 
+/// They are compiled when the tools are first called.
+#[test]
+fn the_schemas_of_our_own_tools_are_schemas() {
+    let world = world();
+    let mut own = world.toolbox.tools().filter(|tool| tool.own).peekable();
+    assert!(own.peek().is_some());
+    for tool in own {
+        CheckedTool::new(tool.tool.clone(), 20).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_tool_serves_steps_with_the_same_checks_and_without_a_session() {
     let world = world();

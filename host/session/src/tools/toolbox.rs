@@ -54,7 +54,10 @@ impl Toolbox {
         let mut toolbox = Self { tools: IndexMap::new(), result_limit };
         for offered in tools {
             let name = offered.name().to_owned();
-            let checked = CheckedTool::new(offered.tool.clone(), result_limit)?;
+            let checked = match offered.own {
+                true => CheckedTool::own(offered.tool.clone(), result_limit),
+                false => CheckedTool::new(offered.tool.clone(), result_limit)?,
+            };
             if toolbox.tools.insert(name.clone(), Entry { offered, checked }).is_some() {
                 return Err(ToolError::Duplicate(name));
             }
