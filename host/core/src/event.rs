@@ -171,7 +171,7 @@ pub enum Event {
         /// ID of the effect.
         effect: EffectId,
         /// How it ended.
-        reply: EffectReply,
+        reply: Box<EffectReply>,
     },
     /// A step was entered, its one call was made and ended at once, and so did the step: what [`Self::StepEntered`],
     /// [`Self::Requested`], [`Self::Replied`] and [`Self::StepFinished`] say of a call that takes longer. See
@@ -364,7 +364,7 @@ pub enum Event {
         /// The effect whose call was refused.
         effect: EffectId,
         /// What the call came to; it counts if nothing is granted.
-        reply: EffectReply,
+        reply: Box<EffectReply>,
         /// Why the plugin says that it needs it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Arc<str>>,
@@ -500,6 +500,9 @@ pub enum Request {
         ms: f64,
     },
 }
+
+// Events are moved and kept as a whole: up to so many bytes, a copy takes a few instructions.
+const _: () = assert!(size_of::<Recorded>() <= 128);
 
 /// How an effect ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

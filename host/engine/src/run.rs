@@ -505,9 +505,9 @@ impl Driver {
             && let Some(why) = self.ports.operations.asks(operation, refused, receipt)
         {
             let why = Some(why).filter(|why| !why.is_empty());
-            return self.record(batch, Event::GrantAsked { effect, reply, why });
+            return self.record(batch, Event::GrantAsked { effect, reply: Box::new(reply), why });
         }
-        self.record(batch, Event::Replied { effect, reply })
+        self.record(batch, Event::Replied { effect, reply: Box::new(reply) })
     }
 
     fn find(&self, name: &str) -> Option<Arc<Program>> {

@@ -218,7 +218,7 @@ pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
 #[must_use]
 pub fn receipt(event: &Event) -> Option<&Receipt> {
     let reply = match event {
-        Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } => reply,
+        Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } => reply.as_ref(),
         Event::Abandoned { receipt, .. } => return receipt.as_ref(),
         Event::StepCalled { call, .. } | Event::ElementCalled { call, .. } => return call.receipt.as_ref(),
         _ => return None,

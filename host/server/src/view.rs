@@ -211,7 +211,7 @@ impl View {
 
 fn is_said(event: &Event) -> bool {
     match event {
-        Event::Replied { reply, .. } => matches!(reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_))),
+        Event::Replied { reply, .. } => matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_))),
         Event::TurnStarted { .. } | Event::Interjected { .. } => true,
         _ => false,
     }

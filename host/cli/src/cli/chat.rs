@@ -303,7 +303,7 @@ impl RunObserver for Transcript<'_> {
             Event::StepEntered { frame, name, .. } => drop(self.at.insert(*frame, name.clone())),
             Event::Requested { effect, frame, .. } => drop(self.frames.insert(*effect, *frame)),
             _ if !is_new => {}
-            Event::Replied { effect, reply: EffectReply::Round(Ok(reply)) } => {
+            Event::Replied { effect, reply } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => {
                 if let Some(frame) = self.frames.get(effect) {
                     self.unsaid = Some((*frame, reply.message.clone()));
                 }

@@ -181,7 +181,7 @@ impl StepProgress {
                 ));
             }
             // What a session goes without is not found out from its answers.
-            Event::Replied { reply: EffectReply::Open(Ok(opened)), .. } => {
+            Event::Replied { reply, .. } if let EffectReply::Open(Ok(opened)) = reply.as_ref() => {
                 let notes = opened.sections.get("notes").and_then(Value::as_array).unwrap_or_default();
                 for note in notes.iter().filter_map(Value::as_str) {
                     self.line(&format!("    note: {note}"));

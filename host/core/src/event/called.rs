@@ -74,7 +74,7 @@ pub(super) fn parts(recorded: &Recorded) -> Option<[Recorded; 4]> {
     let took = i64::try_from(call.took).unwrap_or(i64::MAX);
     let began = Timestamp(recorded.at.0.saturating_sub(took));
     let requested = Event::Requested { effect: call.effect, frame, request: call.request() };
-    let replied = Event::Replied { effect: call.effect, reply: call.reply() };
+    let replied = Event::Replied { effect: call.effect, reply: Box::new(call.reply()) };
     let part = |at, event| Recorded::new(recorded.seq, at, event);
     Some([part(began, entered), part(began, requested), part(recorded.at, replied), part(recorded.at, finished)])
 }

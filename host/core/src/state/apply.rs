@@ -203,7 +203,7 @@ impl State {
             Event::GrantAsked { effect, reply, why } => {
                 let pending = self.pending_mut(*effect)?;
                 pending.in_doubt = true;
-                pending.asked = Some(Box::new(Asked { reply: reply.clone(), why: why.clone() }));
+                pending.asked = Some(Box::new(Asked { reply: reply.as_ref().clone(), why: why.clone() }));
             }
             Event::GrantAnswered { effect, grant, .. } => return self.answer_grant(*effect, *grant),
             Event::Abandoned { effect, .. } => {

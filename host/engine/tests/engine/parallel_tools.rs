@@ -36,7 +36,7 @@ async fn happened(script: &Script, rest: &str) -> (Vec<String>, Vec<Recorded>) {
     let history = engine.history(run.run()).await.unwrap();
     let said = history.iter().filter_map(|recorded| match &recorded.event {
         Event::Requested { request: Request::Tool { call }, .. } => Some(format!("{call} asked")),
-        Event::Replied { effect, reply: EffectReply::Tool(_) } => {
+        Event::Replied { effect, reply } if matches!(**reply, EffectReply::Tool(_)) => {
             let call = history.iter().find_map(|recorded| match &recorded.event {
                 Event::Requested { effect: asked, request: Request::Tool { call }, .. } if asked == effect => {
                     Some(call)

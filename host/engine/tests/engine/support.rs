@@ -408,7 +408,7 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
                         let program = ports.workflows.find(name).map(|ir| Program::new(ir).unwrap());
                         record(&mut state, Event::DefinitionPinned { name: name.clone(), program });
                     }
-                    record(&mut state, Event::Replied { effect: id, reply });
+                    record(&mut state, Event::Replied { effect: id, reply: Box::new(reply) });
                 }
             }
             Next::Wait | Next::Stop | Next::Finished(_) => return state,

@@ -9,7 +9,7 @@ use crate::conformance::Failure;
 use async_trait::async_trait;
 use opcell_engine::MESSAGE_SIGNAL;
 use opcell_engine::conversation::{Message, ToolCallRequest, Usage};
-use opcell_engine::event::{Destination, Event};
+use opcell_engine::event::{Destination, EffectReply, Event};
 use opcell_engine::ports::{
     Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink,
     ToolCall,
@@ -220,7 +220,7 @@ impl Seen {
                     self.artifacts.insert(name.to_string(), Json::from(value));
                 }
                 Event::Interjected { message, .. } if message.tool_call_id.is_some() => self.tool_calls += 1,
-                Event::Replied { reply: opcell_engine::event::EffectReply::Tool(_), .. } => self.tool_calls += 1,
+                Event::Replied { reply, .. } if matches!(**reply, EffectReply::Tool(_)) => self.tool_calls += 1,
                 Event::Routed { to: Destination::Step(index), redirected, .. } => {
                     let index = usize::try_from(*index).unwrap_or(usize::MAX);
                     let to = spec.states.keys().nth(index).cloned().unwrap_or_default();

@@ -303,7 +303,7 @@ impl Shown {
 fn part(recorded: &Recorded) -> Markup {
     let at = recorded.seq;
     match &recorded.event {
-        Event::Replied { reply: EffectReply::Open(Ok(opened)), .. } => html! {
+        Event::Replied { reply, .. } if let EffectReply::Open(Ok(opened)) = reply.as_ref() => html! {
             details id={ "prompt-" (at) } { summary { "Prompt, " (opened.system.len()) " bytes, for " (opened.models.join(", ")) }
                 (sections(&opened.sections)) }
         },
@@ -311,7 +311,7 @@ fn part(recorded: &Recorded) -> Markup {
             @for message in messages.iter() { (said(message.role, &message.content)) }
         },
         Event::Interjected { message, .. } => said(message.role, &message.content),
-        Event::Replied { reply: EffectReply::Round(Ok(reply)), .. } => html! {
+        Event::Replied { reply, .. } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => html! {
             (said(reply.message.role, &reply.message.content))
             @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
             p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
