@@ -3,7 +3,12 @@
 
 use crate::work::{self, Nothing};
 use anyhow::{Result, bail, ensure};
-use opcell_engine::Engine;
+use async_trait::async_trait;
+use opcell_engine::{
+    Engine,
+    event::Timestamp,
+    ports::{SystemTimer, Timer},
+};
 use opcell_journal::SqliteJournal;
 use opcell_session::prompt::{self, Entry, PromptParts};
 use opcell_types::Value;
@@ -47,6 +52,19 @@ pub const NAMES: [&str; 8] = [
 /// # Errors
 /// When there is none of that name, or it does not do its work.
 pub fn path(name: &str) -> Result<HotPath> {
+    with_clock(name, Arc::new(SystemTimer))
+}
+
+/// The same on a clock that stands still: what an instruction takes decides nothing. Under valgrind every call is slow,
+/// and slow elements of an `each` are called in another way than quick ones.
+///
+/// # Errors
+/// As [`path`].
+pub fn without_time(name: &str) -> Result<HotPath> {
+    with_clock(name, Arc::new(Stopped))
+}
+
+fn with_clock(name: &str, clock: Arc<dyn Timer>) -> Result<HotPath> {
     let Some(&name) = NAMES.iter().find(|known| **known == name) else {
         bail!("no path `{name}`; there are {}", NAMES.join(", "));
     };
@@ -56,9 +74,9 @@ pub fn path(name: &str) -> Result<HotPath> {
         "compile/promptpack/100-states" => compile(name, "w.json", work::pack(100)),
         "expression/1000-comparisons" => expression(name),
         "prompt/100-of-40-parts" => Ok(prompts_of_40_parts(name)),
-        "workflow/100-steps" => workflow(name, work::chain(100, "no/cell"), None),
-        "workflow/each-1000" => workflow(name, work::each("no/cell"), None),
-        _ => on_disk(name),
+        "workflow/100-steps" => workflow(name, work::chain(100, "no/cell"), None, clock),
+        "workflow/each-1000" => workflow(name, work::each("no/cell"), None, clock),
+        _ => on_disk(name, clock),
     }
 }
 
@@ -70,10 +88,10 @@ pub fn all() -> Result<Vec<HotPath>> {
     NAMES.iter().map(|name| path(name)).collect()
 }
 
-fn on_disk(name: &'static str) -> Result<HotPath> {
+fn on_disk(name: &'static str, clock: Arc<dyn Timer>) -> Result<HotPath> {
     let folder = tempfile::tempdir()?;
     let journal = SqliteJournal::open(folder.path().join("runs.db"))?;
-    let mut path = workflow(name, work::chain(100, "no/cell"), Some(journal))?;
+    let mut path = workflow(name, work::chain(100, "no/cell"), Some(journal), clock)?;
     let run = move || {
         // Kept as long as the journal writes into it.
         let _ = &folder;
@@ -128,9 +146,25 @@ fn prompts_of_40_parts(name: &'static str) -> HotPath {
     HotPath { name, run: Box::new(run) }
 }
 
-fn workflow(name: &'static str, ir: String, journal: Option<SqliteJournal>) -> Result<HotPath> {
+/// A clock that stands still.
+struct Stopped;
+
+#[async_trait]
+impl Timer for Stopped {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    async fn sleep(&self, _ms: f64) {}
+
+    async fn deadline(&self, _ms: f64) {
+        std::future::pending().await
+    }
+}
+
+fn workflow(name: &'static str, ir: String, journal: Option<SqliteJournal>, clock: Arc<dyn Timer>) -> Result<HotPath> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let builder = Engine::builder().operations(Arc::new(Nothing));
+    let builder = Engine::builder().operations(Arc::new(Nothing)).timer(clock);
     let builder = match journal {
         Some(journal) => builder.journal(Arc::new(journal)),
         None => builder,

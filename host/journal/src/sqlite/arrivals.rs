@@ -31,15 +31,18 @@ const LOOK: i64 = 64;
 
 /// The arrival that the records of a small append are, in a transaction that this many are likely to share.
 pub(super) fn of(records: &[Record], company: usize) -> Option<Part> {
-    if company < MANY || records.iter().any(|record| record.payload.len() >= SHORT) {
+    if company < MANY {
         return None;
     }
     let (first, count) = (records.first()?.seq, u32::try_from(records.len()).ok()?);
     let mut body = String::new();
     for record in records {
+        if body.len() + record.payload.len() >= SHORT {
+            return None;
+        }
         packs::write(&mut body, record);
     }
-    (body.len() < SHORT).then_some(Part::Arrival(Stretch { first, count, body }))
+    Some(Part::Arrival(Stretch { first, count, body }))
 }
 
 /// Adds an arrival whose first record has this id.
