@@ -50,7 +50,7 @@ async fn with_edited_records(path: &Path, sql: &str) {
     assert!(rusqlite::Connection::open(path).unwrap().execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// Small appends of many runs stand in `arrivals` for a while, and then together in `packs`.
+/// Where a small append of one of many runs is kept: in `arrivals` at first, later in `packs`.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Arrivals,

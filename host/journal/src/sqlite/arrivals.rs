@@ -6,7 +6,7 @@
 
 use super::{
     packs::{self, Open, Part, Stretch},
-    rows::{arrival_checksum, put_pack},
+    rows::{arrival_checksum, pack_checksum, put_pack},
     storage,
 };
 use crate::{record::Record, store::JournalError};
@@ -101,7 +101,7 @@ fn join(connection: &Connection, end: i64) -> Result<(), JournalError> {
 }
 
 fn close(connection: &Connection, run: i64, open: &mut Open) -> Result<(), JournalError> {
-    open.close().map_or(Ok(()), |pack| put_pack(connection, run, &pack))
+    open.close().map_or(Ok(()), |pack| put_pack(connection, run, &pack, &pack_checksum(run, &pack)))
 }
 
 /// A row that stands as it was written, and the run that it is of.

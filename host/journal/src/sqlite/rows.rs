@@ -77,7 +77,7 @@ fn record_checksum(run: i64, record: &Record) -> [u8; 16] {
     checksum(place, [record.kind.as_bytes(), record.payload.as_bytes()])
 }
 
-fn pack_checksum(run: i64, pack: &Stretch<impl AsRef<[u8]>>) -> [u8; 16] {
+pub(super) fn pack_checksum(run: i64, pack: &Stretch<impl AsRef<[u8]>>) -> [u8; 16] {
     checksum([run, pack.first.cast_signed(), i64::from(pack.count), 0], [b"pack", pack.body.as_ref()])
 }
 
@@ -258,18 +258,14 @@ pub(super) fn insert(connection: &Connection, rows: &Rows) -> Result<(), Journal
             Part::Arrival(arrival) => {
                 arrivals::put(connection, record_id(rows.run, arrival.first), arrival, checksum)?;
             }
-            Part::Pack(pack) => put_pack_with(connection, rows.run, pack, checksum)?,
+            Part::Pack(pack) => put_pack(connection, rows.run, pack, checksum)?,
         }
     }
     Ok(())
 }
 
 /// Adds a pack.
-pub(super) fn put_pack(connection: &Connection, run: i64, pack: &Stretch<Vec<u8>>) -> Result<(), JournalError> {
-    put_pack_with(connection, run, pack, &pack_checksum(run, pack))
-}
-
-fn put_pack_with(
+pub(super) fn put_pack(
     connection: &Connection,
     run: i64,
     pack: &Stretch<Vec<u8>>,
