@@ -81,13 +81,12 @@ async fn until_it_has_left(path: &Path, arrival: i64) {
         let sql = "SELECT EXISTS (SELECT 1 FROM arrivals WHERE id <= ?1) OR NOT EXISTS (SELECT 1 FROM arrivals WHERE id > ?1)";
         store.query_row(sql, [arrival], |row| row.get(0)).unwrap()
     };
-    for round in 0..50 {
-        append_together(path, &format!("later{round}-"), 150).await;
-        if !is_there() {
-            return;
-        }
+    let mut rounds = 0;
+    while is_there() {
+        assert!(rounds < 50, "arrival {arrival} does not leave");
+        append_together(path, &format!("later{rounds}-"), 150).await;
+        rounds += 1;
     }
-    panic!("arrival {arrival} does not leave");
 }
 
 #[tokio::test]
