@@ -190,8 +190,27 @@ pub struct ToolCallRequest {
     pub id: String,
     /// The tool's name as the model gave it.
     pub name: String,
-    /// The arguments as the model gave them.
+    /// The arguments as the model gave them: an object, or a text where they are not JSON.
     pub arguments: Value,
+}
+
+impl ToolCallRequest {
+    /// Why the arguments are not an object, in words for the model; `None` when they are one, or absent.
+    #[must_use]
+    pub fn not_an_object(&self) -> Option<String> {
+        const SHOWN_BYTES: usize = 200;
+        let shown = |text: &str| opcell_types::text::one_line(text, SHOWN_BYTES);
+        match &self.arguments {
+            Value::Object(_) | Value::Null | Value::Undefined => None,
+            Value::String(text) => Some(match serde_json::from_str::<Value>(text.as_str()) {
+                Err(error) => {
+                    format!("they are not JSON ({error}), got {}; write one JSON object", shown(text.as_str()))
+                }
+                Ok(_) => format!("they must be one JSON object, got {}", shown(text.as_str())),
+            }),
+            other => Some(format!("they must be one JSON object, got {}", shown(&other.to_json()))),
+        }
+    }
 }
 
 /// What a model used.

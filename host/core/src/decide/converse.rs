@@ -104,7 +104,12 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
     if let Some(reached) = super::limits::forbids(at, &Request::Tool { call: call.id.as_str().into() }) {
         return Some(vec![reached]);
     }
-    let done = tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into());
+    let done = match call.not_an_object() {
+        Some(why) => {
+            Err(super::failure("invalid-arguments", format!("the arguments of `{}` are wrong: {why}", call.name)))
+        }
+        None => tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into()),
+    };
     let (event, text, is_error) = match done {
         Ok((event, result)) => (event, result.to_json(), false),
         Err(failure) => (None, format!("{}: {}", failure.reason, failure.message), true),

@@ -124,6 +124,9 @@ impl Toolbox {
         let Some(Entry { checked, .. }) = self.tools.get(performer(call)) else {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));
         };
+        if let Some(why) = call.request.not_an_object() {
+            return Err(mismatch(name, &[why]));
+        }
         let arguments = serde_json::Value::from(&call.request.arguments);
         let mut wrong = match is_agent(call) {
             true => {
