@@ -1,15 +1,21 @@
 //! Models: what answers a round. A scripted one for tests, demos and replay; providers over HTTP for the rest.
 
+#[cfg(feature = "providers")]
+mod answer;
 mod catalogue;
 #[cfg_attr(not(feature = "providers"), expect(dead_code, reason = "secrets are read by providers alone"))]
 mod config;
 #[cfg(feature = "providers")]
 mod logprobs;
 #[cfg(feature = "providers")]
+mod protocols;
+#[cfg(feature = "providers")]
 mod provider;
 mod query;
 mod recorder;
 mod script;
+#[cfg(feature = "providers")]
+mod transport;
 #[cfg(not(feature = "providers"))]
 mod unavailable;
 #[cfg(feature = "providers")]
@@ -44,6 +50,8 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
 
 #[cfg(test)]
 mod catalogue_tests;
+#[cfg(all(test, feature = "providers"))]
+mod corpus_tests;
 #[cfg(all(test, feature = "providers"))]
 mod provider_tests;
 #[cfg(test)]

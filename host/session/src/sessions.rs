@@ -119,10 +119,23 @@ impl Sessions for HostSessions {
 /// templates could make.
 const MAX_ROUND_BYTES: usize = 16 << 20;
 
-/// The texts of a round: system prompt and messages.
+/// The texts of a round: system prompt, messages with their calls and what a provider wants back, and the tools.
 fn sent_bytes(round: &ModelRound) -> usize {
-    let messages = round.messages.iter().map(|message| message.content.len());
-    messages.fold(round.session.system.len(), usize::saturating_add)
+    let json = |value: &Value| value.to_json().len();
+    let tools = round
+        .session
+        .tools
+        .iter()
+        .map(|tool| tool.name.len().saturating_add(tool.description.len()).saturating_add(json(&tool.parameters)));
+    let messages = round.messages.iter().map(|message| {
+        let calls = message
+            .tool_calls
+            .iter()
+            .map(|call| call.id.len().saturating_add(call.name.len()).saturating_add(json(&call.arguments)));
+        let kept = message.continuation.as_ref().map_or(0, json);
+        calls.fold(message.content.len().saturating_add(kept), usize::saturating_add)
+    });
+    messages.chain(tools).fold(round.session.system.len(), usize::saturating_add)
 }
 
 /// A failure to open a session.

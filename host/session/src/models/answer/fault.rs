@@ -1,0 +1,374 @@
+//! Why a request got no answer, and what may be done about it.
+
+use super::Answer;
+use opcell_types::Value;
+use serde_json::Value as Json;
+use std::time::Duration;
+
+/// A request that got no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) struct Fault {
+    pub reason: &'static str,
+    /// What went wrong, in the provider's words where it has any.
+    pub said: String,
+    /// Whether the same request may succeed soon.
+    pub repeat: bool,
+    /// Whether another model, or another attempt of the step, may succeed.
+    pub retriable: bool,
+    /// The status of the response, where it was not a success.
+    pub status: Option<u16>,
+    /// How long the provider asks to wait.
+    pub wait: Option<Duration>,
+    /// Whether the sentence names the model already.
+    pub is_of_answer: bool,
+    pub details: Option<Value>,
+}
+
+impl Fault {
+    fn new(reason: &'static str, said: impl Into<String>, repeat: bool) -> Self {
+        let said = said.into();
+        Self { reason, said, repeat, retriable: repeat, status: None, wait: None, is_of_answer: false, details: None }
+    }
+
+    /// The provider cannot answer now.
+    pub(in super::super) fn unavailable(said: impl Into<String>) -> Self {
+        Self::new("provider-unavailable", said, true)
+    }
+
+    /// What came is not an answer. Models and servers slip, so that it is worth another request.
+    pub(in super::super) fn malformed(said: impl Into<String>) -> Self {
+        Self::new("malformed-reply", format!("its answer is malformed: {}", said.into()), true)
+    }
+
+    /// The body ended within the answer.
+    pub(in super::super) fn cut() -> Self {
+        Self::unavailable("its answer ended before it was complete")
+    }
+
+    /// The answer is larger than any that a model writes.
+    pub(in super::super) fn too_large() -> Self {
+        let said = format!("its answer has more than {} MiB", super::MAX_ANSWER_BYTES >> 20);
+        Self { retriable: true, ..Self::new("answer-too-large", said, false) }
+    }
+
+    /// The request did not suit the provider.
+    pub(in super::super) fn refused(said: impl Into<String>) -> Self {
+        Self::new("request-refused", said, false)
+    }
+
+    /// An answer that is not one; the sentence names the model.
+    pub(in super::super) fn of_answer(reason: &'static str, said: String) -> Self {
+        Self { is_of_answer: true, ..Self::new(reason, said, false) }
+    }
+
+    /// With what was answered so far, for people.
+    pub(super) fn with_answer(mut self, answer: Answer) -> Self {
+        let count = |tokens: u64| Value::from(i64::try_from(tokens).unwrap_or(i64::MAX));
+        self.details = Some(Value::object([
+            ("text", Value::from(answer.text)),
+            ("input-tokens", count(answer.tokens.input)),
+            ("output-tokens", count(answer.tokens.output)),
+        ]));
+        self
+    }
+
+    /// A response with a status that is not a success.
+    pub(in super::super) fn of_status(status: u16, said: String) -> Self {
+        let (reason, repeat) = of_status(status);
+        Self { status: Some(status), ..Self::new(reason, said, repeat) }
+    }
+}
+
+fn of_status(status: u16) -> (&'static str, bool) {
+    match status {
+        401 | 403 => ("unauthorized", false),
+        429 => ("rate-limited", true),
+        408 | 409 | 425 | 500..=599 => ("provider-unavailable", true),
+        _ => ("request-refused", false),
+    }
+}
+
+/// The error that a document is, if it is one. `has_answer`: whether it has the fields of an answer too, so that what
+/// merely looks like an error is none.
+pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answer: bool) -> Option<Fault> {
+    let is_named = document["type"] == "error" || document["object"] == "error" || event == Some("error");
+    let body = match &document["error"] {
+        Json::Null | Json::Bool(false) => None,
+        Json::String(text) if text.is_empty() => None,
+        Json::Object(entries) if entries.is_empty() && has_answer => None,
+        error => Some(error),
+    };
+    let is_error = match body {
+        Some(_) => true,
+        None if is_named => true,
+        None if has_answer => false,
+        None => {
+            let failed = &document["base_resp"]["status_code"];
+            failed.as_i64().is_some_and(|code| code != 0)
+                || document["errors"].as_array().is_some_and(|errors| !errors.is_empty())
+                || ["message", "detail", "msg", "error_msg", "error_message", "errorMessage"]
+                    .iter()
+                    .any(|key| matches!(&document[*key], Json::String(_) | Json::Array(_)))
+        }
+    };
+    if !is_error {
+        return None;
+    }
+    let words = words_of(document).unwrap_or_else(|| document.to_string());
+    let body = body.unwrap_or(document);
+    let codes = ["code", "status", "type", "status_code", "http_status", "http_code", "error_code"];
+    let mut marks: Vec<&Json> = codes.iter().map(|key| &body[*key]).collect();
+    marks.extend(codes.iter().map(|key| &document[*key]));
+    marks.push(&document["base_resp"]["status_code"]);
+    marks.push(&body["metadata"]["error_type"]);
+    let status = marks.iter().find_map(|mark| {
+        let number = mark.as_u64().or_else(|| mark.as_str()?.trim().parse().ok())?;
+        u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+    });
+    let by_word = marks.iter().filter_map(|mark| mark.as_str()).find_map(|word| of_word(word));
+    // The word is the finer one: 429 is a rate or an empty account.
+    let (reason, repeat) =
+        by_word.or(status.map(of_status)).or_else(|| of_sentence(&words)).unwrap_or(("provider-unavailable", true));
+    let mut fault = Fault::new(reason, words, repeat);
+    fault.retriable |= reason == "context-full";
+    Some(fault)
+}
+
+/// What an error's type, code or status says.
+fn of_word(word: &str) -> Option<(&'static str, bool)> {
+    let word = word.to_ascii_lowercase().replace(['-', ' '], "_");
+    let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
+    Some(match () {
+        () if has(&["context_length", "context_window", "prompt_too_long", "exceed_context"]) => {
+            ("context-full", false)
+        }
+        () if has(&["insufficient_quota", "billing", "payment", "credit", "insufficient_balance"]) => {
+            ("request-refused", false)
+        }
+        () if has(&["content_filter", "content_policy", "moderation", "safety"]) => ("answer-refused", false),
+        () if has(&["rate_limit", "ratelimit", "too_many", "resource_exhausted", "throttl"]) => ("rate-limited", true),
+        () if has(&[
+            "authentication",
+            "unauthenticated",
+            "unauthorized",
+            "permission",
+            "api_key",
+            "forbidden",
+            "access_denied",
+        ]) =>
+        {
+            ("unauthorized", false)
+        }
+        () if has(&[
+            "overload",
+            "unavailable",
+            "server_error",
+            "internal",
+            "timeout",
+            "timed_out",
+            "api_error",
+            "capacity",
+            "deadline",
+            "gateway",
+            "busy",
+            "network",
+            "upstream",
+        ]) =>
+        {
+            ("provider-unavailable", true)
+        }
+        () if has(&["invalid", "not_found", "bad_request", "unsupported", "validation"]) => ("request-refused", false),
+        () => return None,
+    })
+}
+
+/// What an error's sentence says, where nothing else does.
+fn of_sentence(words: &str) -> Option<(&'static str, bool)> {
+    let words = words.to_ascii_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+    Some(match () {
+        () if has(&["overload", "try again", "temporarily", "unavailable", "timed out", "timeout", "capacity"]) => {
+            ("provider-unavailable", true)
+        }
+        () if has(&["rate limit", "too many requests"]) => ("rate-limited", true),
+        () if has(&["context length", "context window", "maximum context", "prompt is too long"]) => {
+            ("context-full", false)
+        }
+        () if has(&["api key", "api_key", "unauthorized", "not authorized", "authentication"]) => {
+            ("unauthorized", false)
+        }
+        () if has(&["does not exist", "no such model", "model not found", "not supported", "invalid"]) => {
+            ("request-refused", false)
+        }
+        () => return None,
+    })
+}
+
+/// The sentence of an error, wherever a provider puts it.
+pub(in super::super) fn words_of(document: &Json) -> Option<String> {
+    const KEYS: [&str; 10] = [
+        "message",
+        "detail",
+        "msg",
+        "error_msg",
+        "error_message",
+        "errorMessage",
+        "status_msg",
+        "description",
+        "reason",
+        "error",
+    ];
+    let mut at = document;
+    let mut outer: Option<String> = None;
+    for _ in 0..6 {
+        let next = match at {
+            Json::String(text) if !text.trim().is_empty() => {
+                // Gateways pass on an error as the text of another.
+                return Some(with_status(document, outer, text.trim()));
+            }
+            Json::Array(items) => items.first()?,
+            Json::Object(entries) => {
+                let inner = ["error", "errors", "base_resp", "response"].iter().filter_map(|key| entries.get(*key));
+                let mut inner =
+                    inner.filter(|value| matches!(value, Json::Object(_) | Json::Array(_) | Json::String(_)));
+                let said = KEYS.iter().filter_map(|key| entries.get(*key)).find(|value| {
+                    matches!(value, Json::String(text) if !text.trim().is_empty())
+                        || value.is_array()
+                        || value.is_object()
+                });
+                if outer.is_none() {
+                    outer = entries
+                        .get("metadata")
+                        .and_then(|more| more.get("raw"))
+                        .and_then(Json::as_str)
+                        .map(str::to_owned);
+                }
+                match (inner.next(), said) {
+                    (Some(Json::Object(_) | Json::Array(_)), _) => entries
+                        .get("error")
+                        .or_else(|| entries.get("errors"))
+                        .or_else(|| entries.get("base_resp"))
+                        .or_else(|| entries.get("response"))?,
+                    (_, Some(said)) => said,
+                    (Some(text), None) => text,
+                    (None, None) => {
+                        return entries
+                            .get("type")
+                            .or_else(|| entries.get("code"))
+                            .or_else(|| entries.get("status"))
+                            .and_then(Json::as_str)
+                            .map(str::to_owned);
+                    }
+                }
+            }
+            _ => return None,
+        };
+        at = next;
+    }
+    None
+}
+
+/// The sentence with the type of the error, and with what the gateway was told.
+fn with_status(document: &Json, raw: Option<String>, text: &str) -> String {
+    let body = if document["error"].is_object() { &document["error"] } else { document };
+    let kind = ["type", "status", "code"].iter().find_map(|key| match &body[*key] {
+        Json::String(kind) if kind != "error" && !kind.is_empty() => Some(kind.clone()),
+        Json::Number(code) => Some(code.to_string()),
+        _ => None,
+    });
+    let kind = kind.filter(|kind| !text.contains(kind.as_str()));
+    let mut said = text.to_owned();
+    if let Some(kind) = kind {
+        said = format!("{said} ({kind})");
+    }
+    if let Some(raw) = raw.filter(|raw| !raw.is_empty() && !text.contains(raw.as_str())) {
+        said = format!("{said}: {raw}");
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn errors_of_every_shape_are_read_with_their_words_and_what_may_be_done() {
+        for (document, reason, repeat, part) in [
+            (
+                json!({"error": {"message": "upstream is overloaded", "code": 503}}),
+                "provider-unavailable",
+                true,
+                "upstream is overloaded",
+            ),
+            (json!({"error": "Internal failure"}), "provider-unavailable", true, "Internal failure"),
+            (
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+                "provider-unavailable",
+                true,
+                "Overloaded",
+            ),
+            (
+                json!({"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": null}),
+                "rate-limited",
+                true,
+                "slow down",
+            ),
+            (
+                json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota of the minute"}}),
+                "rate-limited",
+                true,
+                "quota of the minute",
+            ),
+            (
+                json!({"error": {"code": "insufficient_quota", "message": "no money"}}),
+                "request-refused",
+                false,
+                "no money",
+            ),
+            (json!({"error": {"code": 401, "message": "bad key"}}), "unauthorized", false, "bad key"),
+            (
+                json!({"error": {"message": "This model's maximum context length is 8192 tokens"}}),
+                "context-full",
+                false,
+                "8192",
+            ),
+            (json!({"error": {"code": 400, "message": "no such field"}}), "request-refused", false, "no such field"),
+            (json!({"detail": "Not Found"}), "provider-unavailable", true, "Not Found"),
+            (json!({"detail": [{"msg": "field required"}]}), "provider-unavailable", true, "field required"),
+            (
+                json!({"object": "error", "message": "the model `x` does not exist", "code": 404}),
+                "request-refused",
+                false,
+                "does not exist",
+            ),
+            (
+                json!({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}),
+                "rate-limited",
+                true,
+                "rate limit",
+            ),
+            (json!({"errors": [{"message": "first"}, {"message": "second"}]}), "provider-unavailable", true, "first"),
+            (
+                json!({"error": {"message": "Provider returned error", "code": 502, "metadata": {"raw": "upstream died"}}}),
+                "provider-unavailable",
+                true,
+                "upstream died",
+            ),
+            (json!({"error": {"code": "server_error"}}), "provider-unavailable", true, "server_error"),
+            (json!({"error": {}}), "provider-unavailable", true, "error"),
+        ] {
+            let fault = error_in(&document, None, false).unwrap_or_else(|| panic!("{document}"));
+            assert_eq!((fault.reason, fault.repeat), (reason, repeat), "{document}");
+            assert!(fault.said.contains(part), "{document}: {}", fault.said);
+        }
+        for document in
+            [json!({"error": null}), json!({"error": ""}), json!({"id": "x"}), json!({"base_resp": {"status_code": 0}})]
+        {
+            assert_eq!(error_in(&document, None, false), None, "{document}");
+        }
+        assert_eq!(error_in(&json!({"choices": [], "message": "ok"}), None, true), None);
+    }
+}

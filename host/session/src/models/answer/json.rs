@@ -1,0 +1,48 @@
+//! JSON of a provider, within a bound for the values that it unpacks to.
+
+use serde_json::Value as Json;
+
+/// The most values of one document: sixteen million brackets of two bytes would take half a gigabyte.
+const MAX_VALUES: usize = 1 << 20;
+
+/// Why bytes are not a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) enum NotJson {
+    /// They end within the document.
+    Cut,
+    /// They are something else.
+    Broken(String),
+}
+
+/// Reads one document.
+pub(in super::super) fn parse(bytes: &[u8]) -> Result<Json, NotJson> {
+    check(bytes)?;
+    serde_json::from_slice(bytes).map_err(|error| not_json(&error))
+}
+
+/// Reads documents that follow each other, as lines of JSON do.
+pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<Json>, NotJson> {
+    check(bytes)?;
+    serde_json::Deserializer::from_slice(bytes).into_iter().collect::<Result<_, _>>().map_err(|error| not_json(&error))
+}
+
+fn not_json(error: &serde_json::Error) -> NotJson {
+    if error.is_eof() { NotJson::Cut } else { NotJson::Broken(error.to_string()) }
+}
+
+fn check(bytes: &[u8]) -> Result<(), NotJson> {
+    let (mut values, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match (in_text, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => in_text = !in_text,
+            (false, b',' | b'[' | b'{' | b':') => values += 1,
+            _ => {}
+        }
+    }
+    match values > MAX_VALUES {
+        true => Err(NotJson::Broken(format!("it has more than {MAX_VALUES} values"))),
+        false => Ok(()),
+    }
+}

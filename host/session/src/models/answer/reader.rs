@@ -1,0 +1,131 @@
+//! Reads the body of an answer while it comes.
+
+use super::frames::{Frame, Frames};
+use super::json::{self, NotJson};
+use super::{Answer, Close, Event, Fault, Protocol, words_of};
+use serde_json::Value as Json;
+
+/// Reads one answer: bytes in pieces of any size, then the end.
+pub(in super::super) struct AnswerReader<'a> {
+    frames: Frames,
+    protocol: Box<dyn Protocol>,
+    show: Box<dyn FnMut(&str) + Send + 'a>,
+    /// The text that was shown.
+    shown: String,
+    /// Whether the stream's own end mark came.
+    is_done: bool,
+    events: u64,
+}
+
+impl<'a> AnswerReader<'a> {
+    /// A reader that shows text while it comes.
+    pub(in super::super) fn new(protocol: Box<dyn Protocol>, show: impl FnMut(&str) + Send + 'a) -> Self {
+        Self {
+            frames: Frames::default(),
+            protocol,
+            show: Box::new(show),
+            shown: String::new(),
+            is_done: false,
+            events: 0,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub(in super::super) fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let mut frames = Vec::new();
+        self.frames.push(bytes, &mut frames).map_err(|_| Fault::too_large())?;
+        frames.into_iter().try_for_each(|frame| self.frame(frame))
+    }
+
+    /// Whether nothing more is expected.
+    pub(in super::super) fn is_over(&self) -> bool {
+        self.is_done || self.protocol.is_over()
+    }
+
+    /// The answer, when the body has ended.
+    pub(in super::super) fn end(mut self) -> Result<Answer, Fault> {
+        let mut frames = Vec::new();
+        self.frames.end(&mut frames);
+        for frame in frames {
+            self.frame(frame)?;
+        }
+        if self.events == 0 {
+            return Err(self.senseless());
+        }
+        let is_complete = self.is_over() || !self.frames.is_stream();
+        let close = if is_complete { Close::Complete } else { Close::Unmarked };
+        let answer = self.protocol.end(close)?.ok_or_else(Fault::cut)?;
+        // What came only with the last event, or in no event of its own.
+        let rest = answer.text.strip_prefix(self.shown.as_str()).filter(|_| self.frames.is_stream());
+        if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+            (self.show)(rest);
+        }
+        Ok(answer)
+    }
+
+    fn frame(&mut self, frame: Frame) -> Result<(), Fault> {
+        match frame {
+            Frame::Event { name, data, is_last } => self.event(name.as_deref(), &data, is_last),
+            Frame::Whole(body) => match json::parse_all(&body) {
+                Ok(mut documents) if documents.len() == 1 => match documents.pop() {
+                    // Gemini's stream without server-sent events is one list.
+                    Some(Json::Array(events)) => events.into_iter().try_for_each(|event| self.take(None, event, false)),
+                    Some(document) => self.take(None, document, true),
+                    None => Ok(()),
+                },
+                Ok(documents) => documents.into_iter().try_for_each(|document| self.take(None, document, false)),
+                Err(NotJson::Cut) => Err(Fault::cut()),
+                Err(NotJson::Broken(_)) if body.trim_ascii_start().starts_with(b"<") => Err(self.senseless()),
+                Err(NotJson::Broken(why)) => Err(Fault::malformed(why)),
+            },
+        }
+    }
+
+    fn event(&mut self, name: Option<&str>, data: &[u8], is_last: bool) -> Result<(), Fault> {
+        let data = data.trim_ascii();
+        if data.eq_ignore_ascii_case(b"[DONE]") {
+            self.is_done = true;
+            self.events += 1;
+            return Ok(());
+        }
+        if !matches!(data.first(), Some(b'{' | b'[')) {
+            // A sign of life; or the words of an error.
+            if name == Some("error") && !data.is_empty() {
+                let words = Json::String(String::from_utf8_lossy(data).into_owned());
+                return self.take(name, serde_json::json!({"error": words}), false);
+            }
+            return Ok(());
+        }
+        match json::parse(data) {
+            Ok(Json::Array(events)) => events.into_iter().try_for_each(|event| self.take(name, event, false)),
+            Ok(event) => self.take(name, event, false),
+            Err(NotJson::Cut) if is_last => Ok(()),
+            Err(NotJson::Cut) => Err(Fault::malformed("an event of its stream ends too early")),
+            Err(NotJson::Broken(why)) => Err(Fault::malformed(format!("an event of its stream is not JSON: {why}"))),
+        }
+    }
+
+    fn take(&mut self, name: Option<&str>, data: Json, whole: bool) -> Result<(), Fault> {
+        self.events += 1;
+        let (show, shown, is_stream) = (&mut self.show, &mut self.shown, self.frames.is_stream());
+        let mut piece = |text: &str| {
+            if is_stream && !text.is_empty() {
+                shown.push_str(text);
+                show(text);
+            }
+        };
+        self.protocol.event(Event { name, data, whole }, &mut piece)
+    }
+
+    /// A body without a single event.
+    fn senseless(&self) -> Fault {
+        let head = String::from_utf8_lossy(self.frames.head());
+        match head.trim_start_matches('\u{feff}').trim() {
+            "" => Fault::unavailable("its answer is empty"),
+            text => {
+                let words = serde_json::from_str(text).ok().as_ref().and_then(words_of);
+                Fault::malformed(format!("neither JSON nor a stream of events: {}", words.unwrap_or(text.to_owned())))
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Answers of Anthropic's messages.
+
+use super::super::answer::{
+    Answer, Call, Close, Ending, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments, arguments_of_text,
+    count, error_in,
+};
+use serde_json::{Map, Value as Json, json};
+
+/// A block of the content.
+#[derive(Debug, Default)]
+struct Block {
+    index: Option<i64>,
+    /// As it began.
+    start: Map<String, Json>,
+    kind: String,
+    text: String,
+    thinking: String,
+    signature: String,
+    /// The input of a call, as JSON in pieces.
+    input: String,
+    /// Whether something of it was not understood, so that it cannot be given back.
+    is_partial: bool,
+}
+
+impl Block {
+    fn call(&self) -> Option<Call> {
+        let text = |key: &str| self.start.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+        let arguments = match self.input.trim().is_empty() {
+            true => arguments(self.start.get("input").cloned().unwrap_or_default()),
+            false => arguments_of_text(&self.input),
+        };
+        (self.kind == "tool_use").then(|| Call { id: text("id"), name: text("name"), arguments })
+    }
+}
+
+/// A message while it comes.
+#[derive(Debug, Default)]
+pub(super) struct Anthropic {
+    blocks: Vec<Block>,
+    has_begun: bool,
+    has_text: bool,
+    /// Whether something other than text came since the last text.
+    is_apart: bool,
+    tokens: Tokens,
+    ending: Ending,
+    is_over: bool,
+    ignored: Ignored,
+}
+
+impl Anthropic {
+    fn begin(&mut self, index: Option<i64>, block: &Json, show: &mut dyn FnMut(&str)) {
+        let Json::Object(start) = block else { return };
+        let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        let kind = match text("type") {
+            kind if !kind.is_empty() => kind,
+            _ => ["text", "thinking"].into_iter().find(|key| start.contains_key(*key)).unwrap_or("unknown").to_owned(),
+        };
+        let is_same = |there: &Block| {
+            let same_id = start.get("id").is_some_and(|id| id.is_string() && there.start.get("id") == Some(id));
+            same_id && there.kind == kind && there.index == index
+        };
+        if index.is_some() && self.blocks.iter().any(is_same) {
+            // The same block begun twice.
+            return;
+        }
+        if !matches!(kind.as_str(), "text" | "tool_use" | "thinking" | "redacted_thinking") {
+            self.ignored.note(&kind);
+        }
+        let mut begun = Block { index, start: start.clone(), kind, ..Block::default() };
+        for key in ["text", "thinking", "signature"] {
+            begun.start.remove(key);
+        }
+        (begun.thinking, begun.signature) = (text("thinking"), text("signature"));
+        let is_text = begun.kind == "text";
+        self.blocks.push(begun);
+        self.is_apart |= !is_text;
+        if is_text {
+            self.say(self.blocks.len() - 1, &text("text"), show);
+        }
+    }
+
+    fn say(&mut self, at: usize, text: &str, show: &mut dyn FnMut(&str)) {
+        if text.is_empty() {
+            return;
+        }
+        if self.is_apart && self.has_text {
+            show("\n");
+        }
+        (self.has_text, self.is_apart) = (true, false);
+        if let Some(block) = self.blocks.get_mut(at) {
+            block.text.push_str(text);
+        }
+        show(text);
+    }
+
+    fn delta(&mut self, index: Option<i64>, delta: &Json, show: &mut dyn FnMut(&str)) {
+        let kind = match delta["type"].as_str() {
+            Some(kind) => kind,
+            None if delta["text"].is_string() => "text_delta",
+            None if !delta["partial_json"].is_null() => "input_json_delta",
+            None if delta["thinking"].is_string() => "thinking_delta",
+            None if delta["signature"].is_string() => "signature_delta",
+            None => "unknown_delta",
+        };
+        let wanted = match kind {
+            "text_delta" => "text",
+            "thinking_delta" | "signature_delta" => "thinking",
+            _ => "",
+        };
+        let of_index = |block: &Block| index.is_none() || block.index == index;
+        let fits = |block: &Block| wanted.is_empty() || block.kind == wanted;
+        let found = self.blocks.iter().rposition(|block| of_index(block) && fits(block));
+        let at = match found {
+            Some(at) => at,
+            None if wanted.is_empty() => return self.ignored.note(kind),
+            None => {
+                // A delta of a block that was never begun.
+                self.begin(index, &json!({"type": wanted}), show);
+                self.blocks.len() - 1
+            }
+        };
+        let text = |key: &str| delta[key].as_str().unwrap_or_default();
+        if kind == "text_delta" {
+            return self.say(at, text("text"), show);
+        }
+        let Some(block) = self.blocks.get_mut(at) else { return };
+        match kind {
+            "thinking_delta" => block.thinking.push_str(text("thinking")),
+            "signature_delta" => block.signature.push_str(text("signature")),
+            "input_json_delta" => match Given::of(delta.get("partial_json")) {
+                Given::Text(part) => block.input.push_str(&part),
+                Given::Value(input) => drop(block.start.insert("input".to_owned(), input)),
+                Given::Nothing => {}
+            },
+            "citations_delta" => {}
+            other => {
+                block.is_partial = true;
+                self.ignored.note(other);
+            }
+        }
+    }
+
+    fn usage(&mut self, usage: &Json) {
+        let of = |name: &str| count(&usage[name]);
+        let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].iter().filter_map(|name| of(name));
+        let input = of("input_tokens").map(|input| cached.fold(input, u64::saturating_add));
+        self.tokens.update(input, of("output_tokens"));
+    }
+
+    fn stop(&mut self, of: &Json) {
+        let Some(said) = of["stop_reason"].as_str() else { return };
+        let details = &of["stop_details"];
+        let words = details["explanation"].as_str().or(details["message"].as_str()).map(str::to_owned);
+        self.ending.update(Ending { words, ..Ending::of(said) });
+    }
+
+    fn message(&mut self, message: &Json, show: &mut dyn FnMut(&str)) {
+        self.has_begun = true;
+        self.usage(&message["usage"]);
+        match &message["content"] {
+            Json::String(text) => self.begin(None, &json!({"type": "text", "text": text}), show),
+            Json::Array(blocks) => {
+                for block in blocks {
+                    match block {
+                        Json::String(text) => self.begin(None, &json!({"type": "text", "text": text}), show),
+                        block => self.begin(None, block, show),
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.stop(message);
+    }
+
+    /// What goes back: all blocks, if one of them is more than text or a call.
+    fn kept(&self) -> Option<Json> {
+        let has_more = |block: &Block| !matches!(block.kind.as_str(), "text" | "tool_use") && !block.is_partial;
+        if !self.blocks.iter().any(has_more) {
+            return None;
+        }
+        let block = |block: &Block| match block.kind.as_str() {
+            "text" if block.text.is_empty() => None,
+            "text" => Some(json!({"type": "text", "text": block.text})),
+            "tool_use" => Some(json!({"type": "tool_use"})),
+            "thinking" => {
+                let mut thought = json!({"type": "thinking", "thinking": block.thinking});
+                if let (Some(thought), false) = (thought.as_object_mut(), block.signature.is_empty()) {
+                    thought.insert("signature".to_owned(), block.signature.as_str().into());
+                }
+                Some(thought)
+            }
+            _ if block.is_partial => None,
+            _ => {
+                let mut other = block.start.clone();
+                other.insert("type".to_owned(), block.kind.as_str().into());
+                if !block.input.is_empty() {
+                    other.insert("input".to_owned(), Json::from(&arguments_of_text(&block.input)));
+                }
+                if !block.text.is_empty() {
+                    other.insert("text".to_owned(), block.text.as_str().into());
+                }
+                Some(other.into())
+            }
+        };
+        Some(self.blocks.iter().filter_map(block).collect())
+    }
+
+    fn text(&self) -> String {
+        let (mut text, mut is_apart) = (String::new(), false);
+        for block in &self.blocks {
+            match block.kind == "text" {
+                true if block.text.is_empty() => {}
+                true => {
+                    if is_apart && !text.is_empty() {
+                        text.push('\n');
+                    }
+                    text.push_str(&block.text);
+                    is_apart = false;
+                }
+                false => is_apart = true,
+            }
+        }
+        text
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        self.blocks.iter().filter_map(Block::call).collect()
+    }
+
+    /// The same call said twice is one.
+    fn drop_repeated_calls(&mut self) {
+        let mut seen: Vec<Call> = Vec::new();
+        self.blocks.retain(|block| match block.call() {
+            Some(call) if !call.id.is_empty() && seen.contains(&call) => false,
+            call => {
+                seen.extend(call);
+                true
+            }
+        });
+    }
+}
+
+impl Protocol for Anthropic {
+    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        let document = event.data;
+        let kind = document["type"].as_str().or(event.name).unwrap_or_default().to_owned();
+        let has_answer = !kind.is_empty() && kind != "error" || document["content"].is_array();
+        if let Some(fault) = error_in(&document, event.name, has_answer) {
+            return Err(fault);
+        }
+        let index = document["index"].as_i64();
+        match kind.as_str() {
+            "message_start" => self.message(&document["message"], show),
+            "content_block_start" => {
+                self.has_begun = true;
+                self.begin(index, &document["content_block"], show);
+            }
+            "content_block_delta" => {
+                self.has_begun = true;
+                self.delta(index, &document["delta"], show);
+            }
+            "content_block_stop" | "ping" => {}
+            "message_delta" => {
+                self.usage(&document["usage"]);
+                self.stop(&document["delta"]);
+            }
+            "message_stop" => self.is_over = true,
+            _ if kind == "message" || !document["content"].is_null() => self.message(&document, show),
+            other => self.ignored.note(if other.is_empty() { "event" } else { other }),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, close: Close) -> Result<Option<Answer>, Fault> {
+        if close == Close::Unmarked && self.ending.finish == Finish::Unsaid {
+            return Ok(None);
+        }
+        if !self.has_begun {
+            return Err(Fault::malformed("it has no content"));
+        }
+        self.drop_repeated_calls();
+        Ok(Some(Answer {
+            text: self.text(),
+            calls: self.calls(),
+            kept: self.kept(),
+            tokens: self.tokens,
+            ending: std::mem::take(&mut self.ending),
+            logprobs: None,
+            ignored: std::mem::take(&mut self.ignored),
+        }))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+}

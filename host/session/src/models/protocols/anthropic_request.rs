@@ -1,0 +1,129 @@
+//! Requests of Anthropic's messages.
+
+use super::anthropic_models::AnthropicModel;
+use super::request::{Ask, Effort, Outgoing, Turn, result_text, sent_arguments, set, set_some};
+use super::strict_schema::strict;
+use opcell_engine::conversation::{Message, ToolCallRequest};
+use serde_json::{Map, Value as Json, json};
+
+/// The version of the API that is spoken.
+const VERSION: &str = "2023-06-01";
+
+/// Tokens that an older model may think, by effort.
+const THINK_LOW: u32 = 1024;
+const THINK_MEDIUM: u32 = 8000;
+const THINK_HIGH: u32 = 24_000;
+
+pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
+    let model = AnthropicModel::parse(ask.id);
+    let mut body = json!({"model": ask.id, "stream": ask.streamed});
+    let system = ask.system();
+    if !system.is_empty() {
+        set(&mut body, "system", system);
+    }
+    let tools: Vec<Json> = ask.tools().map(|(name, description, schema)| tool(&name, description, schema)).collect();
+    if !tools.is_empty() {
+        set(&mut body, "tools", tools);
+    }
+    set_some(&mut body, "tool_choice", ask.must_call().then(|| json!({"type": "any"})));
+    set(&mut body, "messages", messages(ask));
+    let mut output = Map::new();
+    if let Some(effort) = ask.effort() {
+        think(&mut body, &mut output, &model, effort);
+    }
+    if let Some((_, schema)) = ask.schema() {
+        output.insert("format".to_owned(), json!({"type": "json_schema", "schema": strict(&schema, false)}));
+    }
+    if !output.is_empty() {
+        set(&mut body, "output_config", output);
+    }
+    set_some(&mut body, "temperature", ask.round.session.settings.temperature);
+    // The API wants a limit of every request.
+    set(&mut body, "max_tokens", ask.max_tokens().unwrap_or_else(|| model.max_tokens()));
+    set_some(&mut body, "top_p", ask.generation().top_p);
+    set_some(&mut body, "top_k", ask.generation().top_k);
+    let mut outgoing = ask.finish(body, "messages");
+    outgoing.headers.push(("anthropic-version", VERSION.to_owned()));
+    outgoing.headers.extend(ask.key.map(|key| ("x-api-key", key.to_owned())));
+    outgoing
+}
+
+fn think(body: &mut Json, output: &mut Map<String, Json>, model: &AnthropicModel, effort: Effort) {
+    if effort == Effort::Off {
+        if model.thinks_by_default() {
+            set(body, "thinking", json!({"type": "disabled"}));
+        }
+        return;
+    }
+    if model.has_effort() {
+        let word = match effort {
+            Effort::Off | Effort::Minimal | Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::ExtraHigh if model.has_extra_effort() => "xhigh",
+            Effort::High | Effort::ExtraHigh => "high",
+        };
+        output.insert("effort".to_owned(), word.into());
+    }
+    if model.has_adaptive_thinking() {
+        set(body, "thinking", json!({"type": "adaptive", "display": "summarized"}));
+    } else if !model.has_effort() {
+        let budget = match effort {
+            Effort::Off | Effort::Minimal | Effort::Low => THINK_LOW,
+            Effort::Medium => THINK_MEDIUM,
+            Effort::High | Effort::ExtraHigh => THINK_HIGH,
+        };
+        set(body, "thinking", json!({"type": "enabled", "budget_tokens": budget}));
+    }
+}
+
+fn tool(name: &str, description: &str, schema: Json) -> Json {
+    json!({"name": name, "input_schema": schema, "description": description})
+}
+
+fn messages(ask: &Ask<'_>) -> Vec<Json> {
+    let mut messages = Vec::new();
+    for turn in ask.turns() {
+        match turn {
+            Turn::User(text) => messages.push(json!({"role": "user", "content": text})),
+            Turn::Assistant(message) => messages.extend(assistant(ask, message)),
+            Turn::Results(results) => {
+                let results = results.into_iter().map(|result| {
+                    let mut sent = json!({
+                        "type": "tool_result", "content": result_text(result), "tool_use_id": result.tool_call_id});
+                    set_some(&mut sent, "is_error", result.is_error.then_some(true));
+                    sent
+                });
+                messages.push(json!({"role": "user", "content": results.collect::<Vec<_>>()}));
+            }
+        }
+    }
+    messages
+}
+
+fn assistant(ask: &Ask<'_>, message: &Message) -> Option<Json> {
+    let mut calls = message.tool_calls.iter();
+    let content: Vec<Json> = match ask.kept(message) {
+        Some(Json::Array(blocks)) => {
+            let block = |block: Json| match block["type"] == "tool_use" {
+                true => calls.next().map(|made| call(ask, made)),
+                false => Some(block),
+            };
+            let mut sent: Vec<Json> = blocks.into_iter().filter_map(block).collect();
+            sent.extend(calls.map(|made| call(ask, made)));
+            sent
+        }
+        _ if calls.len() == 0 && !message.content.is_empty() => {
+            return Some(json!({"role": "assistant", "content": message.content}));
+        }
+        // A text without anything in it is refused.
+        _ => {
+            let text = (!message.content.trim().is_empty()).then(|| json!({"type": "text", "text": message.content}));
+            text.into_iter().chain(calls.map(|made| call(ask, made))).collect()
+        }
+    };
+    (!content.is_empty()).then(|| json!({"role": "assistant", "content": content}))
+}
+
+fn call(ask: &Ask<'_>, call: &ToolCallRequest) -> Json {
+    json!({"type": "tool_use", "id": call.id, "name": ask.names.to_wire(&call.name), "input": sent_arguments(call)})
+}

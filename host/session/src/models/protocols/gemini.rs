@@ -1,0 +1,186 @@
+//! Answers of Google's `generateContent`.
+
+use super::super::answer::{
+    Answer, Call, Close, Ending, Event, Fault, Finish, Ignored, Protocol, Tokens, arguments, count, error_in,
+};
+use super::super::config::Api;
+use super::super::logprobs;
+use opcell_types::Value;
+use serde_json::{Value as Json, json};
+
+/// An answer while it comes.
+#[derive(Debug, Default)]
+pub(super) struct Gemini {
+    candidate: Option<Option<i64>>,
+    text: String,
+    calls: Vec<Call>,
+    /// The parts as they came, texts of one kind put together; calls without what the message has.
+    parts: Vec<Json>,
+    has_more: bool,
+    tokens: Tokens,
+    ending: Ending,
+    is_blocked: bool,
+    ignored: Ignored,
+    wants_logprobs: bool,
+    logprobs: Option<Value>,
+}
+
+impl Gemini {
+    pub(super) fn new(wants_logprobs: bool) -> Self {
+        Self { wants_logprobs, ..Self::default() }
+    }
+
+    fn candidate(&mut self, candidate: &Json, show: &mut dyn FnMut(&str)) {
+        let index = candidate["index"].as_i64().filter(|index| *index != 0);
+        if *self.candidate.get_or_insert(index) != index {
+            return self.ignored.note("candidate");
+        }
+        match &candidate["content"]["parts"] {
+            Json::Array(parts) => parts.iter().for_each(|part| self.part(part, show)),
+            part @ Json::Object(_) => self.part(part, show),
+            _ => {
+                if let Json::String(text) = &candidate["content"] {
+                    self.part(&json!({"text": text}), show);
+                }
+            }
+        }
+        if let Some(said) = candidate["finishReason"].as_str().or(candidate["finish_reason"].as_str()) {
+            let words = candidate["finishMessage"].as_str().filter(|words| !words.is_empty()).map(str::to_owned);
+            self.ending.update(Ending { words, ..Ending::of(said) });
+        }
+    }
+
+    fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) {
+        let signature = ["thoughtSignature", "thought_signature"].iter().find_map(|key| part[*key].as_str());
+        let called = if part["functionCall"].is_object() { &part["functionCall"] } else { &part["function_call"] };
+        self.has_more |= signature.is_some();
+        if called.is_object() {
+            let text = |key: &str| called[key].as_str().unwrap_or_default().to_owned();
+            let call = Call {
+                id: text("id"),
+                name: text("name"),
+                arguments: arguments(
+                    called.get("args").or_else(|| called.get("arguments")).cloned().unwrap_or_default(),
+                ),
+            };
+            if !call.id.is_empty() && self.calls.contains(&call) {
+                return;
+            }
+            let id = if call.id.is_empty() { json!({}) } else { json!({"id": call.id}) };
+            self.parts.push(signed(json!({"functionCall": id}), signature));
+            self.calls.push(call);
+            return;
+        }
+        let is_thought = part["thought"].as_bool().unwrap_or(false);
+        if let Json::String(text) = &part["text"] {
+            if !is_thought {
+                self.text.push_str(text);
+                show(text);
+            }
+            return self.collect(text, is_thought, signature);
+        }
+        let keys = || part.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+        match keys().find(|key| !matches!(*key, "thoughtSignature" | "thought_signature" | "thought")) {
+            Some(kind) => {
+                self.ignored.note(kind);
+                self.has_more = true;
+                self.parts.push(part.clone());
+            }
+            // A signature alone.
+            None if signature.is_some() => self.collect("", is_thought, signature),
+            None => self.ignored.note("part"),
+        }
+    }
+
+    /// Adds a text to the part before it, if that is of the same kind and not signed.
+    fn collect(&mut self, text: &str, is_thought: bool, signature: Option<&str>) {
+        let last = self.parts.last_mut().filter(|last| {
+            last["text"].is_string()
+                && last["thought"].as_bool().unwrap_or(false) == is_thought
+                && last["thoughtSignature"].is_null()
+        });
+        match last.and_then(Json::as_object_mut) {
+            Some(last) if signature.is_none() => {
+                if let Some(Json::String(there)) = last.get_mut("text") {
+                    there.push_str(text);
+                }
+            }
+            _ => {
+                let part = if is_thought { json!({"text": text, "thought": true}) } else { json!({"text": text}) };
+                self.parts.push(signed(part, signature));
+            }
+        }
+    }
+
+    fn usage(&mut self, usage: &Json) {
+        let of = |name: &str| count(&usage[name]);
+        let sum = |names: [&str; 2]| {
+            let counts: Vec<u64> = names.iter().filter_map(|name| of(name)).collect();
+            (!counts.is_empty()).then(|| counts.into_iter().fold(0, u64::saturating_add))
+        };
+        self.tokens.update(
+            sum(["promptTokenCount", "toolUsePromptTokenCount"]),
+            sum(["candidatesTokenCount", "thoughtsTokenCount"]),
+        );
+    }
+}
+
+fn signed(mut part: Json, signature: Option<&str>) -> Json {
+    if let (Some(part), Some(signature)) = (part.as_object_mut(), signature) {
+        part.insert("thoughtSignature".to_owned(), signature.into());
+    }
+    part
+}
+
+impl Protocol for Gemini {
+    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        // Vertex and Code Assist wrap it.
+        let document = match &event.data["response"] {
+            wrapped @ Json::Object(_) => wrapped,
+            _ => &event.data,
+        };
+        let candidates = &document["candidates"];
+        let has_answer =
+            candidates.is_array() || document["promptFeedback"].is_object() || document["usageMetadata"].is_object();
+        if let Some(fault) = error_in(document, event.name, has_answer) {
+            return Err(fault);
+        }
+        self.usage(&document["usageMetadata"]);
+        let feedback = &document["promptFeedback"];
+        if let Some(reason) = feedback["blockReason"].as_str() {
+            self.is_blocked = true;
+            let words = feedback["blockReasonMessage"].as_str().unwrap_or("the prompt was blocked").to_owned();
+            self.ending.update(Ending { finish: Finish::Refused, said: reason.to_owned(), words: Some(words) });
+        }
+        if self.wants_logprobs && self.logprobs.is_none() {
+            self.logprobs = logprobs::read(Api::Gemini, document);
+        }
+        for candidate in candidates.as_array().into_iter().flatten() {
+            self.candidate(candidate, show);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, close: Close) -> Result<Option<Answer>, Fault> {
+        if close == Close::Unmarked && self.ending.finish == Finish::Unsaid {
+            return Ok(None);
+        }
+        if self.candidate.is_none() && !self.is_blocked {
+            return Err(Fault::malformed("it has no candidates"));
+        }
+        let parts = std::mem::take(&mut self.parts);
+        Ok(Some(Answer {
+            text: std::mem::take(&mut self.text),
+            calls: std::mem::take(&mut self.calls),
+            tokens: self.tokens,
+            ending: std::mem::take(&mut self.ending),
+            kept: self.has_more.then(|| parts.into()),
+            logprobs: self.logprobs.take(),
+            ignored: std::mem::take(&mut self.ignored),
+        }))
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}

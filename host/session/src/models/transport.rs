@@ -1,0 +1,103 @@
+//! HTTP to providers: one request, and its answer within a bound.
+
+use super::answer::{Answer, AnswerReader, Fault, words_of};
+use super::protocols::Outgoing;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Client, Response};
+use std::time::{Duration, SystemTime};
+
+/// Time to reach a provider at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most that is read of a response that is an error.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// A client for providers. Blocks: it reads the system's certificates.
+pub(super) fn client() -> Result<Client, Fault> {
+    // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
+    Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .gzip(true)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|error| Fault::unavailable(format!("cannot create an HTTP client: {}", chain(&error))))
+}
+
+/// Sends a request, with headers that the operator or the host adds: they replace those of the protocol.
+pub(super) async fn send(client: &Client, outgoing: &Outgoing, extra: &[(String, String)]) -> Result<Response, Fault> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let own = outgoing.headers.iter().map(|(name, value)| (*name, value.as_str()));
+    for (name, value) in own.chain(extra.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
+        let unusable = |what: &str| Fault::refused(format!("the header `{name}` {what}"));
+        let header = HeaderName::try_from(name).map_err(|_| unusable("has a name that HTTP does not allow"))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| unusable("has a value that HTTP does not allow"))?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    let body = serde_json::to_vec(&outgoing.body).map_err(|error| Fault::refused(error.to_string()))?;
+    let sent = client.post(outgoing.url.clone()).headers(headers).body(body).send().await;
+    sent.map_err(|error| Fault::unavailable(chain(&error)))
+}
+
+/// Reads a response while it comes.
+pub(super) async fn read(mut response: Response, mut reader: AnswerReader<'_>) -> Result<Answer, Fault> {
+    let status = response.status();
+    if !status.is_success() {
+        return Err(refusal(response).await);
+    }
+    if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
+        return Err(Fault::malformed(format!("it is encoded as `{encoding}`, which was not asked for")));
+    }
+    while let Some(bytes) = response.chunk().await.map_err(|error| Fault::unavailable(chain(&error)))? {
+        reader.push(&bytes)?;
+        if reader.is_over() {
+            break;
+        }
+    }
+    reader.end()
+}
+
+/// A response that is an error, in its own words.
+async fn refusal(mut response: Response) -> Fault {
+    let status = response.status().as_u16();
+    let wait = retry_after(response.headers());
+    let target = response.headers().get(LOCATION).map(|target| String::from_utf8_lossy(target.as_bytes()).into_owned());
+    let mut body = Vec::new();
+    while body.len() < MAX_ERROR_BYTES
+        && let Ok(Some(bytes)) = response.chunk().await
+    {
+        body.extend_from_slice(bytes.get(..MAX_ERROR_BYTES - body.len()).unwrap_or(&bytes));
+    }
+    let text = String::from_utf8_lossy(&body);
+    let words = super::answer::parse(&body).ok().as_ref().and_then(words_of).unwrap_or_else(|| text.trim().to_owned());
+    let said = match target {
+        Some(target) if (300..400).contains(&status) => {
+            format!("it redirects to {target}, which is not followed; set `base-url` to where it is")
+        }
+        _ => words,
+    };
+    Fault { wait, ..Fault::of_status(status, said) }
+}
+
+/// An error of the HTTP client with its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// `retry-after-ms`, or `Retry-After` in seconds or as a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(millis) = text("retry-after-ms").and_then(|text| text.trim().parse().ok()) {
+        return Some(Duration::from_millis(millis));
+    }
+    let after = text(RETRY_AFTER.as_str())?.trim();
+    if let Some(seconds) = after.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = jiff::fmt::rfc2822::parse(after).ok()?;
+    let now = jiff::Timestamp::try_from(SystemTime::now()).ok()?;
+    Duration::try_from(date.timestamp().duration_since(now)).ok().or(Some(Duration::ZERO))
+}
