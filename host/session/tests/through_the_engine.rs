@@ -112,3 +112,26 @@ async fn a_script_that_differs_ends_the_run_with_what_was_asked_and_expected() {
     let message = outcome.message.unwrap();
     assert!(message.contains(r#"expects `contains` "Translate", got "Proofread a.txt.""#), "{message}");
 }
+
+#[tokio::test]
+async fn arguments_that_are_not_an_object_are_said_to_the_model_and_no_tool_is_called() {
+    let script = r#"
+version: 1
+turns:
+- tool-calls: [{name: edit, arguments: "{\"path\": \"a.txt\", \"old_text\": \"Helo\""}]
+- when: {contains: "cannot be used: they are not JSON (EOF while parsing an object"}
+  tool-calls: [{name: edit, arguments: [1]}]
+- when: {contains: "must be one JSON object, got [1]"}
+  text: "I give up."
+- text: RIGHT
+"#;
+    let world = World::new();
+    let outcome = world.run(script, None).await;
+    assert_eq!(
+        (outcome.status, outcome.result),
+        (Status::Completed, Value::from("I give up.")),
+        "{:?}",
+        outcome.message
+    );
+    assert_eq!(world.text(), "Helo wurld\n");
+}

@@ -106,7 +106,7 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
     }
     let done = match call.not_an_object() {
         Some(why) => {
-            Err(super::failure("invalid-arguments", format!("the arguments of `{}` are wrong: {why}", call.name)))
+            Err(super::failure("invalid-arguments", format!("the arguments of `{}` cannot be used: {why}", call.name)))
         }
         None => tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into()),
     };

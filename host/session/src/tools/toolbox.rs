@@ -125,7 +125,7 @@ impl Toolbox {
             return Err(failure("tool-unavailable", format!("the host no longer has the tool `{name}`")));
         };
         if let Some(why) = call.request.not_an_object() {
-            return Err(mismatch(name, &[why]));
+            return Err(failure("invalid-arguments", format!("the arguments of `{name}` cannot be used: {why}")));
         }
         let arguments = serde_json::Value::from(&call.request.arguments);
         let mut wrong = match is_agent(call) {
