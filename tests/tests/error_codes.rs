@@ -117,7 +117,7 @@ fn the_page_of_error_codes_has_all_of_them() {
             problems.entry(code).or_default().extend(texts);
         }
     }
-    let reasons = of_calls(r"(?:Failure::host|[^\w.:]failure)", &sources);
+    let reasons = of_calls(r"(?:Failure::host|Fault::new|Fault::of_answer|[^\w.:]failure)", &sources);
     let kinds = of_kinds(&sources);
     assert!(findings.len() > 100 && problems.len() > 20 && reasons.len() > 20 && kinds.len() > 20);
     let mut page = "# Error codes\n\nEvery code that Opcell gives, with what it says; `…` is what it says it of. Codes never change their meaning. This\npage is made from the source, and a test fails when it is not complete.\n".to_owned();

@@ -21,6 +21,50 @@ mod unavailable;
 #[cfg(feature = "providers")]
 mod wire;
 
+/// Ways into the crate that only fuzz targets have.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    use super::{Api, answer::AnswerReader, protocols};
+    use opcell_types::Value;
+
+    /// An answer, as far as its readers must agree.
+    #[derive(Debug, PartialEq)]
+    pub struct Read {
+        /// The text.
+        pub text: String,
+        /// Name and arguments of each call.
+        pub calls: Vec<(String, Value)>,
+        /// The text that was shown while it came.
+        pub shown: String,
+    }
+
+    /// Reads the body of an answer in pieces of a size; an error is the reason of the failure.
+    ///
+    /// # Errors
+    /// When the body is not an answer.
+    pub fn answer(api: Api, body: &[u8], piece: usize) -> Result<Read, &'static str> {
+        let shown = std::sync::Mutex::new(String::new());
+        let show = |text: &str| {
+            if let Ok(mut shown) = shown.lock() {
+                shown.push_str(text);
+            }
+        };
+        let known = ["read".to_owned()].into_iter().collect();
+        let mut reader = AnswerReader::new(protocols::reader(api, known, true), show);
+        for bytes in body.chunks(piece.max(1)) {
+            if reader.is_over() {
+                break;
+            }
+            reader.push(bytes).map_err(|fault| fault.reason)?;
+        }
+        let answer = reader.end().and_then(|answer| answer.judged("m", protocols::accepts_unknown_finish(api)));
+        let answer = answer.map_err(|fault| fault.reason)?;
+        let calls = answer.calls.into_iter().map(|call| (call.name, call.arguments)).collect();
+        let shown = shown.lock().map(|shown| shown.clone()).unwrap_or_default();
+        Ok(Read { text: answer.text, calls, shown })
+    }
+}
+
 pub use catalogue::{ListedModel, Models, ModelsError, SelectError};
 pub use config::{Api, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource};
 pub use query::{CRITERIA, QueryError};

@@ -2,7 +2,7 @@
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell-session --lib corpus` writes what came; read the difference.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use super::answer::{Answer, AnswerReader, Fault};
 use super::config::Api;
@@ -213,6 +213,48 @@ fn what_is_shown_while_an_answer_comes_is_its_text() {
                 // Blocks that interleave are shown in the order in which they come.
                 if !case.title.contains("interleave") {
                     assert_eq!(&shown, answer, "{}: {}", api.name(), case.title);
+                }
+            }
+        }
+    }
+}
+
+/// Bodies with bytes changed, lost, repeated or exchanged; the same ones every time.
+fn mutants(body: &[u8], count: u64) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let mut state = body.iter().fold(0x9e37_79b9_7f4a_7c15_u64, |sum, byte| sum.rotate_left(5) ^ u64::from(*byte));
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below.max(1)
+    };
+    (0..count).map(move |_| {
+        let mut body = body.to_vec();
+        for _ in 0..=random(3) {
+            let (at, length) = (random(body.len()), random(40));
+            let end = (at + length).min(body.len());
+            match random(4) {
+                0 => drop(body.drain(at..end)),
+                1 => drop(body.splice(at..at, body[at..end].to_vec())),
+                2 if at < body.len() => body[at] = b"{}[]\",:0\n\x00\xff"[random(11)],
+                _ => body[at..end].reverse(),
+            }
+        }
+        body
+    })
+}
+
+#[test]
+fn bodies_that_are_damaged_read_alike_in_pieces_and_never_come_to_more_than_was_sent() {
+    for api in APIS {
+        for case in cases(api) {
+            for body in case.bodies() {
+                for damaged in mutants(body.as_bytes(), 12) {
+                    let shown = || String::from_utf8_lossy(&damaged).into_owned();
+                    let (whole, _) = read(api, std::iter::once(&damaged[..]));
+                    let (pieces, _) = read(api, damaged.chunks(7));
+                    assert_eq!(shown_outcome(&pieces), shown_outcome(&whole), "{}", shown());
+                    let Ok(answer) = whole else { continue };
+                    assert!(!answer.text.trim().is_empty() || !answer.calls.is_empty(), "{}", shown());
+                    assert!(answer.text.len() <= damaged.len() * 3 && answer.calls.len() < 20, "{}", shown());
                 }
             }
         }

@@ -8,12 +8,16 @@ use tokio::net::{TcpListener, TcpStream};
 pub(super) struct Canned {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    body: String,
+    body: Vec<u8>,
 }
 
 impl Canned {
     pub(super) fn json(body: Value) -> Self {
-        Self { status: 200, headers: vec![("content-type", "application/json".to_owned())], body: body.to_string() }
+        Self::body("application/json", body.to_string())
+    }
+
+    pub(super) fn body(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status: 200, headers: vec![("content-type", content_type.to_owned())], body: body.into() }
     }
 
     /// Server-sent events; each item is `(event, data)`.
@@ -23,7 +27,7 @@ impl Canned {
             ("", data) => format!("data: {data}\n\n"),
             (event, data) => format!("event: {event}\ndata: {data}\n\n"),
         });
-        Self { status: 200, headers: vec![("content-type", "text/event-stream".to_owned())], body: body.collect() }
+        Self::body("text/event-stream", body.collect::<String>())
     }
 
     pub(super) fn status(mut self, status: u16) -> Self {
@@ -78,7 +82,8 @@ impl Server {
                     answer.body.len()
                 );
                 answer.headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
-                let _ = stream.write_all(format!("{head}\r\n{}", answer.body).as_bytes()).await;
+                let _ = stream.write_all(format!("{head}\r\n").as_bytes()).await;
+                let _ = stream.write_all(&answer.body).await;
                 let _ = stream.shutdown().await;
             }
         });

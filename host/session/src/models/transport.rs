@@ -1,6 +1,6 @@
 //! HTTP to providers: one request, and its answer within a bound.
 
-use super::answer::{Answer, AnswerReader, Fault, words_of};
+use super::answer::{Answer, AnswerReader, Fault, error_in, words_of};
 use super::protocols::Outgoing;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response};
@@ -70,8 +70,14 @@ async fn refusal(mut response: Response) -> Fault {
     {
         body.extend_from_slice(bytes.get(..MAX_ERROR_BYTES - body.len()).unwrap_or(&bytes));
     }
+    let document = super::answer::parse(&body).ok();
+    let known = document.as_ref().and_then(|document| error_in(document, None, false));
+    if let Some(full) = known.filter(|known| known.reason == "context-full") {
+        // Another model may have a larger context.
+        return Fault { status: Some(status), ..full };
+    }
     let text = String::from_utf8_lossy(&body);
-    let words = super::answer::parse(&body).ok().as_ref().and_then(words_of).unwrap_or_else(|| text.trim().to_owned());
+    let words = document.as_ref().and_then(words_of).unwrap_or_else(|| text.trim().to_owned());
     let said = match target {
         Some(target) if (300..400).contains(&status) => {
             format!("it redirects to {target}, which is not followed; set `base-url` to where it is")

@@ -32,12 +32,13 @@ impl Fault {
 
     /// The provider cannot answer now.
     pub(in super::super) fn unavailable(said: impl Into<String>) -> Self {
-        Self::new("provider-unavailable", said, true)
+        Fault::new("provider-unavailable", said, true)
     }
 
     /// What came is not an answer. Models and servers slip, so that it is worth another request.
     pub(in super::super) fn malformed(said: impl Into<String>) -> Self {
-        Self::new("malformed-reply", format!("its answer is malformed: {}", said.into()), true)
+        let said = said.into();
+        Fault::new("malformed-reply", format!("its answer is malformed: {said}"), true)
     }
 
     /// The body ended within the answer.
@@ -48,17 +49,17 @@ impl Fault {
     /// The answer is larger than any that a model writes.
     pub(in super::super) fn too_large() -> Self {
         let said = format!("its answer has more than {} MiB", super::MAX_ANSWER_BYTES >> 20);
-        Self { retriable: true, ..Self::new("answer-too-large", said, false) }
+        Self { retriable: true, ..Fault::new("answer-too-large", said, false) }
     }
 
     /// The request did not suit the provider.
     pub(in super::super) fn refused(said: impl Into<String>) -> Self {
-        Self::new("request-refused", said, false)
+        Fault::new("request-refused", said, false)
     }
 
     /// An answer that is not one; the sentence names the model.
     pub(in super::super) fn of_answer(reason: &'static str, said: String) -> Self {
-        Self { is_of_answer: true, ..Self::new(reason, said, false) }
+        Self { is_of_answer: true, ..Fault::new(reason, said, false) }
     }
 
     /// With what was answered so far, for people.
