@@ -474,6 +474,13 @@ async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
     host_with(config, |builder| builder, terminal).await
 }
 
+/// Warns of what is odd about the project's skills, once and in few lines: for commands whose models are offered them.
+fn warn_of_skills(host: &Host) {
+    for line in host.skills().summary() {
+        tracing::warn!("{line}; `opcell check` lists all findings");
+    }
+}
+
 /// The same, with more than its project says.
 async fn host_with(
     config: Config,

@@ -2,12 +2,14 @@
 
 mod discover;
 mod front_matter;
+mod summary;
 
 pub use discover::{SkillFinding, SkillFolder};
 
 use crate::confined::{EntryKind, FileError, Folder, Guard};
 use indexmap::IndexMap;
 use opcell_types::{control::ControlFiles, suggest::hint};
+use opcell_workflow::front_matter::split;
 use std::{path::PathBuf, sync::Arc};
 use thiserror::Error;
 
@@ -91,6 +93,7 @@ pub enum SkillError {
 pub struct SkillLibrary {
     skills: IndexMap<String, Skill>,
     findings: Vec<SkillFinding>,
+    folders: Vec<PathBuf>,
 }
 
 impl SkillLibrary {
@@ -98,13 +101,19 @@ impl SkillLibrary {
     #[must_use]
     pub fn discover(folders: &[SkillFolder]) -> Self {
         let (skills, findings) = discover::discover(folders);
-        Self { skills, findings }
+        Self { skills, findings, folders: folders.iter().map(|folder| folder.path.clone()).collect() }
     }
 
     /// What a person should know: skills that did not load, names defined twice, front matter that bends the format.
     #[must_use]
     pub fn findings(&self) -> &[SkillFinding] {
         &self.findings
+    }
+
+    /// The findings in a few lines: one per folder, with the number of each kind; nothing without findings.
+    #[must_use]
+    pub fn summary(&self) -> Vec<String> {
+        self.folders.iter().filter_map(|folder| summary::of_folder(folder, &self.findings)).collect()
     }
 
     /// Every skill, in order of precedence, then of path.
@@ -134,7 +143,7 @@ impl SkillLibrary {
     pub fn read(&self, name: &str) -> Result<String, SkillError> {
         let skill = self.find(name)?;
         let text = self.file(skill, |folder| folder.read_text(&skill.file, SKILL_TEXT_LIMIT))?;
-        Ok(front_matter::split(&text).1.trim_start().to_owned())
+        Ok(split(&text).body.trim_start().to_owned())
     }
 
     /// A file that belongs to a skill, by its path relative to the skill's folder.

@@ -15,6 +15,7 @@ pub mod diagnostic;
 pub mod document;
 pub mod edn;
 pub mod expr;
+pub mod front_matter;
 pub mod handoff;
 pub mod interpolate;
 pub mod ir;

@@ -65,6 +65,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     put_in_force(&mut config, &args.workflow);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;
+    crate::cli::warn_of_skills(&host);
     let workflow = as_agent(host.open(&args.workflow)?, args.agent.as_deref())?;
     require_states(&workflow)?;
     show_warnings(&workflow, terminal);

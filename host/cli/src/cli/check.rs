@@ -28,6 +28,14 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         true => Some(global.looking(terminal).await?),
         false => None,
     };
+    if let Some(host) = &host {
+        match args.files.is_empty() {
+            true => host.skills().findings().iter().for_each(|finding| {
+                tracing::warn!("{}: {}", finding.path.display(), finding.message);
+            }),
+            false => crate::cli::warn_of_skills(host),
+        }
+    }
     let of_project = match args.files.is_empty() {
         true => global.config()?.workflows,
         false => Vec::new(),

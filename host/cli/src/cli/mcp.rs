@@ -25,6 +25,7 @@ pub async fn mcp(global: &Global, args: &McpArgs, terminal: &Terminal) -> Result
         return tools::mcp(global, command, terminal).await;
     }
     let host = crate::cli::host(global.trusted()?, terminal).await?;
+    crate::cli::warn_of_skills(&host);
     for name in &args.workflow {
         match host.library().named(name) {
             Some(read) => drop(read?),

@@ -46,6 +46,7 @@ pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> 
         }),
     };
     let host = global.looking(terminal).await?;
+    crate::cli::warn_of_skills(&host);
     let workflow = host.open(&args.workflow)?;
     let prompts = host.prompts(&workflow, &request)?;
     if terminal.json {

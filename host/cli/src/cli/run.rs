@@ -96,6 +96,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     put_in_force(&mut config, &args.document);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;
+    crate::cli::warn_of_skills(&host);
     let refused = |rejected: Failure| match args.output_json {
         true => skill::write_refusal(global, &args.document, &host, terminal).err().unwrap_or(rejected),
         false => rejected,

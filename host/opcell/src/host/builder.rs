@@ -308,9 +308,6 @@ impl HostBuilder {
     ) -> Result<(Ground, Tools), HostError> {
         let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
         let skills = Arc::new(SkillLibrary::discover(&folders));
-        for finding in skills.findings() {
-            tracing::warn!("{}: {}", finding.path.display(), finding.message);
-        }
         let http = Arc::new(HttpClient::new(self.fetch));
         let written = KeptLedger::of_user(places.state.as_deref());
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;

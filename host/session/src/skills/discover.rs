@@ -1,11 +1,22 @@
-//! Which skills there are: `NAME.md` files at the top of a folder, and `SKILL.md` files anywhere below it.
+//! The skills of a folder: `NAME.md` files at its top, and `SKILL.md` files anywhere below it but inside of a skill.
 
 use super::front_matter::{self, FrontMatter};
 use super::{SKILL_TEXT_LIMIT, Skill};
 use crate::confined::{EntryKind, Folder};
 use indexmap::IndexMap;
-use opcell_workflow::diagnostic::Severity;
+use opcell_workflow::{diagnostic::Severity, front_matter::split};
 use std::path::{Path, PathBuf};
+
+/// The file that makes a folder a skill.
+const SKILL_FILE: &str = "SKILL.md";
+
+/// Folders of a skill whose content is for its own use, by the Agent Skills format and by custom.
+const RESOURCE_FOLDERS: [&str; 10] =
+    ["assets", "evals", "examples", "fixtures", "references", "resources", "scripts", "template", "templates", "tests"];
+
+/// Files that repositories keep beside their skills.
+const NO_SKILLS: [&str; 9] =
+    ["agents", "changelog", "claude", "code_of_conduct", "contributing", "index", "license", "readme", "security"];
 
 /// Directories below a folder that are looked into.
 const DEPTH: usize = 8;
@@ -81,27 +92,29 @@ impl Search {
             }
         };
         let mut files = Vec::new();
-        let mut directories = vec![(String::new(), 0)];
+        let mut directories = vec![Directory::default()];
         let mut seen = 0;
-        while let Some((directory, depth)) = directories.pop() {
-            let here = if directory.is_empty() { "." } else { directory.as_str() };
+        while let Some(directory) = directories.pop() {
+            let here = if directory.path.is_empty() { "." } else { directory.path.as_str() };
             let entries = match open.entries(here) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    self.report(Severity::Warning, "skills-folder", &root.join(&directory), error.to_string());
+                    self.report(Severity::Warning, "skills-folder", &root.join(&directory.path), error.to_string());
                     continue;
                 }
             };
+            let mut found = Vec::new();
+            let mut below = Vec::new();
             for entry in entries {
                 seen += 1;
                 if seen > ENTRIES {
                     let message = format!("more than {ENTRIES} entries; the others are not searched for skills");
                     self.report(Severity::Warning, "skills-folder-too-large", root, message);
                     directories.clear();
+                    below.clear();
                     break;
                 }
-                let path =
-                    if directory.is_empty() { entry.name.clone() } else { format!("{directory}/{}", entry.name) };
+                let path = directory.child(&entry.name);
                 let kind = match entry.kind {
                     EntryKind::Other => match open.kind(&path) {
                         Ok(kind) => kind,
@@ -113,23 +126,59 @@ impl Search {
                     },
                     kind => kind,
                 };
-                let is_skill = entry.name == "SKILL.md"
-                    || (depth == 0 && Path::new(&entry.name).extension().is_some_and(|e| e == "md"));
                 match kind {
-                    EntryKind::File if is_skill => files.push(path),
+                    EntryKind::File => found.push((entry.name, path)),
                     EntryKind::Directory
-                        if depth < DEPTH && !entry.name.starts_with('.') && entry.name != "node_modules" =>
+                        if directory.depth < DEPTH && !entry.name.starts_with('.') && entry.name != "node_modules" =>
                     {
-                        directories.push((path, depth + 1));
+                        below.push((entry.name, path));
                     }
-                    EntryKind::File | EntryKind::Directory | EntryKind::Other => {}
+                    EntryKind::Directory | EntryKind::Other => {}
                 }
             }
+            let is_skill = found.iter().any(|(name, _)| name == SKILL_FILE);
+            for (name, path) in found {
+                if self.of_file(root, &directory, &name, &path, is_skill) {
+                    files.push(path);
+                }
+            }
+            // The folder itself may be a skill and hold others all the same.
+            let owner = match (&directory.owner, is_skill && directory.depth > 0) {
+                (None, true) => Some(directory.path.clone()),
+                (owner, _) => owner.clone(),
+            };
+            let is_inside = is_skill || owner.is_some();
+            directories.extend(
+                below
+                    .into_iter()
+                    .filter(|(name, _)| !(is_inside && RESOURCE_FOLDERS.contains(&name.as_str())))
+                    .map(|(_, path)| Directory { path, depth: directory.depth + 1, owner: owner.clone() }),
+            );
         }
         files.sort();
         for file in files {
             self.file(root, &open, &file);
         }
+    }
+
+    /// Whether a file is to be read as a skill. A file that looks like one and is none is reported.
+    fn of_file(&mut self, root: &Path, directory: &Directory, name: &str, path: &str, is_skill: bool) -> bool {
+        if name == SKILL_FILE {
+            let Some(owner) = &directory.owner else { return true };
+            let message = format!(
+                "a part of the skill in `{owner}` and no skill of its own; to make it one, move its folder out of that"
+            );
+            self.report(Severity::Warning, "skill-inside-a-skill", &root.join(path), message);
+            return false;
+        }
+        if directory.depth == 0 {
+            return Path::new(name).extension().is_some_and(|extension| extension == "md");
+        }
+        if name.eq_ignore_ascii_case(SKILL_FILE) && !is_skill && directory.owner.is_none() {
+            let message = format!("not read as a skill: rename it to `{SKILL_FILE}`");
+            self.report(Severity::Warning, "skill-file-name", &root.join(path), message);
+        }
+        false
     }
 
     fn file(&mut self, root: &Path, open: &Folder, file: &str) {
@@ -138,11 +187,22 @@ impl Search {
             Ok(text) => text,
             Err(error) => return self.report(Severity::Error, "skill-unreadable", &path, error.to_string()),
         };
-        let (front, warnings) = front_matter::parse(front_matter::split(&text).0.unwrap_or_default());
+        let parts = split(&text);
+        if parts.head.is_none() && !parts.is_unclosed && is_no_skill(file) {
+            return;
+        }
+        let (front, warnings) = front_matter::parse(parts.head.unwrap_or_default(), parts.line);
         for warning in warnings {
             self.report(Severity::Warning, "skill-front-matter", &path, warning);
         }
-        let Some(skill) = self.skill(front, &path) else { return };
+        let lacks = match (parts.head, parts.is_unclosed) {
+            (Some(_), _) => "the front matter has no `description`",
+            (None, true) => "the front matter is not closed by a line `---`, so the skill has no description",
+            (None, false) => {
+                "there is no front matter (`---`, `description: …`, `---`), so the skill has no description"
+            }
+        };
+        let Some(skill) = self.skill(front, &path, lacks) else { return };
         match self.skills.get(&skill.name) {
             Some(winner) => {
                 let message = format!(
@@ -159,16 +219,16 @@ impl Search {
     }
 
     /// psi's rules: only a missing description is fatal; a name that bends the format is a warning.
-    fn skill(&mut self, front: FrontMatter, path: &Path) -> Option<Skill> {
+    fn skill(&mut self, front: FrontMatter, path: &Path, lacks: &str) -> Option<Skill> {
         let folder = path.parent()?.to_owned();
         let file = path.file_name()?.to_string_lossy().into_owned();
-        let home = if file == "SKILL.md" {
+        let home = if file == SKILL_FILE {
             folder.file_name()?.to_string_lossy()
         } else {
             path.file_stem()?.to_string_lossy()
         };
         let Some(description) = front.description else {
-            self.report(Severity::Error, "missing-description", path, "Missing description");
+            self.report(Severity::Error, "missing-description", path, lacks);
             return None;
         };
         let name = front.name.unwrap_or_else(|| home.clone().into_owned());
@@ -192,6 +252,29 @@ impl Search {
             file,
         })
     }
+}
+
+/// A folder that is looked into, relative to the one that was named.
+#[derive(Default)]
+struct Directory {
+    path: String,
+    depth: usize,
+    /// The folder of the skill that it belongs to.
+    owner: Option<String>,
+}
+
+impl Directory {
+    fn child(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) }
+    }
+}
+
+/// Whether a file at the top of a folder is a usual file of a repository, by its name.
+fn is_no_skill(file: &str) -> bool {
+    let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    NO_SKILLS
+        .iter()
+        .any(|name| stem == *name || stem.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '-', '_'])))
 }
 
 fn name_problems(name: &str, home: &str) -> Vec<String> {

@@ -55,7 +55,7 @@ fn the_front_matter_describes_and_the_body_is_read_when_asked() {
 }
 
 #[test]
-fn front_matter_that_is_not_yaml_is_read_line_by_line_and_said() {
+fn front_matter_that_is_not_yaml_is_read_entry_by_entry_and_said() {
     let root = TempDir::new().unwrap();
     write(
         root.path(),
@@ -67,8 +67,77 @@ fn front_matter_that_is_not_yaml_is_read_line_by_line_and_said() {
     assert_eq!(skill.description, "\"Use when: never: ever");
     assert_eq!(skill.lambda.as_deref(), Some("λ(x). a: b"));
     let messages: Vec<_> = library.findings().iter().map(|finding| finding.message.as_str()).collect();
-    assert!(messages.iter().any(|message| message.contains("not YAML")), "{messages:?}");
+    assert!(messages.iter().any(|message| message.contains("line 2: the value of `description`")), "{messages:?}");
     assert!(messages.iter().any(|message| message.contains("unknown front matter key `tags`")), "{messages:?}");
+}
+
+#[test]
+fn a_name_is_what_was_written() {
+    let root = TempDir::new().unwrap();
+    for name in ["no", "on", "0123", "1.10"] {
+        write(root.path(), &format!("{name}/SKILL.md"), &format!("--- \nname: {name}\ndescription: yes\n---\nBody"));
+    }
+    let library = discover(&root);
+    assert_eq!(library.skills().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["0123", "1.10", "no", "on"]);
+    assert!(library.skills().all(|skill| skill.description == "yes"));
+    assert_eq!(codes(&library), [(Severity::Warning, "skill-name")], "a full stop in a name");
+}
+
+#[test]
+fn what_lies_inside_a_skill_is_no_skill() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "SKILL.md", "---\nname: top\ndescription: Top.\n---\n");
+    write(root.path(), "templates/a/SKILL.md", &skill("A template."));
+    write(root.path(), "maker/SKILL.md", &skill("Makes skills."));
+    write(root.path(), "maker/assets/new/SKILL.md", &skill("A template."));
+    write(root.path(), "maker/skeleton/SKILL.md", &skill("A template too."));
+    write(root.path(), "group/one/SKILL.md", &skill("One of a group."));
+    let library = discover(&root);
+    assert_eq!(library.skills().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["top", "one", "maker"]);
+    let [finding, _name] = library.findings() else { panic!("{:?}", library.findings()) };
+    assert_eq!(finding.code, "skill-inside-a-skill");
+    assert!(finding.message.contains("`maker`") && finding.path.ends_with("maker/skeleton/SKILL.md"), "{finding:?}");
+    assert_eq!(library.resources("maker").unwrap(), ["assets/new/SKILL.md", "skeleton/SKILL.md"]);
+}
+
+#[test]
+fn files_that_were_meant_to_be_skills_are_told_from_others() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "low/skill.md", &skill("In lower case."));
+    write(root.path(), "both/SKILL.md", &skill("Right."));
+    write(root.path(), "both/Skill.md", "Notes.");
+    for name in ["README.md", "readme.de.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
+        write(root.path(), name, "# Skills");
+    }
+    write(root.path(), "open/SKILL.md", "---\ndescription: Not closed.\n");
+    let library = discover(&root);
+    assert_eq!(library.skills().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["both"]);
+    let found: Vec<_> = library.findings().iter().map(|found| (found.code, found.message.as_str())).collect();
+    assert!(
+        matches!(found.as_slice(), [("skill-file-name", rename), ("missing-description", open)]
+        if rename.contains("rename it to `SKILL.md`") && open.contains("not closed")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn many_findings_are_one_line() {
+    let (root, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for number in 0..70 {
+        write(root.path(), &format!("s{number}/SKILL.md"), "---\ndescription: D.\nversion: 1\n---\n");
+    }
+    write(root.path(), "Odd/SKILL.md", "---\ndescription: D: d\nversion: 1\n---\n");
+    write(root.path(), "mute/SKILL.md", "---\nname: mute\n---\n");
+    write(other.path(), "low/skill.md", &skill("In lower case."));
+    let folders = [root.path(), other.path()].map(SkillFolder::required);
+    let library = SkillLibrary::discover(&folders);
+    assert_eq!(library.findings().len(), 75);
+    let [here, there] = library.summary().try_into().unwrap();
+    assert!(here.starts_with("74 findings about the skills of "), "{here}");
+    assert!(here.contains("mute/SKILL.md: the front matter has no `description`"), "{here}");
+    assert!(here.contains("unknown front matter key `version` (71)"), "{here}");
+    assert!(there.contains("low/skill.md: not read as a skill: rename"), "{there}");
+    assert!(SkillLibrary::discover(&[SkillFolder::required(other.path().join("low"))]).summary().is_empty());
 }
 
 #[test]

@@ -4,10 +4,8 @@
 //! own filter.
 
 use super::pack::{Pack, SkillSource};
-use crate::companions::Companions;
-use crate::ir::OwnSkill;
+use crate::{companions::Companions, front_matter, ir::OwnSkill};
 use indexmap::IndexMap;
-use serde::Deserialize;
 
 /// The most skills that a pack brings along.
 const MAX_SKILLS: usize = 200;
@@ -26,12 +24,6 @@ pub(super) struct Unread {
     pub index: usize,
     /// Why it cannot be used, as a sentence.
     pub problem: String,
-}
-
-#[derive(Deserialize)]
-struct Head {
-    name: String,
-    description: String,
 }
 
 impl Skills {
@@ -77,14 +69,15 @@ impl Skills {
         }
         for file in files {
             let text = beside.text(&file).ok_or_else(|| format!("`{file}` does not exist"))??;
-            let (head, body) = split(&text).ok_or_else(|| format!("`{file}` has no front matter"))?;
-            let head: Head = serde_saphyr::from_str(head).map_err(|error| {
-                let problem = error.to_string();
-                format!("`{file}`: {}", problem.lines().next().unwrap_or_default())
-            })?;
+            let parts = front_matter::split(&text);
+            let head = parts.head.ok_or_else(|| format!("`{file}` has no front matter"))?;
+            let front = front_matter::read(head, parts.line);
+            let field = |key: &str| {
+                front.text(key).map(str::to_owned).ok_or_else(|| format!("the front matter of `{file}` lacks `{key}`"))
+            };
             let folder = file.strip_suffix(SKILL_FILE).unwrap_or(&file).trim_end_matches('/').to_owned();
-            let instructions = body.trim().to_owned();
-            self.add(head.name, folder, OwnSkill { description: head.description, instructions, preload })?;
+            let instructions = parts.body.trim().to_owned();
+            self.add(field("name")?, folder, OwnSkill { description: field("description")?, instructions, preload })?;
         }
         Ok(())
     }
@@ -107,14 +100,6 @@ impl Skills {
 /// A relative path without `./` and slashes at its ends.
 fn normal(path: &str) -> String {
     path.trim_start_matches("./").trim_matches('/').to_owned()
-}
-
-/// The text between the first two `---` lines, and what follows.
-fn split(text: &str) -> Option<(&str, &str)> {
-    let rest = text.trim_start_matches('\u{feff}').strip_prefix("---")?.trim_start_matches('\r').strip_prefix('\n')?;
-    let end = rest.find("\n---")?;
-    let body = rest.get(end + 4..)?;
-    Some((rest.get(..end)?, body.split_once('\n').map_or("", |(_, body)| body)))
 }
 
 #[cfg(test)]

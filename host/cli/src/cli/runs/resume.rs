@@ -63,6 +63,7 @@ impl DoubtArgs {
 
 pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let host = crate::cli::host(config, terminal).await?;
+    crate::cli::warn_of_skills(&host);
     let engine = host.engine();
     let entry = meant(&engine.runs().await?, &args.run)?.clone();
     if entry.state.ended {
@@ -125,6 +126,7 @@ pub struct ForkArgs {
 
 pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let host = crate::cli::host(config, terminal).await?;
+    crate::cli::warn_of_skills(&host);
     let run = meant(&host.engine().runs().await?, &args.run)?.run.clone();
     let fork = host.engine().fork(&run, args.at, args.name.as_deref().map(Into::into)).await?;
     if args.hold {

@@ -1,0 +1,381 @@
+//! The head of a published Markdown file, as people write it: YAML between two `---` lines.
+//!
+//! Its texts are what was written: `no`, `0123` and `1.10` are names, not a boolean and numbers. Where the head as a
+//! whole is not YAML (`argument-hint: [a] [b]`, a colon in a description), each entry is read by itself, so that one of
+//! them never changes another; an entry that is no YAML either is taken as written.
+
+use crate::yaml::{self, Node, NodeKind};
+use indexmap::IndexMap;
+use opcell_types::Value;
+
+/// A file in its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// The text between the two `---` lines; none where there are no such lines.
+    pub head: Option<&'a str>,
+    /// Everything after them, or the whole file.
+    pub body: &'a str,
+    /// The line of the file on which the head begins, counted from 1.
+    pub line: usize,
+    /// There is an opening `---` and no closing one.
+    pub is_unclosed: bool,
+}
+
+/// A value of the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// A text, or a boolean or number as it was written.
+    Text(String),
+    /// A list of texts; what is nested deeper is left out.
+    List {
+        /// Its texts.
+        items: Vec<String>,
+        /// The list as it was written, on one line.
+        written: String,
+    },
+    /// A mapping.
+    Mapping {
+        /// The mapping as it was written, on one line.
+        written: String,
+    },
+}
+
+impl Field {
+    /// The text of a key that holds one. What YAML takes for a list or a mapping is a text there, such as `[draft]`, or
+    /// `Use it to: draw` on a line of its own.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        let text = match self {
+            Self::Null => None,
+            Self::Text(text) => Some(text),
+            Self::List { written, .. } | Self::Mapping { written } => Some(written),
+        };
+        text.map(|text| text.trim()).filter(|text| !text.is_empty())
+    }
+
+    /// The words of a key that holds several: a list, or a text of words with commas or blanks between them.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let words = |text: &str| -> Vec<String> {
+            let words: Vec<&str> = match text.contains(',') {
+                true => text.split(',').map(str::trim).collect(),
+                false => text.split_whitespace().collect(),
+            };
+            words.into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        match self {
+            Self::List { items, .. } => items.clone(),
+            Self::Text(text) => words(text),
+            Self::Null | Self::Mapping { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The entries of a head.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FrontMatter {
+    /// The entries in authored order; the last one of a name.
+    pub fields: IndexMap<String, Field>,
+    /// What the author should mend, as sentences.
+    pub notes: Vec<String>,
+}
+
+impl FrontMatter {
+    /// The text of a key.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.fields.get(key).and_then(Field::text)
+    }
+}
+
+/// Splits a file into its head and its body. Blanks after a fence and a byte-order mark do not matter; without an
+/// opening and a closing `---` everything is body.
+#[must_use]
+pub fn split(text: &str) -> Parts<'_> {
+    let start = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
+    let before = text.get(..text.len() - start.len()).unwrap_or_default();
+    let whole = Parts { head: None, body: start, line: 1, is_unclosed: false };
+    let mut lines = start.split_inclusive('\n');
+    let Some(opening) = lines.next().filter(|line| line.trim_end() == "---" && line.ends_with('\n')) else {
+        return whole;
+    };
+    let line = before.matches('\n').count() + 2;
+    let mut at = opening.len();
+    for next in lines {
+        if next.trim_end() == "---" {
+            let head = start.get(opening.len()..at);
+            return Parts { head, body: start.get(at + next.len()..).unwrap_or_default(), line, is_unclosed: false };
+        }
+        at += next.len();
+    }
+    Parts { is_unclosed: true, ..whole }
+}
+
+/// Reads a head that begins on a line of its file. Never fails: what is no YAML is taken as written, with a note.
+#[must_use]
+pub fn read(head: &str, line: usize) -> FrontMatter {
+    match yaml::parse(head).map(|node| node.kind) {
+        Ok(NodeKind::Mapping(entries)) => FrontMatter {
+            fields: entries
+                .into_iter()
+                .map(|entry| (entry.key.as_ref().to_owned(), field(&entry.value, head)))
+                .collect(),
+            notes: Vec::new(),
+        },
+        Ok(NodeKind::Scalar(Value::Null)) => FrontMatter::default(),
+        _ => entry_by_entry(head, line),
+    }
+}
+
+fn field(node: &Node, source: &str) -> Field {
+    let written = || source.get(node.span.start..node.span.end).map(str::trim);
+    let line = || joined(written().unwrap_or_default().lines().map(str::trim), " ");
+    match &node.kind {
+        NodeKind::Scalar(Value::Null) => Field::Null,
+        NodeKind::Scalar(Value::String(text)) => Field::Text(text.trim().to_owned()),
+        NodeKind::Scalar(value) => match written().filter(|written| !written.starts_with(['*', '&', '!'])) {
+            Some(written) => Field::Text(written.to_owned()),
+            None => Field::Text(value.to_json()),
+        },
+        NodeKind::Sequence(nodes) => Field::List {
+            items: nodes
+                .iter()
+                .filter_map(|node| match field(node, source) {
+                    Field::Text(text) => Some(text),
+                    _ => None,
+                })
+                .collect(),
+            written: line(),
+        },
+        NodeKind::Mapping(_) => Field::Mapping { written: line() },
+    }
+}
+
+/// An entry with its lines.
+struct Chunk<'a> {
+    key: &'a str,
+    first: &'a str,
+    rest: Vec<&'a str>,
+    line: usize,
+}
+
+fn entry_by_entry(head: &str, line: usize) -> FrontMatter {
+    let mut chunks: Vec<Chunk<'_>> = Vec::new();
+    for (index, text) in head.lines().enumerate() {
+        let is_indented = text.is_empty() || text.starts_with([' ', '\t']);
+        match key(text).filter(|_| !is_indented) {
+            Some((key, first)) => chunks.push(Chunk { key, first, rest: Vec::new(), line: line + index }),
+            None if text.starts_with('#') => {}
+            // A line without a key that is not indented either: people wrap long texts so.
+            None => {
+                if let Some(chunk) = chunks.last_mut() {
+                    chunk.rest.push(text);
+                }
+            }
+        }
+    }
+    let mut front = FrontMatter::default();
+    for chunk in chunks {
+        let value = chunk.field().unwrap_or_else(|| {
+            let Chunk { key, line, .. } = chunk;
+            front
+                .notes
+                .push(format!("line {line}: the value of `{key}` is not YAML and is taken as written; quote it"));
+            chunk.as_written()
+        });
+        if front.fields.insert(chunk.key.to_owned(), value).is_some() {
+            let Chunk { key, line, .. } = chunk;
+            front.notes.push(format!("line {line}: `{key}` is given twice; this one applies"));
+        }
+    }
+    if front.notes.is_empty() {
+        front.notes.push("the front matter is not YAML; it was read line by line, as `key: value`".to_owned());
+    }
+    front
+}
+
+/// The key that a line begins with, and what follows on the colon.
+fn key(line: &str) -> Option<(&str, &str)> {
+    let (key, rest) = line.split_once(':')?;
+    let key = key.trim_end();
+    let key = ['"', '\''].iter().find_map(|quote| key.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(key);
+    let is_key = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    (is_key && !rest.starts_with("//")).then(|| (key, rest.trim()))
+}
+
+impl Chunk<'_> {
+    /// The entry as YAML, if it is by itself.
+    fn field(&self) -> Option<Field> {
+        let mut text = format!("{}: {}\n", self.key, self.first);
+        for line in &self.rest {
+            text.push_str(line);
+            text.push('\n');
+        }
+        match yaml::parse(&text).ok()?.kind {
+            NodeKind::Mapping(entries) => match entries.as_slice() {
+                [entry] => Some(field(&entry.value, &text)),
+                _ => None,
+            },
+            NodeKind::Scalar(_) | NodeKind::Sequence(_) => None,
+        }
+    }
+
+    fn as_written(&self) -> Field {
+        let lines = || self.rest.iter().map(|line| line.trim());
+        let block = self.first.split_whitespace().next().filter(|word| is_block_scalar(word));
+        if let Some(header) = block {
+            return Field::Text(joined(lines(), if header.starts_with('|') { "\n" } else { " " }));
+        }
+        let is_list = self.first.is_empty() && lines().any(|line| line.starts_with("- "));
+        if is_list && lines().all(|line| line.is_empty() || line.starts_with("- ")) {
+            let items = lines().filter_map(|line| line.strip_prefix("- ")).map(unquoted).collect();
+            return Field::List { items, written: joined(lines(), " ") };
+        }
+        Field::Text(unquoted(&joined(std::iter::once(self.first).chain(lines()), " ")))
+    }
+}
+
+/// `>`, `|`, with a sign and a digit.
+fn is_block_scalar(word: &str) -> bool {
+    word.strip_prefix(['>', '|'])
+        .is_some_and(|rest| rest.len() <= 2 && rest.chars().all(|c| matches!(c, '+' | '-' | '1'..='9')))
+}
+
+/// Lines as one text; an empty line ends a paragraph.
+fn joined<'a>(lines: impl Iterator<Item = &'a str>, separator: &str) -> String {
+    let mut text = String::new();
+    let mut ends_paragraph = false;
+    for line in lines {
+        if line.is_empty() {
+            ends_paragraph = !text.is_empty();
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(match (ends_paragraph, separator) {
+                (true, "\n") => "\n\n",
+                (true, _) => "\n",
+                (false, separator) => separator,
+            });
+        }
+        ends_paragraph = false;
+        text.push_str(line);
+    }
+    text
+}
+
+/// A text without the quotes around it, unless there are more of them inside.
+fn unquoted(text: &str) -> String {
+    let text = text.trim();
+    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote).filter(|inner| !inner.contains(quote));
+    inner('"').or_else(|| inner('\'')).unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(head: &str, key: &str) -> String {
+        read(head, 2).text(key).unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn fences_may_have_blanks_behind_them_and_marks_before_them() {
+        for text in ["---\na: b\n---\nBody", "\u{feff}--- \t\na: b\n--- \nBody", "\n\n---\r\na: b\r\n---\r\nBody"] {
+            let parts = split(text);
+            assert_eq!((parts.head.map(str::trim_end), parts.body), (Some("a: b"), "Body"), "{text:?}");
+        }
+        assert_eq!(split("\n\n---\na: b\n---\n").line, 4);
+        for text in ["----\na: b\n---\n", "--- a: b\n---\n", "Body", "---"] {
+            let parts = split(text);
+            assert_eq!((parts.head, parts.body, parts.is_unclosed), (None, text, false), "{text:?}");
+        }
+        assert!(split("---\na: b\nBody").is_unclosed);
+    }
+
+    #[test]
+    fn a_text_is_what_was_written() {
+        for written in
+            ["no", "on", "yes", "True", "0123", "1.10", "0x1F", "1e3", "2026-01-02", "12:30", "1_000", ".5", "007"]
+        {
+            assert_eq!(text(&format!("name: {written}  # a comment\n"), "name"), written);
+            assert_eq!(text(&format!("name: \"{written}\"\n"), "name"), written);
+            assert_eq!(text(&format!("name: {written}\nhint: [a] [b]\n"), "name"), written, "line by line");
+        }
+        assert_eq!(read("name: ~\nb: null\nc:\n", 2).fields.values().filter(|f| **f == Field::Null).count(), 3);
+        assert_eq!(text("a: [draft]\n", "a"), "[draft]");
+        assert_eq!(text("a: {b: c}\n", "a"), "{b: c}");
+        assert_eq!(text("a: &x 1.10\nb: *x\n", "b"), "1.1");
+    }
+
+    #[test]
+    fn an_entry_that_is_no_yaml_leaves_the_others_as_they_are() {
+        let head = "name: review\ndescription: >-\n  Reviews a pull\n  request.\n\n  Use it: before a merge.\nnotes: |\n  One\n  \n    Two\n\
+                    argument-hint: [branch] [--strict]\nallowed-tools:\n  - Read\n  - Bash(git:*)\n";
+        let front = read(head, 2);
+        assert_eq!(front.text("description"), Some("Reviews a pull request.\nUse it: before a merge."));
+        assert_eq!(front.text("notes"), Some("One\n\n  Two"));
+        assert_eq!(front.text("argument-hint"), Some("[branch] [--strict]"));
+        assert_eq!(front.fields["allowed-tools"].words(), ["Read", "Bash(git:*)"]);
+        assert_eq!(
+            front.notes,
+            ["line 12: the value of `argument-hint` is not YAML and is taken as written; quote it"]
+        );
+    }
+
+    #[test]
+    fn a_text_with_colons_is_read_to_its_end() {
+        for head in [
+            "description: Use this when asked to: make a table,\n  draw a chart, or: sum up.\nname: x\n",
+            "description: Use this when asked to: make a table,\ndraw a chart, or: sum up.\nname: x\n",
+            "description: \"Use this when asked to: make a table,\n  draw a chart, or: sum up.\"\nname: x\nhint: [a] b\n",
+            "description: >- \n\tUse this when asked to: make a table,\n\tdraw a chart, or: sum up.\nname: x\n",
+            "description:\n  Use this when asked to: make a table,\n  draw a chart, or: sum up.\nname: x\n",
+        ] {
+            assert_eq!(
+                text(head, "description"),
+                "Use this when asked to: make a table, draw a chart, or: sum up.",
+                "{head}"
+            );
+            assert_eq!(text(head, "name"), "x", "{head}");
+        }
+        for value in [
+            "`code` first",
+            "@mention",
+            "%percent",
+            "*bold* word",
+            "[WIP] Reviews",
+            "\"Said\" and \"done\"",
+            "{x} y",
+            "a: b # c",
+        ] {
+            assert_eq!(text(&format!("description: {value}\n"), "description"), value);
+        }
+        assert_eq!(text("description: |\n  a: b\n  c\nhint: [a] [b]\n", "description"), "a: b\nc");
+    }
+
+    #[test]
+    fn what_is_read_line_by_line_is_said() {
+        let notes = |head: &str| read(head, 2).notes;
+        assert_eq!(notes("a: b: c\n").len(), 1);
+        assert_eq!(notes("a: 1\na: 2\n"), ["line 3: `a` is given twice; this one applies"]);
+        assert_eq!(notes("a:b\n").len(), 1, "the blank is missing");
+        assert_eq!(text("a:b\n", "a"), "b");
+        assert!(notes("").is_empty() && notes("# nothing\n").is_empty());
+        for words in ["saphyr", "mapping values", "context", "DuplicateKey", "parsing"] {
+            assert!(!notes("a: b: c\nd: [\n\te: @\n").join(" ").contains(words), "{words}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_head_is_read(head in "([a-z]{1,3}: ?)?[ \\n\\t:\\-a1{}\\[\\],&*!|>'\"#%]{0,60}") {
+            let front = read(&head, 2);
+            for field in front.fields.values() {
+                let _ = (field.text(), field.words());
+            }
+        }
+    }
+}
