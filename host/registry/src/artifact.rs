@@ -14,8 +14,9 @@ pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// A component.
 pub const WASM: &str = "application/wasm";
-/// What `wash` wrote before the CNCF agreed on [`WASM`].
-const OLD_WASM: &str = "application/vnd.module.wasm.content.layer.v1+wasm";
+/// What tools wrote before the CNCF agreed on [`WASM`]: `wash`, and those of the first `wasm-to-oci` and its heirs.
+const OLD_WASM: [&str; 2] =
+    ["application/vnd.module.wasm.content.layer.v1+wasm", "application/vnd.wasm.content.layer.v1+wasm"];
 /// What a component needs to run.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 /// Nothing: `{}`.
@@ -59,13 +60,81 @@ pub struct Descriptor {
     /// What it is, for a manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
+    /// The machine that a manifest of a list is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<Platform>,
+}
+
+/// A machine, as image lists name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Platform {
+    /// Such as `wasm` or `amd64`.
+    #[serde(default)]
+    pub architecture: String,
+    /// Such as `wasip2`, `wasi` or `linux`.
+    #[serde(default)]
+    pub os: String,
 }
 
 impl Descriptor {
     /// Of these bytes.
     #[must_use]
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
-        Self { media_type: media_type.to_owned(), digest: digest(bytes), size: bytes.len() as u64, artifact_type: None }
+        Self {
+            media_type: media_type.to_owned(),
+            digest: digest(bytes),
+            size: bytes.len() as u64,
+            artifact_type: None,
+            platform: None,
+        }
+    }
+
+    /// Whether a list says of this manifest that it is WebAssembly.
+    fn is_wasm(&self) -> bool {
+        let of_platform = |platform: &Platform| {
+            matches!(platform.architecture.as_str(), "wasm" | "wasm32") || platform.os.starts_with("wasi")
+        };
+        self.platform.as_ref().is_some_and(of_platform)
+            || self.artifact_type.as_deref().is_some_and(|kind| kind == WASM || kind == CONFIG)
+    }
+
+    /// Whether it is for no machine, as `docker buildx` writes of what it attests.
+    fn is_attestation(&self) -> bool {
+        self.platform.as_ref().is_some_and(|platform| platform.os == "unknown" && platform.architecture == "unknown")
+    }
+}
+
+impl Index {
+    /// The one manifest that is WebAssembly: by its platform or type, or because there is no other.
+    ///
+    /// # Errors
+    /// With what the list has instead.
+    pub fn wasm(&self) -> Result<&Descriptor, String> {
+        let manifests = || self.manifests.iter().filter(|listed| listed.media_type == MANIFEST);
+        let mut wasm = manifests().filter(|listed| listed.is_wasm());
+        match (wasm.next(), wasm.next()) {
+            (Some(one), None) => return Ok(one),
+            (Some(_), Some(_)) => {
+                let count = manifests().filter(|listed| listed.is_wasm()).count();
+                return Err(format!("it is a list of {count} WebAssembly manifests; name one by its digest"));
+            }
+            (None, _) => {}
+        }
+        let mut others = manifests().filter(|listed| !listed.is_attestation());
+        match (others.next(), others.next()) {
+            // What a list says of its only manifest is not needed: its layers are looked at.
+            (Some(one), None) => Ok(one),
+            (None, _) => Err("it is a list without a manifest".to_owned()),
+            (Some(_), Some(_)) => {
+                let machine = |listed: &Descriptor| match &listed.platform {
+                    Some(platform) => format!("{}/{}", platform.os, platform.architecture),
+                    None => listed.media_type.clone(),
+                };
+                let kinds: Vec<String> = manifests().take(8).map(machine).collect();
+                let kinds = opcell_types::text::printable(&kinds.join(", "), 200);
+                Err(format!("it is a list of manifests, none of which is WebAssembly: {kinds}"))
+            }
+        }
     }
 }
 
@@ -165,7 +234,7 @@ impl Manifest {
     /// # Errors
     /// With what it has instead.
     pub fn component(&self) -> Result<&Descriptor, String> {
-        let is_wasm = |layer: &&Descriptor| layer.media_type == WASM || layer.media_type == OLD_WASM;
+        let is_wasm = |layer: &&Descriptor| layer.media_type == WASM || OLD_WASM.contains(&layer.media_type.as_str());
         let mut found = self.layers.iter().filter(is_wasm);
         match (found.next(), found.next()) {
             (Some(layer), None) if layer.size > 0 && layer.size <= MAX_COMPONENT => Ok(layer),
@@ -196,7 +265,46 @@ pub fn config(component: &[u8], imports: &[String], exports: &[String]) -> Vec<u
 
 #[cfg(test)]
 mod tests {
-    use super::{Manifest, sha256};
+    use super::{Descriptor, INDEX, Index, MANIFEST, Manifest, OLD_WASM, Platform, WASM, sha256};
+
+    fn listed(name: &str, machine: Option<(&str, &str)>) -> Descriptor {
+        let platform = machine.map(|(os, architecture)| Platform { architecture: architecture.into(), os: os.into() });
+        Descriptor { platform, ..Descriptor::of(MANIFEST, name.as_bytes()) }
+    }
+
+    fn chosen(manifests: &[Descriptor]) -> Result<Descriptor, String> {
+        let media_type = INDEX.to_owned();
+        Index { schema_version: 2, media_type, manifests: manifests.to_vec() }.wasm().cloned()
+    }
+
+    #[test]
+    fn the_one_manifest_of_a_list_that_is_webassembly_is_taken() {
+        let wasm = listed("wasm", Some(("wasip2", "wasm")));
+        let native = listed("native", Some(("linux", "amd64")));
+        let attested = listed("attested", Some(("unknown", "unknown")));
+        let plain = listed("plain", None);
+        let typed = Descriptor { artifact_type: Some(WASM.to_owned()), ..listed("typed", None) };
+        assert_eq!(chosen(&[native.clone(), wasm.clone(), attested.clone()]), Ok(wasm.clone()));
+        assert_eq!(chosen(&[plain.clone(), typed.clone()]), Ok(typed));
+        assert_eq!(chosen(&[plain.clone(), attested]), Ok(plain.clone()));
+        assert!(
+            chosen(&[wasm.clone(), listed("other", Some(("wasi", "wasm")))]).unwrap_err().contains("2 WebAssembly")
+        );
+        let none = chosen(&[native, listed("arm", Some(("linux", "arm64")))]).unwrap_err();
+        assert!(none.contains("linux/amd64, linux/arm64"), "{none}");
+        assert!(chosen(&[]).is_err());
+        let nested = Descriptor { media_type: INDEX.to_owned(), ..wasm };
+        assert!(chosen(&[nested]).is_err(), "a list in a list is not followed");
+    }
+
+    #[test]
+    fn older_media_types_of_a_component_are_read() {
+        for kind in OLD_WASM {
+            let mut manifest = Manifest::of_component(b"{}", b"component");
+            manifest.layers = vec![Descriptor::of(kind, b"component")];
+            assert!(manifest.component().is_ok(), "{kind}");
+        }
+    }
 
     #[test]
     fn a_component_is_found_by_its_media_type_and_a_million_layers_are_not_read() {

@@ -115,7 +115,7 @@ impl Client {
     pub async fn pull(&self, reference: &Reference, expected: Option<&PublicKey>) -> Result<Pulled, RegistryError> {
         self.timed(reference, async {
             let connection = Connection::open(self, reference).await?;
-            let (manifest_bytes, manifest) = connection.manifest(reference.version()).await?;
+            let (manifest_bytes, manifest) = connection.plugin_manifest(reference.version()).await?;
             let manifest_digest = artifact::digest(&manifest_bytes);
             let shape = |what: String| RegistryError::Shape { what: format!("{reference}: {what}") };
             let layer = manifest.component().map_err(shape)?;
@@ -143,7 +143,7 @@ impl Client {
     pub async fn resolve(&self, reference: &Reference) -> Result<String, RegistryError> {
         self.timed(reference, async {
             let connection = Connection::open(self, reference).await?;
-            Ok(artifact::digest(&connection.manifest(reference.version()).await?.0))
+            Ok(artifact::digest(&connection.plugin_manifest(reference.version()).await?.0))
         })
         .await
     }
@@ -193,10 +193,35 @@ impl Client {
 }
 
 impl Connection<'_> {
+    /// A plugin's manifest and its bytes. Of an image list, which `docker buildx` pushes, its one WebAssembly manifest.
+    async fn plugin_manifest(&self, version: &str) -> Result<(Vec<u8>, Manifest), RegistryError> {
+        let bytes = self.manifest_bytes(version).await?;
+        // Where a list is pinned by its digest, the lock could not tell later what was pinned.
+        let listed = serde_json::from_slice::<Index>(&bytes).ok().filter(|_| !version.starts_with("sha256:"));
+        match listed {
+            None => self.parsed(version, bytes),
+            Some(index) => {
+                let what = |why: String| RegistryError::Shape {
+                    what: format!("{}/{} at `{version}`: {why}", self.host(), self.repository()),
+                };
+                let chosen = index.wasm().map_err(what)?;
+                if !crate::reference::is_digest(&chosen.digest) {
+                    let digest = opcell_types::text::printable(&chosen.digest, 100);
+                    return Err(what(format!("`{digest}` is not a SHA-256 digest")));
+                }
+                self.manifest(&chosen.digest).await
+            }
+        }
+    }
+
     /// A manifest and its bytes, checked where they were asked for by digest.
     async fn manifest(&self, version: &str) -> Result<(Vec<u8>, Manifest), RegistryError> {
+        let bytes = self.manifest_bytes(version).await?;
+        self.parsed(version, bytes)
+    }
+
+    async fn manifest_bytes(&self, version: &str) -> Result<Vec<u8>, RegistryError> {
         let url = self.url(&format!("manifests/{version}"))?;
-        // An index is asked for too: a registry that has one then gives it, and it can be named in the error.
         let accept = format!("{}, {}", artifact::MANIFEST, artifact::INDEX);
         let what = || format!("{}/{} at `{version}`", self.host(), self.repository());
         let bytes = self.get(&url, &accept, artifact::MAX_MANIFEST).await?;
@@ -205,12 +230,20 @@ impl Connection<'_> {
         if version.starts_with("sha256:") && version != digest {
             return Err(RegistryError::Digest { what: what(), expected: version.to_owned(), found: digest });
         }
+        Ok(bytes)
+    }
+
+    fn parsed(&self, version: &str, bytes: Vec<u8>) -> Result<(Vec<u8>, Manifest), RegistryError> {
         let manifest = serde_json::from_slice::<Manifest>(&bytes);
         let manifest = manifest.map_err(|error| {
-            let index = serde_json::from_slice::<Index>(&bytes).is_ok();
-            let error = opcell_types::text::printable(&error.to_string(), 200);
-            let why = if index { "it is a list of manifests, not a plugin".to_owned() } else { error };
-            RegistryError::Shape { what: format!("{}: {why}", what()) }
+            let index = serde_json::from_slice::<Index>(&bytes).ok();
+            let why = match index.as_ref().map(Index::wasm) {
+                Some(Ok(chosen)) => format!("it is a list of manifests; name its plugin, `@{}`", chosen.digest),
+                Some(Err(why)) => why,
+                None => error.to_string(),
+            };
+            let why = opcell_types::text::printable(&why, 300);
+            RegistryError::Shape { what: format!("{}/{} at `{version}`: {why}", self.host(), self.repository()) }
         })?;
         Ok((bytes, manifest))
     }

@@ -192,6 +192,49 @@ async fn loopback_is_reached_only_by_a_reference_that_names_it() {
 }
 
 #[tokio::test]
+async fn the_webassembly_manifest_of_an_image_list_is_pulled_by_its_digest() {
+    let mut listed = artifact::Descriptor::of(artifact::MANIFEST, &manifest());
+    listed.platform = Some(artifact::Platform { architecture: "wasm".to_owned(), os: "wasip2".to_owned() });
+    let mut native = artifact::Descriptor::of(artifact::MANIFEST, b"native");
+    native.platform = Some(artifact::Platform { architecture: "amd64".to_owned(), os: "linux".to_owned() });
+    let digest = listed.digest.clone();
+    let list = |listed: &artifact::Descriptor| {
+        let manifests = vec![native.clone(), listed.clone()];
+        serde_json::to_vec(&artifact::Index { schema_version: 2, media_type: artifact::INDEX.to_owned(), manifests })
+    };
+    let (list, forged) = (list(&listed).unwrap(), {
+        let mut forged = listed.clone();
+        forged.digest = "sha256:../../v2/other".to_owned();
+        list(&forged).unwrap()
+    });
+    let index_digest = artifact::digest(&list);
+    let at = digest.clone();
+    let answer = move |list: Vec<u8>| {
+        let at = at.clone();
+        move |path: &str| match path {
+            path if path.ends_with(&at) => ok(manifest()),
+            path if path.contains("/manifests/sha256-") || path.contains("/referrers/") => {
+                Answer::Whole("404 Not Found", String::new(), Vec::new())
+            }
+            path if path.contains("manifests") => ok(list.clone()),
+            _ => ok("component"),
+        }
+    };
+    let registry_of_list = registry(answer(list)).await;
+    let client = Client::new().credentials(Credentials::Anonymous);
+    let pulled = client.pull(&registry_of_list, None).await.unwrap();
+    assert_eq!(
+        (pulled.manifest.as_str(), pulled.stored.component.as_slice()),
+        (digest.as_str(), b"component".as_slice())
+    );
+    assert_eq!(client.resolve(&registry_of_list).await.unwrap(), digest);
+    let pinned = refused(&registry_of_list.at(&index_digest)).await.to_string();
+    assert!(pinned.contains(&format!("name its plugin, `@{digest}`")), "{pinned}");
+    let forged = registry(answer(forged)).await;
+    assert!(refused(&forged).await.to_string().contains("not a SHA-256 digest"));
+}
+
+#[tokio::test]
 async fn referrers_that_are_listed_by_the_registry_itself_are_read() {
     let key = opcell_registry::signature::SecretKey::generate().unwrap();
     let digests = opcell_registry::signature::Digests::of(b"component");
