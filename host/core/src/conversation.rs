@@ -195,7 +195,7 @@ pub struct ToolCallRequest {
 }
 
 impl ToolCallRequest {
-    /// Why the arguments are not an object, in words for the model; `None` when they are one, or absent.
+    /// The reason why the arguments are not an object, in words for the model; `None` when they are one, or absent.
     #[must_use]
     pub fn not_an_object(&self) -> Option<String> {
         const SHOWN_BYTES: usize = 200;

@@ -92,10 +92,14 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure::host(reason, message)
 }
 
+#[cfg(all(test, feature = "providers"))]
+mod answer_tests;
 #[cfg(test)]
 mod catalogue_tests;
 #[cfg(all(test, feature = "providers"))]
 mod corpus_tests;
+#[cfg(all(test, feature = "providers"))]
+mod provider_support;
 #[cfg(all(test, feature = "providers"))]
 mod provider_tests;
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// The most calls of one answer.
 const MAX_CALLS: usize = 1024;
 
-/// What a provider answered.
+/// The answer of a provider.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Answer {
     pub text: String,
@@ -107,11 +107,11 @@ pub(super) struct Event<'a> {
     /// The event's name in the stream, where it has one.
     pub name: Option<&'a str>,
     pub data: Json,
-    /// Whether this is the whole answer.
+    /// True if this is the whole answer.
     pub whole: bool,
 }
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Close {
     /// The protocol's last event came, or the answer was whole.
@@ -125,9 +125,9 @@ pub(super) trait Protocol: Send {
     /// Takes one event, and shows the text that it adds.
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault>;
 
-    /// What was collected; `None` when the answer had not ended.
+    /// The collected answer; `None` when the answer had not ended.
     fn end(&mut self, close: Close) -> Result<Option<Answer>, Fault>;
 
-    /// Whether the protocol's last event came.
+    /// Returns `true` once the protocol's last event came.
     fn is_over(&self) -> bool;
 }

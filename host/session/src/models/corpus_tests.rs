@@ -19,7 +19,7 @@ const MIN_CASES: usize = 40;
 #[derive(Debug, Default)]
 struct Case {
     title: String,
-    /// Whether a finish reason comes before the end: such an answer, cut, cannot be told from a shorter one.
+    /// True if a finish reason comes before the end: such an answer, cut, cannot be told from a shorter one.
     is_early: bool,
     whole: Option<String>,
     stream: Option<String>,
@@ -59,7 +59,7 @@ fn cases(api: Api) -> Vec<Case> {
     cases
 }
 
-/// What comes of a body that is given in pieces, and what was shown of it.
+/// The outcome of a body that is given in pieces, and the text that was shown of it.
 fn read<'a>(api: Api, pieces: impl Iterator<Item = &'a [u8]>) -> (Result<Answer, Fault>, String) {
     let known = ["t", "u"].into_iter().map(str::to_owned).collect();
     let shown = Mutex::new(String::new());
@@ -182,23 +182,29 @@ fn a_body_reads_alike_in_pieces_of_every_size_and_with_marks_comments_and_other_
 
 #[test]
 fn an_answer_that_is_cut_anywhere_is_the_same_or_a_failure_that_may_be_tried_again() {
-    for api in APIS {
-        for case in cases(api).iter().filter(|case| !case.is_early) {
-            for body in case.bodies() {
-                let whole = essence(&outcome(api, body.as_bytes()));
-                for end in 0..body.len() {
-                    let cut = read(api, std::iter::once(&body.as_bytes()[..end])).0;
-                    let is_retriable = cut.as_ref().is_err_and(|fault| fault.retriable && fault.repeat);
-                    let found = essence(&shown_outcome(&cut));
-                    assert!(
-                        is_retriable || found == whole,
-                        "{}: {} cut at {end}: {found}\n  whole: {whole}\n  after {:?}",
-                        api.name(),
-                        case.title,
-                        body.get(end.saturating_sub(80)..end)
-                    );
-                }
-            }
+    std::thread::scope(|scope| {
+        for api in APIS {
+            scope.spawn(move || {
+                cases(api).iter().filter(|case| !case.is_early).for_each(|case| cut_anywhere(api, case))
+            });
+        }
+    });
+}
+
+fn cut_anywhere(api: Api, case: &Case) {
+    for body in case.bodies() {
+        let whole = essence(&outcome(api, body.as_bytes()));
+        for end in 0..body.len() {
+            let cut = read(api, std::iter::once(&body.as_bytes()[..end])).0;
+            let is_retriable = cut.as_ref().is_err_and(|fault| fault.retriable && fault.repeat);
+            let found = essence(&shown_outcome(&cut));
+            assert!(
+                is_retriable || found == whole,
+                "{}: {} cut at {end}: {found}\n  whole: {whole}\n  after {:?}",
+                api.name(),
+                case.title,
+                body.get(end.saturating_sub(80)..end)
+            );
         }
     }
 }

@@ -1,7 +1,4 @@
 //! How likely a model's tokens were: what providers are asked for it, and where their answers say it.
-//!
-//! genai has no option for this and reads nothing of it; it passes on further parameters, and gives back the whole
-//! answer.
 
 use super::config::Api;
 use opcell_types::Value;

@@ -29,8 +29,8 @@ pub(super) fn reader(api: Api, known: HashSet<String>, wants_logprobs: bool) -> 
     }
 }
 
-/// Whether an unknown finish reason may be that of a complete answer: many servers speak chat completions, each with
-/// words of its own.
+/// Returns `true` if an unknown finish reason may be that of a complete answer: many servers speak chat completions,
+/// each with words of its own.
 pub(super) fn accepts_unknown_finish(api: Api) -> bool {
     matches!(api, Api::OpenaiCompletions | Api::Ollama)
 }

@@ -36,7 +36,7 @@ impl Given {
         }
     }
 
-    /// Whether it begins an object, rather than going on with one.
+    /// Returns `true` if it begins an object, rather than continuing one.
     fn begins_object(&self) -> bool {
         match self {
             Self::Nothing => false,
@@ -53,9 +53,9 @@ pub(in super::super) struct Piece {
     pub index: Option<i64>,
     pub name: String,
     pub arguments: Given,
-    /// Which event it came with: entries of one list are calls of their own.
+    /// The number of its event: entries of one list are calls of their own.
     pub event: u64,
-    /// Whether it is the whole call.
+    /// True if it is the whole call.
     pub whole: bool,
     /// Further fields that the provider wants back.
     pub extra: Map<String, Json>,
@@ -91,7 +91,7 @@ impl Draft {
     }
 }
 
-/// How far a text is from being a whole object.
+/// The brackets that a text has open.
 #[derive(Debug, Default, Clone, Copy)]
 struct Balance {
     depth: u64,
@@ -142,20 +142,20 @@ impl CallDrafts {
     /// Takes a piece.
     pub(in super::super) fn push(&mut self, piece: Piece) -> Result<(), Fault> {
         match self.place(&piece) {
-            Some(at) => self.go_on(at, piece),
+            Some(at) => self.extend(at, piece),
             None if piece.id.is_empty() && piece.name.is_empty() && piece.arguments.is_empty() => {}
             None if self.drafts.len() >= MAX_CALLS => {
                 return Err(Fault::malformed(format!("it asks for more than {MAX_CALLS} calls at once")));
             }
             None => {
                 self.drafts.push(Draft { event: piece.event, ..Draft::default() });
-                self.go_on(self.drafts.len() - 1, piece);
+                self.extend(self.drafts.len() - 1, piece);
             }
         }
         Ok(())
     }
 
-    /// The call that a piece goes on with.
+    /// The call that a piece continues.
     fn place(&self, piece: &Piece) -> Option<usize> {
         if piece.whole {
             return None;
@@ -181,11 +181,11 @@ impl CallDrafts {
             None => last,
         }?;
         let draft = self.drafts.get(at)?;
-        self.goes_on(draft, piece).then_some(at)
+        self.continues(draft, piece).then_some(at)
     }
 
-    /// Whether a piece whose id was not seen belongs to the call that its index, or its place, names.
-    fn goes_on(&self, draft: &Draft, piece: &Piece) -> bool {
+    /// Returns `true` if a piece whose id was not seen belongs to the call that its index, or its place, names.
+    fn continues(&self, draft: &Draft, piece: &Piece) -> bool {
         if piece.name.is_empty() {
             return true;
         }
@@ -213,7 +213,7 @@ impl CallDrafts {
         }
     }
 
-    fn go_on(&mut self, at: usize, piece: Piece) {
+    fn extend(&mut self, at: usize, piece: Piece) {
         let Some(draft) = self.drafts.get_mut(at) else { return };
         if draft.id.is_empty() {
             draft.id = piece.id;

@@ -1,8 +1,8 @@
-//! Why an answer ended, and whether it is one.
+//! The end of an answer: the reason for it, and the judgement if it is one.
 
 use super::{Answer, Fault};
 
-/// Why a model stopped, whatever the protocol calls it.
+/// The reason for which a model stopped, whatever the protocol calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in super::super) enum Finish {
     /// The answer is complete.
@@ -30,13 +30,13 @@ pub(in super::super) enum Finish {
     Unsaid,
 }
 
-/// Why an answer ended, with the provider's words.
+/// The reason for which an answer ended, with the provider's words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in super::super) struct Ending {
     pub finish: Finish,
     /// The word that the protocol has for it.
     pub said: String,
-    /// What the provider or the model adds.
+    /// A sentence that the provider or the model adds.
     pub words: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Ending {
         let word = word.rsplit('.').next().unwrap_or_default();
         let word = word.strip_prefix("finish_reason_").unwrap_or(word);
         let finish = match word {
-            "" | "null" | "none" => Finish::Unsaid,
+            "" | "null" | "none" | "unspecified" => Finish::Unsaid,
             "stop" | "end_turn" | "completed" | "complete" | "stop_sequence" | "stop_sequences" | "eos"
             | "eos_token" | "end" | "done" | "finish" | "finished" | "success" | "end_of_turn" | "end_of_text"
             | "endoftext" | "stop_token" => Finish::Done,
@@ -111,13 +111,13 @@ impl Ending {
             | "unavailable"
             | "deadline_exceeded" => Finish::Broken,
             "pause_turn" | "pause" | "paused" => Finish::Paused,
-            "other" | "unspecified" | "unknown" | "image_other" | "no_image" => Finish::Stopped,
+            "other" | "unknown" | "image_other" | "no_image" => Finish::Stopped,
             _ => Finish::Unknown,
         };
         Self { finish, said: said.trim().to_owned(), words: None }
     }
 
-    /// Whether the answer is what the model meant to say.
+    /// Returns `true` if the answer is as the model meant it.
     pub(in super::super) fn is_success(&self) -> bool {
         matches!(self.finish, Finish::Done | Finish::Calls | Finish::Unsaid)
     }
@@ -151,7 +151,7 @@ impl Answer {
             }
             Finish::Done | Finish::Calls | Finish::Unsaid if has_answered => return Ok(self),
             Finish::Unknown if has_answered && accepts_unknown => {
-                tracing::warn!(model, finish = %self.ending.said, "a model ended its answer for a reason that is not known");
+                tracing::warn!(model, finish = %shown, "a model ended its answer for a reason that is not known");
                 return Ok(self);
             }
             Finish::Unsaid => Fault::malformed("it has neither a text nor a call".to_owned()),

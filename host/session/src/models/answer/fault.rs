@@ -1,4 +1,4 @@
-//! Why a request got no answer, and what may be done about it.
+//! A request that got no answer: the reason, and the remedies.
 
 use super::Answer;
 use opcell_types::Value;
@@ -9,17 +9,17 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Fault {
     pub reason: &'static str,
-    /// What went wrong, in the provider's words where it has any.
+    /// The fault, in the provider's words where it has any.
     pub said: String,
-    /// Whether the same request may succeed soon.
+    /// True if the same request may succeed soon.
     pub repeat: bool,
-    /// Whether another model, or another attempt of the step, may succeed.
+    /// True if another model, or another attempt of the step, may succeed.
     pub retriable: bool,
     /// The status of the response, where it was not a success.
     pub status: Option<u16>,
-    /// How long the provider asks to wait.
+    /// The wait that the provider asks for.
     pub wait: Option<Duration>,
-    /// Whether the sentence names the model already.
+    /// True if the sentence names the model already.
     pub is_of_answer: bool,
     pub details: Option<Value>,
 }
@@ -35,7 +35,7 @@ impl Fault {
         Fault::new("provider-unavailable", said, true)
     }
 
-    /// What came is not an answer. Models and servers slip, so that it is worth another request.
+    /// The body is not an answer. Models and servers slip, so that it is worth another request.
     pub(in super::super) fn malformed(said: impl Into<String>) -> Self {
         let said = said.into();
         Fault::new("malformed-reply", format!("its answer is malformed: {said}"), true)
@@ -135,7 +135,7 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     Some(fault)
 }
 
-/// What an error's type, code or status says.
+/// The meaning of an error's type, code or status.
 fn of_word(word: &str) -> Option<(&'static str, bool)> {
     let word = word.to_ascii_lowercase().replace(['-', ' '], "_");
     let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
@@ -183,7 +183,7 @@ fn of_word(word: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// What an error's sentence says, where nothing else does.
+/// The meaning of an error's sentence, for errors without a type, code or status.
 fn of_sentence(words: &str) -> Option<(&'static str, bool)> {
     let words = words.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| words.contains(part));

@@ -13,7 +13,7 @@ pub(super) enum Frame {
     Event {
         name: Option<String>,
         data: Vec<u8>,
-        /// Whether the body ended within it.
+        /// True if the body ended within it.
         is_last: bool,
     },
     /// The body, which is not a stream of events.
@@ -45,7 +45,7 @@ pub(super) struct Frames {
     name: Option<String>,
     data: Vec<u8>,
     data_lines: usize,
-    /// Whether the event is JSON over several lines without a field name.
+    /// True if the event is JSON over several lines without a field name.
     is_raw: bool,
 }
 
@@ -55,7 +55,7 @@ impl Frames {
         &self.head
     }
 
-    /// Whether the body is a stream of events.
+    /// Returns `true` if the body is a stream of events.
     pub(super) fn is_stream(&self) -> bool {
         self.mode == Mode::Events
     }
@@ -179,7 +179,7 @@ impl Frames {
                 }
                 self.name = Some(String::from_utf8_lossy(value).trim().to_owned()).filter(|name| !name.is_empty());
             }
-            // A comment, `id`, `retry`, or a field that no one knows.
+            // A comment, `id`, `retry`, or an unknown field.
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 /// The most values of one document: sixteen million brackets of two bytes would take half a gigabyte.
 const MAX_VALUES: usize = 1 << 20;
 
-/// Why bytes are not a document.
+/// Bytes that are not a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum NotJson {
     /// They end within the document.

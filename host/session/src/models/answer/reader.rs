@@ -12,7 +12,7 @@ pub(in super::super) struct AnswerReader<'a> {
     show: Box<dyn FnMut(&str) + Send + 'a>,
     /// The text that was shown.
     shown: String,
-    /// Whether the stream's own end mark came.
+    /// True once the stream's own end mark came.
     is_done: bool,
     events: u64,
 }
@@ -37,7 +37,7 @@ impl<'a> AnswerReader<'a> {
         frames.into_iter().try_for_each(|frame| self.frame(frame))
     }
 
-    /// Whether nothing more is expected.
+    /// Returns `true` once nothing more is expected.
     pub(in super::super) fn is_over(&self) -> bool {
         self.is_done || self.protocol.is_over()
     }

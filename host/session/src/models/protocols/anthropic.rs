@@ -18,7 +18,7 @@ struct Block {
     signature: String,
     /// The input of a call, as JSON in pieces.
     input: String,
-    /// Whether something of it was not understood, so that it cannot be given back.
+    /// True if a part of it is not known, so that it cannot be given back.
     is_partial: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Anthropic {
     blocks: Vec<Block>,
     has_begun: bool,
     has_text: bool,
-    /// Whether something other than text came since the last text.
+    /// True if a block other than text came since the last text.
     is_apart: bool,
     tokens: Tokens,
     ending: Ending,
@@ -127,7 +127,7 @@ impl Anthropic {
         match kind {
             "thinking_delta" => block.thinking.push_str(text("thinking")),
             "signature_delta" => block.signature.push_str(text("signature")),
-            "input_json_delta" => match Given::of(delta.get("partial_json")) {
+            "input_json_delta" => match Given::of(delta.get("partial_json").or_else(|| delta.get("input"))) {
                 Given::Text(part) => block.input.push_str(&part),
                 Given::Value(input) => drop(block.start.insert("input".to_owned(), input)),
                 Given::Nothing => {}
@@ -137,6 +137,16 @@ impl Anthropic {
                 block.is_partial = true;
                 self.ignored.note(other);
             }
+        }
+    }
+
+    /// Takes a call's input from the event that ends its block, where no other had it.
+    fn finished(&mut self, index: Option<i64>, block: &Json) {
+        let open = self.blocks.iter_mut().rev().find(|open| index.is_none() || open.index == index);
+        let Some(open) = open.filter(|open| open.kind == "tool_use" && open.input.trim().is_empty()) else { return };
+        let has_entries = |input: &Json| input.as_object().is_some_and(|entries| !entries.is_empty());
+        if let Some(input) = block.get("input").filter(|input| has_entries(input)) {
+            open.start.insert("input".to_owned(), input.clone());
         }
     }
 
@@ -172,7 +182,7 @@ impl Anthropic {
         self.stop(message);
     }
 
-    /// What goes back: all blocks, if one of them is more than text or a call.
+    /// The content to give back: all blocks, if one of them is more than text or a call.
     fn kept(&self) -> Option<Json> {
         let has_more = |block: &Block| !matches!(block.kind.as_str(), "text" | "tool_use") && !block.is_partial;
         if !self.blocks.iter().any(has_more) {
@@ -259,7 +269,8 @@ impl Protocol for Anthropic {
                 self.has_begun = true;
                 self.delta(index, &document["delta"], show);
             }
-            "content_block_stop" | "ping" => {}
+            "content_block_stop" => self.finished(index, &document["content_block"]),
+            "ping" => {}
             "message_delta" => {
                 self.usage(&document["usage"]);
                 self.stop(&document["delta"]);

@@ -1,4 +1,4 @@
-//! What Anthropic's models can do, by their names: the API refuses parameters that a model does not have.
+//! Abilities of Anthropic's models, by their names: the API refuses parameters that a model does not have.
 
 /// A family of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl AnthropicModel {
         self.version.is_some_and(|version| version >= first)
     }
 
-    /// Whether it takes `output_config.effort`.
+    /// Returns `true` if it takes `output_config.effort`.
     pub(super) fn has_effort(&self) -> bool {
         match self.family {
             Family::Opus => self.is_from((4, 5)),
@@ -66,7 +66,7 @@ impl AnthropicModel {
         }
     }
 
-    /// Whether the effort may be `xhigh`.
+    /// Returns `true` if the effort may be `xhigh`.
     pub(super) fn has_extra_effort(&self) -> bool {
         match self.family {
             Family::Opus => self.is_from((4, 7)),
@@ -76,7 +76,7 @@ impl AnthropicModel {
         }
     }
 
-    /// Whether it decides by itself how long it thinks.
+    /// Returns `true` if it decides by itself how long it thinks.
     pub(super) fn has_adaptive_thinking(&self) -> bool {
         match self.family {
             Family::Opus | Family::Sonnet => self.is_from((4, 6)),
@@ -86,7 +86,7 @@ impl AnthropicModel {
         }
     }
 
-    /// Whether it thinks unless it is told not to.
+    /// Returns `true` if it thinks unless it is told not to.
     pub(super) fn thinks_by_default(&self) -> bool {
         matches!(self.family, Family::Opus | Family::Sonnet | Family::Haiku) && self.is_from((5, 0))
     }

@@ -10,7 +10,7 @@ use opcell_types::Value;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashSet;
 
-/// What is known of a choice, a message and a call; everything else is counted.
+/// Known fields of a choice, a message and a call; all others are counted.
 const CHOICE_KEYS: [&str; 12] = [
     "index",
     "delta",

@@ -1,4 +1,4 @@
-//! What a chat completion says beside text and calls, and its provider wants back: thoughts, and what signs them.
+//! Fields of a chat completion beside text and calls that its provider wants back: thoughts and their signatures.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -68,7 +68,7 @@ impl Fields {
         }
     }
 
-    /// What goes back with the message. Thoughts as plain text go back only with calls, which they led to: DeepSeek
+    /// The fields to give back with the message. Thoughts as plain text go back only with calls, which they led to: DeepSeek
     /// refuses those of a finished answer.
     pub(super) fn kept(&mut self, has_calls: bool, extras: Vec<Map<String, Json>>) -> Option<Json> {
         let mut kept = Map::new();
@@ -97,10 +97,10 @@ fn append(entries: &mut Map<String, Json>, key: &str, more: &str) {
     }
 }
 
-/// Adds a block to a list, or to the block that it goes on with.
+/// Adds a block to a list, or to the block that it continues.
 fn add(list: &mut Json, block: &Json) {
     let Json::Array(list) = list else { return };
-    let goes_on = |last: &Json| {
+    let continues = |last: &Json| {
         last["type"] == block["type"]
             && last["index"] == block["index"]
             && (block["id"].is_null() || last["id"] == block["id"])
@@ -108,7 +108,7 @@ fn add(list: &mut Json, block: &Json) {
             // A signature closes a block.
             && last["signature"].as_str().is_none_or(str::is_empty)
     };
-    match list.last_mut().filter(|last| goes_on(last)) {
+    match list.last_mut().filter(|last| continues(last)) {
         Some(Json::Object(last)) => {
             for (key, value) in block.as_object().into_iter().flatten() {
                 match value {

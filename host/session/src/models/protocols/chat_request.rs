@@ -58,7 +58,10 @@ fn tool(name: &str, description: &str, parameters: Json) -> Json {
 }
 
 fn messages(ask: &Ask<'_>) -> Vec<Json> {
-    let mut messages = vec![json!({"role": "system", "content": ask.system()})];
+    let system = ask.system();
+    // Some servers refuse a message without a text.
+    let system = (!system.is_empty()).then(|| json!({"role": "system", "content": system}));
+    let mut messages: Vec<Json> = system.into_iter().collect();
     for turn in ask.turns() {
         match turn {
             Turn::User(text) => messages.push(json!({"role": "user", "content": text})),

@@ -79,8 +79,9 @@ impl Gemini {
             }
             return self.collect(text, is_thought, signature);
         }
-        let keys = || part.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
-        match keys().find(|key| !matches!(*key, "thoughtSignature" | "thought_signature" | "thought")) {
+        let said = part.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let mut keys = said.map(|(key, _)| key.as_str());
+        match keys.find(|key| !matches!(*key, "thoughtSignature" | "thought_signature" | "thought")) {
             Some(kind) => {
                 self.ignored.note(kind);
                 self.has_more = true;
@@ -147,7 +148,7 @@ impl Protocol for Gemini {
         }
         self.usage(&document["usageMetadata"]);
         let feedback = &document["promptFeedback"];
-        if let Some(reason) = feedback["blockReason"].as_str() {
+        if let Some(reason) = feedback["blockReason"].as_str().filter(|reason| !reason.ends_with("UNSPECIFIED")) {
             self.is_blocked = true;
             let words = feedback["blockReasonMessage"].as_str().unwrap_or("the prompt was blocked").to_owned();
             self.ending.update(Ending { finish: Finish::Refused, said: reason.to_owned(), words: Some(words) });

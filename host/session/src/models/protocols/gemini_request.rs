@@ -10,7 +10,7 @@ const THINK_LOW: u32 = 1000;
 const THINK_MEDIUM: u32 = 8000;
 const THINK_HIGH: u32 = 24_000;
 
-/// What newer models accept where the first call of a turn was signed by no one, as one of another model.
+/// The signature that newer models accept for a first call of a turn that has none, such as one of another model.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {

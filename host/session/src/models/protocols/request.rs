@@ -1,4 +1,4 @@
-//! What every protocol's request is made from.
+//! The common parts of all protocols' requests.
 
 use super::super::config::{Api, ModelConfig};
 use super::super::logprobs;
@@ -34,7 +34,7 @@ pub(in super::super) struct Ask<'a> {
     pub streamed: bool,
 }
 
-/// How much a model is asked to think.
+/// The effort of thinking that a model is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
     Off,

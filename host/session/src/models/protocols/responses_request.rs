@@ -19,8 +19,9 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     if let Some(level) = ask.effort() {
         set(&mut body, "reasoning", json!({"effort": effort(level)}));
     }
+    let named_so = THINKING.iter().any(|name| ask.id.starts_with(name)) && !ask.id.contains("-chat");
     let thinks = ask.model.and_then(|model| model.supports_reasoning);
-    if thinks.unwrap_or_else(|| ask.effort().is_some() || THINKING.iter().any(|name| ask.id.starts_with(name))) {
+    if thinks.unwrap_or(ask.effort().is_some() || named_so) {
         set(&mut body, "include", json!(["reasoning.encrypted_content"]));
     }
     let tools = ask.tools().map(|(name, description, parameters)| {

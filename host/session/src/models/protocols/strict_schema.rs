@@ -1,5 +1,5 @@
 //! Schemas as providers take them that hold answers to a schema: objects closed, and for OpenAI each property required.
-//! What they accept beyond that stays as it is; what they do not accept they say themselves.
+//! Everything else stays as it is: the providers say what they do not accept.
 
 use serde_json::{Map, Value as Json};
 
@@ -25,7 +25,7 @@ const ONE: [&str; 12] = [
 /// Keywords that hold a list of schemas.
 const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 
-/// What may stand next to a `$ref` that OpenAI takes only alone.
+/// Annotations next to a `$ref`, which OpenAI takes only alone.
 const NOTES: [&str; 4] = ["title", "description", "default", "nullable"];
 
 /// References that are followed from one to the next.
@@ -145,7 +145,7 @@ fn require_all(object: &mut Map<String, Json>) {
     object.insert("required".to_owned(), required.into());
 }
 
-/// Whether each branch of a `oneOf` requires a property with a constant of its own: no two can hold, so that `anyOf`,
+/// Returns `true` if each branch of a `oneOf` requires a property with a constant of its own: no two can hold, so that `anyOf`,
 /// which OpenAI takes, says the same.
 fn is_tagged(one_of: &Json, root: &Json) -> bool {
     let Some(branches) = one_of.as_array().filter(|branches| branches.len() >= 2) else { return false };
