@@ -32,7 +32,6 @@ fn without_features_there_are_cells_and_workflows_and_nothing_else() {
         "reqwest",
         "rustls",
         "rusqlite",
-        "genai",
     ] {
         assert!(!built.contains(other), "a host of cells alone builds {other}");
     }
@@ -40,14 +39,13 @@ fn without_features_there_are_cells_and_workflows_and_nothing_else() {
 
 #[test]
 fn each_feature_brings_its_own_library_and_not_those_of_others() {
-    let libraries = [("http", "reqwest"), ("mcp", "rmcp"), ("models", "genai"), ("sqlite", "rusqlite")];
+    // Models are reached through the same client as `http.fetch`.
+    let libraries = [("http", "reqwest"), ("mcp", "rmcp"), ("models", "reqwest"), ("sqlite", "rusqlite")];
     for (feature, library) in libraries {
         let built = dependencies(&["--no-default-features", "--features", feature]);
         assert!(built.contains(library), "{feature} does not bring {library}");
-        for (other, foreign) in libraries {
-            // Models are reached through the same client as `http.fetch`.
-            let shared = feature == "models" && other == "http";
-            assert!(other == feature || shared || !built.contains(foreign), "{feature} brings {foreign}");
+        for (_, foreign) in libraries {
+            assert!(foreign == library || !built.contains(foreign), "{feature} brings {foreign}");
         }
     }
 }
@@ -55,7 +53,7 @@ fn each_feature_brings_its_own_library_and_not_those_of_others() {
 #[test]
 fn the_default_is_every_capability_and_none_of_the_command() {
     let built = dependencies(&[]);
-    for library in ["reqwest", "rmcp", "genai", "rusqlite"] {
+    for library in ["reqwest", "rmcp", "rusqlite"] {
         assert!(built.contains(library), "{library}");
     }
     for other in ["clap", "plotters", "layout-rs", "libmimalloc-sys", "wat", "indicatif"] {
