@@ -182,7 +182,7 @@ impl Answer {
             Finish::Paused => Fault::of_answer(
                 "answer-paused",
                 format!(
-                    "`{model}` paused in the middle of its turn (finish reason {shown}), which ends a turn that takes too long; ask for less in one turn"
+                    "`{model}` paused in the middle of a long turn (finish reason {shown}); ask for less in one turn"
                 ),
             ),
             Finish::Stopped | Finish::Unknown => Fault {

@@ -48,8 +48,11 @@ impl Fault {
 
     /// The answer is larger than any that a model writes.
     pub(in super::super) fn too_large() -> Self {
-        let said = format!("its answer has more than {} MiB", super::MAX_ANSWER_BYTES >> 20);
-        Self { retriable: true, ..Fault::new("answer-too-large", said, false) }
+        let limit = super::MAX_ANSWER_BYTES >> 20;
+        Self {
+            retriable: true,
+            ..Fault::new("answer-too-large", format!("its answer has more than {limit} MiB"), false)
+        }
     }
 
     /// The request did not suit the provider.
