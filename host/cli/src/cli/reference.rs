@@ -1,7 +1,10 @@
-//! The references of the documentation: `docs/commands.md` and `docs/configuration.md`, made of the descriptions that
-//! the command line and the reader of project files have themselves, so that they say what the program does.
+//! The references of the documentation: `docs/commands.md`, `docs/configuration.md` and `docs/http.md`, made of the
+//! descriptions that the command line, the reader of project files and the server have themselves, so that they say what
+//! the program does.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell-cli --lib reference` writes them.
+
+mod http;
 
 use super::Cli;
 use clap::{Arg, Command, CommandFactory as _};
@@ -115,8 +118,11 @@ fn cell(text: &str) -> String {
 /// Every table of a project file with its keys.
 fn configuration() -> String {
     let schema = opcell::config::schema::schema();
-    let mut page = "# The project file\n\nEvery key of `opcell.toml`. Sizes are written `64 MiB`, durations `5 s`; relative paths start at the file's folder.\nUnknown keys are errors. `opcell schema project` prints the same for editors, as a\n[JSON Schema](schemas/project.json), and `opcell.example.toml` shows every key in use.\n".to_owned();
+    let examples = Examples::new(&schema);
+    let mut page = "# The project file\n\nEvery key of `opcell.toml`, with its default and an example. Sizes are written `64 MiB`, durations `5 s`; relative paths\nstart at the file's folder. Unknown keys are errors. `opcell schema project` prints the same for editors, as a\n[JSON Schema](schemas/project.json), and `opcell.example.toml` shows every key in use. The environment is in\n[everyday commands](reference.md#environment).\n".to_owned();
     let mut open = VecDeque::from([Table { path: String::new(), about: None, node: &schema }]);
+    // Tables with the same keys have them once: by the place of the table in memory, the title of the first one.
+    let mut shown: Vec<(&Value, String)> = Vec::new();
     while let Some(table) = open.pop_front() {
         let Some(keys) = table.node.get("properties").and_then(Value::as_object) else { continue };
         let title = if table.path.is_empty() { "At the top".to_owned() } else { format!("`[{}]`", table.path) };
@@ -124,7 +130,19 @@ fn configuration() -> String {
         if let Some(about) = table.about {
             let _ = write!(page, "{about}\n\n");
         }
-        page += "| key | value | meaning |\n| --- | --- | --- |\n";
+        if let Some((_, first)) = shown.iter().find(|(node, _)| std::ptr::eq(*node, table.node)) {
+            let anchor: String = first.chars().filter(|c| c.is_alphanumeric() || *c == '-').collect();
+            let _ = writeln!(page, "The keys are those of [{first}](#{}).", anchor.to_lowercase());
+            continue;
+        }
+        shown.push((table.node, title));
+        let limits = table.path.ends_with("limits");
+        let most = if limits { [" at most |", " --- |"] } else { ["", ""] };
+        let _ = write!(
+            page,
+            "| key | value | default |{} meaning | example |\n| --- | --- | --- |{} --- | --- |\n",
+            most[0], most[1]
+        );
         let required = required(table.node);
         let mut below = Vec::new();
         for (key, node) in keys {
@@ -132,22 +150,125 @@ fn configuration() -> String {
                 continue;
             }
             let about = node.get("description").or_else(|| resolved(&schema, node).get("description"));
-            let about = about.and_then(Value::as_str).unwrap_or_default();
-            let mut said = cell(about);
-            if let Some(default) = node.get("default").filter(|default| **default != Value::Bool(false)) {
-                let _ = write!(
-                    said,
-                    " Default: `{}`.",
-                    default.as_str().map_or_else(|| default.to_string(), str::to_owned)
-                );
-            }
-            let must = if required.contains(&key.as_str()) { ", required" } else { "" };
-            let _ = writeln!(page, "| `{key}` | {}{must} | {said} |", kind(&schema, node));
-            below.extend(Table::within(&schema, &table.path, key, node));
+            let said = cell(about.and_then(Value::as_str).unwrap_or_default());
+            let default = match node.get("default").or_else(|| resolved(&schema, node).get("default")) {
+                _ if required.contains(&key.as_str()) => "required".to_owned(),
+                Some(default) => format!("`{}`", default.as_str().map_or_else(|| default.to_string(), str::to_owned)),
+                None => "–".to_owned(),
+            };
+            let most = if limits { format!(" {} |", maximum(key)) } else { String::new() };
+            let inner = Table::within(&schema, &table.path, key, node);
+            // A table has its examples where its own keys are.
+            let example = examples.of(&table, key).filter(|_| inner.is_none());
+            let example = example.map(|example| format!("`{example}`")).unwrap_or_default();
+            let _ = writeln!(page, "| `{key}` | {} | {default} |{most} {said} | {example} |", kind(&schema, node));
+            below.extend(inner);
         }
         below.into_iter().rev().for_each(|below| open.push_front(below));
     }
     page
+}
+
+/// The highest value that a limit may have.
+fn maximum(key: &str) -> String {
+    match opcell_sandbox::limits::TABLE.iter().find(|limit| limit.key == key) {
+        Some(limit) if limit.maximum < u64::MAX => limit.unit.show(limit.maximum),
+        Some(_) => "–".to_owned(),
+        None => opcell::config::schema::VALUE_LIMITS
+            .iter()
+            .find(|limit| limit.key == key)
+            .map(|limit| limit.maximum.to_owned())
+            .unwrap_or_default(),
+    }
+}
+
+/// Keys that are instead of another one, of which `opcell.example.toml` has the other.
+const ALTERNATIVES: [(&str, &str, &str); 9] = [
+    ("[triggers.NAME]", "run", r#""r1""#),
+    ("[[triggers.NAME.webhook.secrets]]", "file", r#""/run/secrets/hook""#),
+    ("[journal]", "url", r#""postgres://opcell@db.example/opcell?schema=opcell""#),
+    ("[journal.password]", "env", r#""DATABASE_PASSWORD""#),
+    ("[journal.password]", "file", r#""/run/secrets/database""#),
+    ("[sessions.contributions.NAME]", "file", r#""prompts/style.md""#),
+    ("[tools.NAME]", "operation", r#""github/search""#),
+    ("[plugins.NAME.grants.preopens.NAME]", "control-files", "false"),
+    ("[plugins.NAME.grants.http.credential]", "file", r#""/run/secrets/github""#),
+];
+
+/// Values of `opcell.example.toml`, by table and key.
+struct Examples {
+    file: Value,
+    /// The paths of every table, with its keys' place in memory: tables with the same keys share their examples.
+    tables: Vec<(*const Value, String)>,
+}
+
+impl Examples {
+    fn new(schema: &Value) -> Self {
+        let text = include_str!("../../../../opcell.example.toml");
+        let file = toml_edit::de::from_str(text).expect("the example is tested");
+        let mut tables = Vec::new();
+        let mut open = VecDeque::from([Table { path: String::new(), about: None, node: schema }]);
+        while let Some(table) = open.pop_front() {
+            for (key, node) in table.node.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                open.extend(Table::within(schema, &table.path, key, node));
+            }
+            tables.push((std::ptr::from_ref(table.node), table.path));
+        }
+        Self { file, tables }
+    }
+
+    /// An example of a key: of this table, of another one with the same keys, or of `[limits]`.
+    fn of(&self, table: &Table<'_>, key: &str) -> Option<String> {
+        let same =
+            self.tables.iter().filter(|(node, _)| std::ptr::eq(*node, table.node)).map(|(_, path)| path.as_str());
+        let mut paths = std::iter::once(table.path.as_str()).chain(same).chain(["limits"]);
+        let alternative = |path: &str| {
+            let title = format!("[{path}]");
+            ALTERNATIVES
+                .iter()
+                .find(|(table, of, _)| *table == title && *of == key)
+                .map(|(.., value)| (*value).to_owned())
+        };
+        paths.find_map(|path| self.at(path, key).or_else(|| alternative(path)))
+    }
+
+    /// The first value of a key in a table of this path, in which `NAME` is any name; none for tables of their own.
+    fn at(&self, path: &str, key: &str) -> Option<String> {
+        let mut tables = vec![&self.file];
+        for part in path.trim_matches(['[', ']']).split('.').filter(|part| !part.is_empty()) {
+            tables = tables
+                .into_iter()
+                .flat_map(|table| match (part, table) {
+                    ("NAME", Value::Object(tables)) => tables.values().collect::<Vec<_>>(),
+                    (part, table) => table.get(part).into_iter().collect(),
+                })
+                .flat_map(|table| table.as_array().map_or_else(|| vec![table], |tables| tables.iter().collect()))
+                .collect();
+        }
+        let value = tables.into_iter().find_map(|table| table.get(key))?;
+        let has_tables = |value: &Value| match value {
+            Value::Object(entries) => entries.values().any(Value::is_object),
+            Value::Array(items) => items.iter().any(Value::is_object),
+            _ => false,
+        };
+        (!has_tables(value)).then(|| cell(&toml(value)))
+    }
+}
+
+/// A value as TOML in one line.
+fn toml(value: &Value) -> String {
+    match value {
+        Value::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| {
+                let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+                let key = if is_bare { key.clone() } else { format!("\"{key}\"") };
+                format!("{key} = {}", toml(value))
+            });
+            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
+        value => value.to_string(),
+    }
 }
 
 /// A table of the project file.
@@ -160,6 +281,7 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     /// The table, or tables, that a key holds.
     fn within(schema: &'a Value, path: &str, key: &str, node: &'a Value) -> Option<Self> {
+        let path = path.trim_matches(['[', ']']);
         let dot = if path.is_empty() { "" } else { "." };
         let about = node.get("description").and_then(Value::as_str);
         let own = resolved(schema, node);
@@ -193,7 +315,7 @@ fn required(node: &Value) -> Vec<&str> {
 /// What a key takes, in words.
 fn kind(schema: &Value, node: &Value) -> String {
     if node.get("$ref").and_then(Value::as_str) == Some("#/$defs/quantity") {
-        return "number or quantity".to_owned();
+        return "number, or text with a unit".to_owned();
     }
     let node = resolved(schema, node);
     let one_of = |values: &Vec<Value>| values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(" or ");
@@ -209,7 +331,7 @@ fn kind(schema: &Value, node: &Value) -> String {
     let empty = Map::new();
     match node.get("type").and_then(Value::as_str) {
         Some("string") => "text".to_owned(),
-        Some("integer") => "number".to_owned(),
+        Some("integer" | "number") => "number".to_owned(),
         Some("boolean") => "`true` or `false`".to_owned(),
         Some("array") => {
             let each = node.get("items").map(|each| kind(schema, each)).unwrap_or_default();
@@ -226,7 +348,8 @@ fn kind(schema: &Value, node: &Value) -> String {
 
 #[test]
 fn the_references_of_the_documentation_say_what_the_program_does() {
-    for (name, made) in [("commands.md", commands()), ("configuration.md", configuration())] {
+    let pages = [("commands.md", commands()), ("configuration.md", configuration()), ("http.md", http::page())];
+    for (name, made) in pages {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         if std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite") {
             std::fs::write(&path, &made).unwrap();
@@ -234,6 +357,24 @@ fn the_references_of_the_documentation_say_what_the_program_does() {
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(kept == made, "`SNAPSHOTS=overwrite cargo test -p opcell-cli --lib reference` writes docs/{name}");
     }
+}
+
+#[test]
+fn every_key_of_a_project_file_has_an_example() {
+    let schema = opcell::config::schema::schema();
+    let (examples, mut without) = (Examples::new(&schema), Vec::new());
+    let mut open = vec![Table { path: String::new(), about: None, node: &schema }];
+    while let Some(table) = open.pop() {
+        for (key, node) in table.node.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let below = Table::within(&schema, &table.path, key, node);
+            let is_value = below.is_none() && node.get("deprecated").is_none();
+            if is_value && examples.of(&table, key).is_none() {
+                without.push(format!("[{}] {key}", table.path));
+            }
+            open.extend(below);
+        }
+    }
+    assert_eq!(without, Vec::<String>::new(), "opcell.example.toml does not show these keys");
 }
 
 #[test]

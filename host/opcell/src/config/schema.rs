@@ -3,20 +3,47 @@
 //! It is made of the limits' own table and of what is written here; a test holds the names of all keys against what the
 //! reader takes.
 
-use opcell_sandbox::limits::TABLE;
+use opcell_sandbox::limits::{LimitSpec, TABLE};
 use serde_json::{Map, Value, json};
+
+mod sessions;
+
+/// A limit of the values of a run, which plugins have no say in.
+pub struct ValueLimit {
+    /// The key under `[limits]`.
+    pub key: &'static str,
+    /// The value where the key is absent.
+    pub default: &'static str,
+    /// The highest value.
+    pub maximum: &'static str,
+    reason: &'static str,
+}
+
+/// The limits of the values of a run.
+pub const VALUE_LIMITS: [ValueLimit; 2] = [
+    ValueLimit {
+        key: "value-bytes",
+        default: "64 MiB",
+        maximum: "64 MiB",
+        reason: "One value of a run: an input, what a step makes, a reply, a signal.",
+    },
+    ValueLimit {
+        key: "run-value-bytes",
+        default: "2 GiB",
+        maximum: "–",
+        reason: "All values that the steps of one run make.",
+    },
+];
 
 /// The JSON Schema (2020-12) of a project file.
 #[must_use]
 pub fn schema() -> Value {
-    let limits: Map<String, Value> = TABLE.iter().map(|limit| (limit.key.to_owned(), quantity(limit.reason))).collect();
+    let limit = |limit: &LimitSpec| by_default(quantity(limit.reason), limit.unit.show(limit.default));
+    let limits: Map<String, Value> = TABLE.iter().map(|spec| (spec.key.to_owned(), limit(spec))).collect();
     // What the values of a run may cost is the project's to say, and not a plugin's.
     let mut project_limits = limits.clone();
-    for (key, about) in [
-        ("value-bytes", "One value of a run: an input, what a step makes, a reply, a signal."),
-        ("run-value-bytes", "All values that the steps of one run make."),
-    ] {
-        project_limits.insert(key.to_owned(), quantity(about));
+    for limit in &VALUE_LIMITS {
+        project_limits.insert(limit.key.to_owned(), by_default(quantity(limit.reason), limit.default));
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -32,7 +59,7 @@ pub fn schema() -> Value {
             "limits": {"$ref": "#/$defs/project-limits", "description": "Ceilings for every plugin, and for the values of runs."},
             "tools": named("tool", "Implementations of the tools that documents name."),
             "mcp": named("server", "MCP servers by name."),
-            "models": {"type": "object", "description": "Providers and models."},
+            "models": about(sessions::models(), "Providers and models."),
             "sessions": {"$ref": "#/$defs/sessions", "description": "Model conversations."},
             "journal": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/journal"}], "description": "Where runs are kept."},
             "triggers": named("trigger", "What starts runs without a person, by name; `opcell serve` acts on them."),
@@ -41,16 +68,16 @@ pub fn schema() -> Value {
         "$defs": {
             "tenant": table(&["project"], json!({
                 "project": text("Its project file."),
-                "cells": {"type": "integer", "minimum": 1, "description": "Cells at a time; 64 by default."},
-                "model-rounds": {"type": "integer", "minimum": 1, "description": "Rounds of models at a time; no limit by default."},
-                "requests-per-second": {"type": "integer", "minimum": 1, "description": "Requests in a second; 50,000 by default."},
-                "started-runs": {"type": "integer", "minimum": 1, "description": "Runs at a time that requests started; 1,024 by default."},
-                "calls": {"type": "integer", "minimum": 1, "description": "Calls of operations at a time; 1,024 by default."},
-                "readers": {"type": "integer", "minimum": 1, "description": "Readers of events at a time; 4,096 by default."},
+                "cells": {"type": "integer", "minimum": 1, "default": 64, "description": "Cells at a time."},
+                "model-rounds": {"type": "integer", "minimum": 1, "description": "Rounds of models at a time; without it, no limit."},
+                "requests-per-second": {"type": "integer", "minimum": 1, "default": 50_000, "description": "Requests in a second."},
+                "started-runs": {"type": "integer", "minimum": 1, "default": 1_024, "description": "Runs at a time that requests started."},
+                "calls": {"type": "integer", "minimum": 1, "default": 1_024, "description": "Calls of operations at a time."},
+                "readers": {"type": "integer", "minimum": 1, "default": 4_096, "description": "Readers of events at a time."},
             })),
             "trigger": table(&[], json!({
                 "cron": text("When: minute, hour, day of the month, month, day of the week; a trigger has this or `webhook`."),
-                "zone": text("The IANA time zone of `cron`; UTC by default."),
+                "zone": by_default(text("The IANA time zone of `cron`."), "UTC"),
                 "missed": {"enum": ["skip", "one", "all"], "default": "skip", "description": "What happens with instants that no server was there for."},
                 "webhook": {"$ref": "#/$defs/webhook", "description": "Signed requests; a trigger has this or `cron`."},
                 "workflow": text("The workflow to start; a trigger has this or `signal`."),
@@ -65,11 +92,11 @@ pub fn schema() -> Value {
                     "env": text("The environment variable that holds it."),
                     "file": text("The file that holds it."),
                 }))},
-                "window": text("How old a request may be; `5 min` by default."),
+                "window": by_default(text("How old a request may be."), "5 min"),
                 "body": {"type": "object", "additionalProperties": {"type": "string"}, "description": "What the input takes from the body: JSON Pointers by its keys."},
             })),
             "journal": table(&[], json!({
-                "path": text("A file; `.opcell/runs.db` by default."),
+                "path": by_default(text("A file."), ".opcell/runs.db"),
                 "url": text("A PostgreSQL server."),
                 "password": about(table(&[], json!({
                     "env": text("The environment variable that holds it."),
@@ -93,8 +120,8 @@ pub fn schema() -> Value {
                 "dev": flag("Whether it is under work: opcell.lock does not hold its digest."),
                 "config": {"type": "object", "additionalProperties": {"type": "string"}, "description": "What it reads through `wasi:config/store`; not for secrets, which a credential of `http` keeps from it."},
                 "exports": {"enum": ["contract", "typed"], "default": "contract", "description": "How its exports become operations: as `opcell:plugin` says, or each exported function by its types."},
-                "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}, "description": "With `exports = \"typed\"`: what repeating an operation does, by its ID; `once` by default."},
-                "record-host-calls": flag("Whether what its host calls were given and answered is kept; as `[journal]` says by default."),
+                "effects": {"type": "object", "additionalProperties": {"enum": ["pure", "idempotent", "once"]}, "description": "With `exports = \"typed\"`: what repeating an operation does, by its ID; `once` where it is not named."},
+                "record-host-calls": json!({"type": "boolean", "description": "Whether what its host calls were given and answered is kept; as `[journal]` says by default."}),
                 "on-denied": {"enum": ["fail", "ask"], "default": "fail", "description": "What becomes of a call that fails because the plugin was refused something."},
                 "grants": {"$ref": "#/$defs/grants", "description": "What it may reach."},
                 "limits": {"$ref": "#/$defs/limits", "description": "Its own limits, within its ceiling."},
@@ -113,21 +140,21 @@ pub fn schema() -> Value {
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
                 "globs": texts("Patterns; without any, every file."),
-                "quota": quantity("Bytes that all its cells together may write there in 24 hours; 256 MiB by default."),
+                "quota": by_default(quantity("Bytes that all its cells together may write there in 24 hours."), "256 MiB"),
                 "control-files": flag("Whether the grant extends to files that decide what runs, and to secrets."),
             })),
             "store": table(&[], json!({
-                "quota": quantity("Bytes of keys and values; 1 MiB by default."),
-                "entries": quantity("Entries; 10,000 by default."),
+                "quota": by_default(quantity("Bytes of keys and values."), "1 MiB"),
+                "entries": by_default(quantity("Entries."), 10_000),
                 "per": {"enum": ["project", "run"], "default": "project", "description": "Whether there is one for the plugin in this project, or one for each run."},
             })),
             "http": table(&["hosts"], json!({
-                "hosts": texts("Hosts: https by default, `*.` for those below."),
-                "methods": texts("Methods that they may use; GET and HEAD by default."),
+                "hosts": texts("Hosts: https unless they say `http://`, `*.` for those below."),
+                "methods": by_default(texts("Methods that they may use."), json!(["GET", "HEAD"])),
                 "private": flag("Whether the hosts may be this machine or in a private network."),
                 "credential": about(table(&[], json!({
-                    "header": text("Its name; `authorization` by default."),
-                    "prefix": text("What comes before the secret; `Bearer ` by default, for `authorization`."),
+                    "header": by_default(text("Its name."), "authorization"),
+                    "prefix": by_default(text("What comes before the secret; for another header than `authorization`, nothing by default."), "Bearer "),
                     "env": text("The environment variable that holds it."),
                     "file": text("The file that holds it."),
                 })), "A header that the host adds; whoever asks for the request never sees it."),
@@ -153,20 +180,22 @@ pub fn schema() -> Value {
                 "url": text("Where it answers over HTTP."),
                 "private": flag("Whether it may be on this machine or in a private network."),
                 "credential": {"$ref": "#/$defs/http/properties/credential"},
-                "directory": text("Where it runs; the project's directory by default."),
+                "directory": by_default(text("Where it runs."), "."),
                 "env": texts("Variables that it gets beside PATH."),
-                "call-time": quantity("Time of one call."),
-                "result-bytes": quantity("Size of one answer."),
+                "call-time": by_default(quantity("Time of one call."), "60 s"),
+                "result-bytes": by_default(quantity("Size of one answer."), "4 MiB"),
                 "confine": flag("Whether it runs confined."),
                 "read": texts("What it reads beside its directory, when it is confined."),
                 "write": texts("What it writes, when it is confined."),
                 "network": flag("Whether it reaches the network, when it is confined."),
             })),
+            "provider": sessions::provider(),
+            "settings": sessions::settings(),
             "sessions": sessions(),
             "root": table(&["path"], json!({
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
-                "quota": quantity("Bytes that models may write there in 24 hours, all sessions together; 256 MiB by default."),
+                "quota": by_default(quantity("Bytes that models may write there in 24 hours, all sessions together."), "256 MiB"),
                 "control-files": flag("Whether the folder extends to files that decide what runs, and to secrets."),
             })),
             "contribution": table(&[], json!({
@@ -186,16 +215,16 @@ fn sessions() -> Value {
             "script": text("Answers instead of every model."),
             "record": text("A file that takes down every round."),
             "files": named("root", "Directories for file tools, by name."),
-            "defaults": {"type": "object", "description": "Settings where nothing else says."},
-            "profiles": {"type": "object", "additionalProperties": {"type": "object"}, "description": "Named sets of settings, for `:session-profile`."},
+            "defaults": {"$ref": "#/$defs/settings", "description": "Settings of every session, where its step and its profile say nothing."},
+            "profiles": named("settings", "Named sets of settings, for `:session-profile`."),
             "unnarrowed-workflows": texts("Workflows whose sessions have what they declare, whoever calls them."),
             "contributions": named("contribution", "What is added to every prompt, by name."),
             "missing-tools": {"enum": ["withhold", "refuse"], "default": "withhold", "description": "What becomes of a tool that a session declares and the host does not have."},
             "context-files": {"enum": ["project", "none"], "default": "project", "description": "Whether prompts show `AGENTS.md`, or else `CLAUDE.md`, of each folder from the repository's root down to the project."},
             "http": requests("Requests that models may make with `http.fetch`."),
             "bash": about(table(&["dangerous"], json!({
-                "path": text("Where commands run; the project by default."),
-                "timeout": quantity("How long a command may take."),
+                "path": by_default(text("Where commands run."), "."),
+                "timeout": by_default(quantity("How long a command may take."), "2 min"),
                 "environment": texts("Variables that commands inherit beside the usual ones."),
                 "dangerous": {"const": true, "description": "Must be `true`, as a warning to readers of the file."},
             })), "Commands for models; without it there are none."),
@@ -229,6 +258,18 @@ fn about(mut table: Value, about: &str) -> Value {
         table.insert("description".to_owned(), json!(about));
     }
     table
+}
+
+/// A key with the value that it has where it is absent.
+fn by_default(mut key: Value, default: impl Into<Value>) -> Value {
+    if let Some(key) = key.as_object_mut() {
+        key.insert("default".to_owned(), default.into());
+    }
+    key
+}
+
+fn number(about: &str) -> Value {
+    json!({"type": "integer", "minimum": 0, "description": about})
 }
 
 fn flag(about: &str) -> Value {
@@ -298,6 +339,16 @@ mod tests {
             ("[sessions.files.x]", "/$defs/root/properties"),
             ("[sessions.contributions.x]", "/$defs/contribution/properties"),
             ("[sessions.bash]", "/$defs/sessions/properties/bash/properties"),
+            ("[models]", "/properties/models/properties"),
+            ("[models.providers.p]\napi = \"gemini\"", "/$defs/provider/properties"),
+            (
+                "[models.providers.p]\napi = \"gemini\"\n[models.providers.p.retry]",
+                "/$defs/provider/properties/retry/properties",
+            ),
+            (
+                "[models.providers.p]\napi = \"gemini\"\n[[models.providers.p.models]]",
+                "/$defs/provider/properties/models/items/properties",
+            ),
         ] {
             let keys: BTreeSet<String> =
                 schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect();

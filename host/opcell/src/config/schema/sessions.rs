@@ -1,0 +1,119 @@
+//! `[models]` and the settings of sessions.
+
+use super::{about, by_default, flag, named, number, table, text, texts};
+use opcell_session::models::{Api, ProviderConfig, RetryConfig};
+use serde_json::{Value, json};
+
+/// `[models]`.
+pub fn models() -> Value {
+    table(
+        &[],
+        json!({
+            "default": model("The model of sessions that name none: `PROVIDER/MODEL`, or a query."),
+            "providers": named("provider", "Providers by name; openai, anthropic, gemini and ollama need no entry. An entry of the same name replaces the known one."),
+        }),
+    )
+}
+
+/// `[models.providers.NAME]`.
+pub fn provider() -> Value {
+    let ProviderConfig { timeout_seconds, .. } = ProviderConfig::new(Api::Ollama, None);
+    table(
+        &["api"],
+        json!({
+            "api": {
+                "enum": ["openai-completions", "openai-responses", "anthropic-messages", "gemini", "ollama"],
+                "description": "The wire format that it speaks. Services that call themselves compatible with OpenAI mostly mean `openai-completions`.",
+            },
+            "base-url": text("Its address, up to and including the version; by default the provider's own, and for `ollama` `http://localhost:11434/v1/`."),
+            "api-key": text("Where its key is: `env:NAME` or `file:PATH`. Without it no key is sent. A key itself is refused."),
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Headers of every request; values are `env:NAME` or `file:PATH` too."},
+            "models": {"type": "array", "items": listed(), "description": "Models that queries can choose from. A model that is not listed can still be named."},
+            "retry": about(retry(), "When a request is repeated: on 408, 409, 429, 5xx, and when the network failed before any text was shown."),
+            "timeout-seconds": by_default(number("Seconds that one request may take, its answer included."), timeout_seconds),
+        }),
+    )
+}
+
+fn retry() -> Value {
+    let RetryConfig { max_attempts, first_wait_ms, max_wait_ms } = RetryConfig::default();
+    table(
+        &[],
+        json!({
+            "max-attempts": by_default(number("Requests in all; 1 never repeats."), max_attempts),
+            "first-wait-ms": by_default(number("Milliseconds before the first repetition; doubled for each further one."), first_wait_ms),
+            "max-wait-ms": by_default(number("Milliseconds that are waited at most; if the provider asks for more, the round fails at once."), max_wait_ms),
+        }),
+    )
+}
+
+/// `[[models.providers.NAME.models]]`.
+fn listed() -> Value {
+    let dollars = |about: &str| json!({"type": "number", "minimum": 0, "description": about});
+    let tier = |values: &[&str], about: &str| json!({"enum": values, "description": about});
+    table(
+        &[],
+        json!({
+            "id": text("The model's name at the provider."),
+            "name": text("A name for people."),
+            "supports-text": by_default(flag("Reads and writes text."), true),
+            "supports-images": {"type": "boolean", "description": "Sees images."},
+            "supports-reasoning": {"type": "boolean", "description": "Takes a thinking level."},
+            "supports-json-schema": by_default(flag("The provider holds answers to a JSON Schema; otherwise the prompt asks for it."), true),
+            "context-window": number("Tokens of prompt and answer together."),
+            "max-tokens": number("Tokens of an answer; also sent as the limit."),
+            "latency-tier": tier(&["low", "medium", "high"], "How long answers take."),
+            "cost-tier": tier(&["zero", "low", "medium", "high"], "What it costs."),
+            "locality": tier(&["local", "cloud"], "Where it runs."),
+            "input-cost": dollars("US dollars per million tokens read; with `output-cost`, runs know their cost."),
+            "output-cost": dollars("US dollars per million tokens written."),
+        }),
+    )
+}
+
+fn model(about: &str) -> Value {
+    json!({
+        "description": about,
+        "anyOf": [{"type": "string"}, {"type": "object"}],
+    })
+}
+
+/// `[sessions.defaults]` and each of `[sessions.profiles]`: settings that make sense outside of a document. A step may
+/// have them too, and counts first.
+pub fn settings() -> Value {
+    let mut settings = table(
+        &[],
+        json!({
+            "model": model("The model: `PROVIDER/MODEL`, or a query."),
+            "session-profile": text("Another profile, whose settings count where this one says nothing."),
+            "tools": texts("Tools that a session has, by name."),
+            "skills": texts("Skills that a session has, by name."),
+            "extensions": texts("Extensions that a session has, by name."),
+            "workflows": texts("Workflows that a session may delegate to, by name."),
+            "system-prompt": text("Instructions before those of the workflow."),
+            "replace-system-prompt": text("Takes the place of the whole system prompt."),
+            "prompt-mode": {"enum": ["lambda", "prose"], "default": "lambda", "description": "The form in which prompts are written."},
+            "prompt-component-selection": {"description": "The components of the prompt that are kept, as in psi; all by default."},
+            "thinking-level": {"enum": ["off", "minimal", "low", "medium", "high", "xhigh"], "description": "How much the model thinks; by default as the provider decides, and `off` for judges."},
+            "temperature": {"type": "number", "minimum": 0, "maximum": 2, "description": "By default as the provider decides."},
+            "response-mode": {"enum": ["streaming", "non-streaming"], "description": "Whether the answer is streamed."},
+            "logprobs": {"type": "boolean", "description": "Asks for the log probabilities of tokens."},
+            "top-logprobs": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Alternatives per token."},
+            "max-rounds": by_default(number("Model rounds of one turn."), 100),
+            "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
+            "generation": about(table(&[], json!({
+                "max-tokens": number("Tokens of one answer."),
+                "top-p": {"type": "number", "minimum": 0, "maximum": 1, "description": "The probability mass that tokens are drawn from."},
+                "top-k": number("The most probable tokens that one is drawn from."),
+                "frequency-penalty": {"type": "number", "minimum": -2, "maximum": 2, "description": "Makes repeated tokens less likely."},
+                "presence-penalty": {"type": "number", "minimum": -2, "maximum": 2, "description": "Makes tokens less likely that are in the text already."},
+                "tool-required": flag("The first round of a turn must call a tool."),
+            })), "How the model generates, temperature aside."),
+        }),
+    );
+    // What only a document can say, such as its contributions, is taken by the reader and has no place here.
+    if let Some(settings) = settings.as_object_mut() {
+        settings.insert("additionalProperties".to_owned(), json!(true));
+    }
+    settings
+}
