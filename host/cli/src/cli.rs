@@ -7,6 +7,7 @@ mod chat;
 mod check;
 mod compile;
 mod doctor;
+mod explain;
 mod follow;
 mod graph;
 mod init;
@@ -62,9 +63,13 @@ use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, process::ExitCode};
 use terminal::{Color, LogFormat, LogLevel, Terminal};
 
+/// The end of the help.
+const READ_ON: &str = "`opcell init --example notes` makes a project that runs as it is. `opcell explain CODE` says what an \
+error code means and what to do.\nDocumentation: https://github.com/opcell/opcell/tree/main/docs";
+
 /// Run agent workflows whose operations are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "opcell", version, about, max_term_width = 100)]
+#[command(name = "opcell", version, about, max_term_width = 100, after_help = READ_ON)]
 struct Cli {
     #[command(flatten)]
     global: Global,
@@ -112,6 +117,9 @@ struct Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a workflow and print its result.
+    #[command(
+        after_help = "Read on: Input, waiting runs and exit codes: docs/operating.md and docs/reference.md; models: docs/how-to/models.md."
+    )]
     Run(run::RunArgs),
     /// Chat with a conversational workflow, such as a PromptPack.
     Chat(chat::ChatArgs),
@@ -125,6 +133,9 @@ enum Command {
     #[command(subcommand)]
     New(new::NewCommand),
     /// Check documents without running them.
+    #[command(
+        after_help = "Read on: The languages: docs/psi.md, docs/workflowskill.md, docs/promptpack.md. Checking in CI: docs/how-to/ci.md. A code of a finding: `opcell explain CODE`."
+    )]
     Check(check::CheckArgs),
     /// Compile a document and print its execution model (`workflow-ir/v1`).
     Compile(compile::CompileArgs),
@@ -133,6 +144,9 @@ enum Command {
     /// Draw the steps, judges and routes of a workflow as Mermaid, DOT or SVG.
     Graph(graph::GraphArgs),
     /// Show the prompt that each session step and LLM judge would send, section by section.
+    #[command(
+        after_help = "Read on: What a session puts into its prompt: docs/psi.md, *Session settings*. Which model is asked: docs/how-to/models.md."
+    )]
     Prompt(prompt::PromptArgs),
     /// Allow what a project asks for outside its folder, show it, or revoke consent.
     Trust(trust::TrustArgs),
@@ -166,6 +180,8 @@ enum Command {
     Token(token::TokenCommand),
     /// Check what Opcell needs of this machine, and print what is missing and how to fix it.
     Doctor,
+    /// Explain an error code: its meaning, the messages that it comes with, and what to do.
+    Explain(explain::ExplainArgs),
     /// Print a completion script for a shell.
     Completions(manual::CompletionsArgs),
     /// Print the manual page, or write the pages of every command into a folder.
@@ -354,6 +370,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
         Command::Triggers => triggers::triggers(&cli.global, terminal),
         Command::Doctor => doctor::doctor(&cli.global, terminal),
+        Command::Explain(args) => explain::explain(args, terminal),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args, terminal),
         #[cfg(feature = "server")]

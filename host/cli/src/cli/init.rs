@@ -1,7 +1,8 @@
 //! `opcell init`: a project to start from. Existing files are never overwritten.
 
 use super::{Exit, Failure, Terminal, new::create};
-use clap::Args;
+use crate::selftest::component_from_wat;
+use clap::{Args, ValueEnum};
 use opcell::config::FILE_NAME;
 use serde_json::json;
 use std::{
@@ -9,31 +10,74 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a project begins with. The journal's folder is not for version control, and says so itself.
-const FILES: [(&str, &str); 3] = [
+/// The journal's folder is not for version control, and says so itself.
+const IGNORED: (&str, &str) = (".opcell/.gitignore", "*\n");
+
+/// The files of an empty project.
+const EMPTY: [(&str, &str); 3] = [
     (FILE_NAME, include_str!("../../templates/init-opcell.toml")),
     ("workflows/hello.edn", include_str!("../../templates/init-hello.edn")),
-    (".opcell/.gitignore", "*\n"),
+    IGNORED,
 ];
+
+/// The files of the example `notes`, without its plugin.
+const NOTES: [(&str, &str); 4] = [
+    (FILE_NAME, include_str!("../../templates/notes/opcell.toml")),
+    ("workflows/today.edn", include_str!("../../templates/notes/today.edn")),
+    ("notes/today.md", include_str!("../../templates/notes/notes.md")),
+    IGNORED,
+];
+
+const NOTES_PLUGIN: &str = include_str!("../../templates/notes/notes.wat");
+const NOTES_MANIFEST: &str = include_str!("../../templates/notes/manifest.json");
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
     /// Folder of the project; created if it does not exist.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
+    /// Start with a project that runs: a plugin, a workflow and what they read.
+    #[arg(long, value_name = "NAME")]
+    example: Option<Example>,
+}
+
+/// A project that ships inside the command. It needs no key and no tool chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Example {
+    /// A plugin that lists open notes: it is denied, granted, leaves a receipt, and its run waits for a person.
+    Notes,
+}
+
+impl Example {
+    /// The files of the project, by their paths in its folder; the project file first.
+    fn files(self) -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
+        let Self::Notes = self;
+        let plugin = component_from_wat(NOTES_PLUGIN, None, "operation-plugin", Some(NOTES_MANIFEST.trim()))?;
+        let mut files = texts(&NOTES);
+        files.push(("plugins/notes.wasm", plugin));
+        Ok(files)
+    }
+}
+
+fn texts(files: &[(&'static str, &str)]) -> Vec<(&'static str, Vec<u8>)> {
+    files.iter().map(|(name, text)| (*name, text.as_bytes().to_vec())).collect()
 }
 
 pub fn init(args: &InitArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut written = Vec::new();
+    let files = match args.example {
+        Some(example) => example.files()?,
+        None => texts(&EMPTY),
+    };
     // The project file first: where there is one already, nothing is written.
-    for (name, text) in FILES {
+    for (name, content) in files {
         let path = if args.folder == Path::new(".") { PathBuf::from(name) } else { args.folder.join(name) };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             make_folder(folder).map_err(|error| super::new::unwritable(folder, &error))?;
         }
         let is_kept = name != FILE_NAME && path.exists();
         if !is_kept {
-            create(&path, text)?;
+            create(&path, &content)?;
             written.push(path.display().to_string());
         }
     }
@@ -45,6 +89,10 @@ pub fn init(args: &InitArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         terminal.line(path)?;
     }
     let cd = if args.folder == Path::new(".") { String::new() } else { format!("cd {} && ", args.folder.display()) };
+    if args.example == Some(Example::Notes) {
+        terminal.note(&format!("next: {cd}opcell run today"));
+        return Ok(Exit::Done);
+    }
     terminal.note(&format!("next: {cd}opcell run hello --input name=Ada"));
     terminal.note("then: opcell plugin add FILE, opcell plugin explain NAME, opcell plugin grant NAME files data=PATH");
     Ok(Exit::Done)

@@ -45,7 +45,7 @@ pub fn new(command: &NewCommand, terminal: &Terminal) -> Result<Exit, Failure> {
         NewCommand::WorkflowSkill(args) => {
             check_name(&args.name)?;
             let path = PathBuf::from(format!("{}.md", args.name));
-            create(&path, &WORKFLOW.replace("{{name}}", &args.name))?;
+            create(&path, WORKFLOW.replace("{{name}}", &args.name).as_bytes())?;
             written(&path, &format!("opcell run {}", path.display()), terminal)
         }
         NewCommand::AuthorSkill(args) if args.print => {
@@ -56,7 +56,7 @@ pub fn new(command: &NewCommand, terminal: &Terminal) -> Result<Exit, Failure> {
             let folder = args.folder.join("workflowskill-author");
             fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
             let path = folder.join("SKILL.md");
-            create(&path, AUTHOR)?;
+            create(&path, AUTHOR.as_bytes())?;
             written(&path, "add its folder to `skill-folders` in opcell.toml", terminal)
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
     Diagnostic::error("unwritable", format!("cannot write `{}`: {error}", path.display())).into()
 }
 
-pub(super) fn create(path: &Path, text: &str) -> Result<(), Rejected> {
+pub(super) fn create(path: &Path, content: &[u8]) -> Result<(), Rejected> {
     let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Diagnostic::error("already-exists", format!("`{}` already exists; it was not changed", path.display()))
@@ -85,7 +85,7 @@ pub(super) fn create(path: &Path, text: &str) -> Result<(), Rejected> {
         }
         _ => unwritable(path, &error),
     })?;
-    file.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))
+    file.write_all(content).map_err(|error| unwritable(path, &error))
 }
 
 fn written(path: &Path, next: &str, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -1,0 +1,186 @@
+;; The plugin of `opcell init --example notes`: `notes/open` reads the Markdown files of the folder that is granted as
+;; `notes` and returns their open items. It is WebAssembly as text, so that `opcell init` needs no tool chain: it
+;; assembles this file. `opcell plugin new` makes the same in Rust, Python, JavaScript or C.
+;;
+;; Memory: texts below 1 KiB, the description at 1 KiB, answers of the host at 2 KiB, the result at 3 KiB, the JSON
+;; that is being written from 128 KiB to 256 KiB, and above it what the host allocates.
+(module
+  (import "opcell:plugin/files@0.1.0" "open-root" (func $open_root (param i32 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]directory.entries" (func $entries (param i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]directory.open" (func $open (param i32 i32 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]file.size" (func $size (param i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[method]file.read" (func $read (param i32 i64 i32 i32)))
+  (import "opcell:plugin/files@0.1.0" "[resource-drop]file" (func $close (param i32)))
+
+  (memory (export "memory") 5)
+  (global $heap (mut i32) (i32.const 262144))
+  (global $at (mut i32) (i32.const 131072))
+  (global $is_full (mut i32) (i32.const 0))
+  (global $done (mut i32) (i32.const 0))
+  (global $found (mut i32) (i32.const 0))
+
+  (data (i32.const 0) "notes")
+  (data (i32.const 16) "notes/open")
+  (data (i32.const 32) "Lists the open items of the notes, and counts those that are done")
+  (data (i32.const 112) "{\"type\":\"object\",\"additionalProperties\":false}")
+  (data (i32.const 176) "{\"type\":\"object\",\"required\":[\"open\",\"done\"],\"properties\":{\"open\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"done\":{\"type\":\"integer\"}}}")
+  (data (i32.const 320) "{\"open\":[")
+  (data (i32.const 336) "],\"done\":")
+  (data (i32.const 352) "denied")
+  (data (i32.const 368) "unreadable")
+  (data (i32.const 384) "a note cannot be read")
+  (data (i32.const 416) "too-large")
+  (data (i32.const 432) "a note is larger than 1 MiB, or the open items are longer than 128 KiB")
+  (data (i32.const 512) "0123456789abcdef")
+
+  ;; list<operation-description> with one element.
+  (data (i32.const 1024) "\08\04\00\00\01\00\00\00")
+  (data (i32.const 1032) "\10\00\00\00\0a\00\00\00")
+  (data (i32.const 1040) "\20\00\00\00\41\00\00\00")
+  (data (i32.const 1048) "\70\00\00\00\2e\00\00\00")
+  (data (i32.const 1056) "\b0\00\00\00\87\00\00\00")
+  (data (i32.const 1064) "\01\00\00\00")
+  (func (export "opcell:plugin/operations@0.1.0#describe") (result i32) (i32.const 1024))
+
+  ;; A bump allocator: a cell lives for one call, so nothing is freed.
+  (func (export "cabi_realloc") (param $old i32) (param $old_size i32) (param $align i32) (param $size i32) (result i32)
+    (local $at i32) (local $missing i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get $size)))
+    (if (i32.lt_u (global.get $heap) (local.get $at)) (then (unreachable)))
+    (local.set $missing (i32.sub (i32.shr_u (global.get $heap) (i32.const 16)) (i32.sub (memory.size) (i32.const 1))))
+    (if (i32.gt_s (local.get $missing) (i32.const 0))
+      (then (if (i32.eq (memory.grow (local.get $missing)) (i32.const -1)) (then (unreachable)))))
+    (local.get $at))
+
+  ;; Appends one byte to the JSON.
+  (func $byte (param $byte i32)
+    (if (i32.ge_u (global.get $at) (i32.const 262144)) (then (global.set $is_full (i32.const 1)) (return)))
+    (i32.store8 (global.get $at) (local.get $byte))
+    (global.set $at (i32.add (global.get $at) (i32.const 1))))
+
+  (func $text (param $from i32) (param $length i32)
+    (local $end i32)
+    (local.set $end (i32.add (local.get $from) (local.get $length)))
+    (block $over (loop $next
+      (br_if $over (i32.ge_u (local.get $from) (local.get $end)))
+      (call $byte (i32.load8_u (local.get $from)))
+      (local.set $from (i32.add (local.get $from) (i32.const 1)))
+      (br $next))))
+
+  ;; Appends a JSON string.
+  (func $string (param $from i32) (param $end i32)
+    (local $byte i32)
+    (call $byte (i32.const 34))
+    (block $over (loop $next
+      (br_if $over (i32.ge_u (local.get $from) (local.get $end)))
+      (local.set $byte (i32.load8_u (local.get $from)))
+      (if (i32.lt_u (local.get $byte) (i32.const 32))
+        (then ;; \u00XX
+          (call $byte (i32.const 92)) (call $byte (i32.const 117)) (call $byte (i32.const 48)) (call $byte (i32.const 48))
+          (call $byte (i32.load8_u (i32.add (i32.const 512) (i32.shr_u (local.get $byte) (i32.const 4)))))
+          (call $byte (i32.load8_u (i32.add (i32.const 512) (i32.and (local.get $byte) (i32.const 15))))))
+        (else
+          (if (i32.or (i32.eq (local.get $byte) (i32.const 34)) (i32.eq (local.get $byte) (i32.const 92)))
+            (then (call $byte (i32.const 92))))
+          (call $byte (local.get $byte))))
+      (local.set $from (i32.add (local.get $from) (i32.const 1)))
+      (br $next)))
+    (call $byte (i32.const 34)))
+
+  (func $number (param $number i32)
+    (if (i32.ge_u (local.get $number) (i32.const 10))
+      (then (call $number (i32.div_u (local.get $number) (i32.const 10)))))
+    (call $byte (i32.add (i32.const 48) (i32.rem_u (local.get $number) (i32.const 10)))))
+
+  ;; An item of a list: `- [ ] text` is open, `- [x] text` is done.
+  (func $line (param $from i32) (param $end i32)
+    (if (i32.lt_u (i32.sub (local.get $end) (local.get $from)) (i32.const 7)) (then (return)))
+    (if (i32.ne (i32.and (i32.load align=1 (local.get $from)) (i32.const 0x00ffffff)) (i32.const 0x5b202d)) (then (return)))
+    (if (i32.ne (i32.load16_u offset=4 align=1 (local.get $from)) (i32.const 0x205d)) (then (return)))
+    (if (i32.eq (i32.load8_u offset=3 (local.get $from)) (i32.const 120))
+      (then (global.set $done (i32.add (global.get $done) (i32.const 1))) (return)))
+    (if (i32.ne (i32.load8_u offset=3 (local.get $from)) (i32.const 32)) (then (return)))
+    (if (global.get $found) (then (call $byte (i32.const 44))))
+    (global.set $found (i32.const 1))
+    (call $string (i32.add (local.get $from) (i32.const 6)) (local.get $end)))
+
+  (func $lines (param $from i32) (param $length i32)
+    (local $end i32) (local $at i32) (local $last i32)
+    (local.set $end (i32.add (local.get $from) (local.get $length)))
+    (local.set $at (local.get $from))
+    (block $over (loop $next
+      (br_if $over (i32.ge_u (local.get $from) (local.get $end)))
+      (block $at_end (loop $more
+        (br_if $at_end (i32.ge_u (local.get $at) (local.get $end)))
+        (br_if $at_end (i32.eq (i32.load8_u (local.get $at)) (i32.const 10)))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (br $more)))
+      (local.set $last (local.get $at))
+      (if (i32.gt_u (local.get $last) (local.get $from))
+        (then (if (i32.eq (i32.load8_u (i32.sub (local.get $last) (i32.const 1))) (i32.const 13))
+          (then (local.set $last (i32.sub (local.get $last) (i32.const 1)))))))
+      (call $line (local.get $from) (local.get $last))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (local.set $from (local.get $at))
+      (br $next))))
+
+  ;; result<success, failure> = failure { reason, message, details: none }.
+  (func $failure (param $reason i32) (param $reason_length i32) (param $message i32) (param $message_length i32) (result i32)
+    (memory.fill (i32.const 3072) (i32.const 0) (i32.const 40))
+    (i32.store8 (i32.const 3072) (i32.const 1))
+    (i32.store (i32.const 3076) (local.get $reason))
+    (i32.store (i32.const 3080) (local.get $reason_length))
+    (i32.store (i32.const 3084) (local.get $message))
+    (i32.store (i32.const 3088) (local.get $message_length))
+    (i32.const 3072))
+
+  ;; The failure of a file error at `$error`: a denial is passed on with the rule that refused.
+  (func $refused (param $error i32) (result i32)
+    (if (i32.eqz (i32.load8_u (local.get $error)))
+      (then (return (call $failure (i32.const 352) (i32.const 6)
+        (i32.load offset=12 (local.get $error)) (i32.load offset=16 (local.get $error))))))
+    (call $failure (i32.const 368) (i32.const 10) (i32.const 384) (i32.const 21)))
+
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+    (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (local $folder i32) (local $entry i32) (local $end i32) (local $name i32) (local $length i32) (local $file i32)
+    (call $open_root (i32.const 0) (i32.const 5) (i32.const 2048))
+    (if (i32.load8_u (i32.const 2048)) (then (return (call $refused (i32.const 2052)))))
+    (local.set $folder (i32.load (i32.const 2052)))
+    (call $entries (local.get $folder) (i32.const 2048))
+    (if (i32.load8_u (i32.const 2048)) (then (return (call $refused (i32.const 2052)))))
+    (local.set $entry (i32.load (i32.const 2052)))
+    (local.set $end (i32.add (local.get $entry) (i32.mul (i32.load (i32.const 2056)) (i32.const 24))))
+    (call $text (i32.const 320) (i32.const 9))
+    (block $over (loop $next
+      (br_if $over (i32.ge_u (local.get $entry) (local.get $end)))
+      (local.set $name (i32.load (local.get $entry)))
+      (local.set $length (i32.load offset=4 (local.get $entry)))
+      (block $skip
+        (br_if $skip (i32.load8_u offset=8 (local.get $entry)))
+        (br_if $skip (i32.lt_u (local.get $length) (i32.const 4)))
+        ;; `.md`
+        (br_if $skip (i32.ne (i32.const 0x646d2e00)
+          (i32.and (i32.load align=1 (i32.sub (i32.add (local.get $name) (local.get $length)) (i32.const 4))) (i32.const 0xffffff00))))
+        (call $open (local.get $folder) (local.get $name) (local.get $length) (i32.const 2048))
+        (if (i32.load8_u (i32.const 2048)) (then (return (call $refused (i32.const 2052)))))
+        (local.set $file (i32.load (i32.const 2052)))
+        (call $size (local.get $file) (i32.const 2048))
+        (if (i32.load8_u (i32.const 2048)) (then (return (call $refused (i32.const 2056)))))
+        (if (i64.gt_u (i64.load (i32.const 2056)) (i64.const 1048576)) (then (global.set $is_full (i32.const 1))))
+        (call $read (local.get $file) (i64.const 0) (i32.const 1048576) (i32.const 2048))
+        (if (i32.load8_u (i32.const 2048)) (then (return (call $refused (i32.const 2052)))))
+        (call $lines (i32.load (i32.const 2052)) (i32.load (i32.const 2056)))
+        (call $close (local.get $file)))
+      (local.set $entry (i32.add (local.get $entry) (i32.const 24)))
+      (br $next)))
+    (call $text (i32.const 336) (i32.const 9))
+    (call $number (global.get $done))
+    (call $byte (i32.const 125))
+    (if (global.get $is_full)
+      (then (return (call $failure (i32.const 416) (i32.const 9) (i32.const 432) (i32.const 70)))))
+    (memory.fill (i32.const 3072) (i32.const 0) (i32.const 40))
+    (i32.store (i32.const 3076) (i32.const 131072))
+    (i32.store (i32.const 3080) (i32.sub (global.get $at) (i32.const 131072)))
+    (i32.const 3072)))
