@@ -11,6 +11,7 @@ mod dist;
 mod guests;
 mod package;
 mod process;
+mod prose;
 mod screenshots;
 mod toolchain;
 
@@ -28,6 +29,7 @@ usage: cargo xtask <task>
   against     the twins of attacks in other hosts: a table, and a picture into docs/images; builds wasmi and Extism
   screenshots pictures of the server's page, into docs/images; needs Chromium
   book        docs/ as HTML in target/book; needs mdbook
+  prose       English as the glossary wants it, counted crate by crate: a count may only shrink
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
   dist        what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary
   package     every published crate as crates.io would get it, and a crate elsewhere that builds against them";
@@ -59,6 +61,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "dist" => dist::dist(rest),
         "package" => package::package(),
         "book" => book::book(rest),
+        "prose" => prose::prose(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())
