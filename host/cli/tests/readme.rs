@@ -7,6 +7,8 @@
 mod configuration;
 #[path = "readme/page.rs"]
 mod page;
+#[path = "readme/recording.rs"]
+mod recording;
 #[path = "readme/records.rs"]
 mod records;
 
@@ -120,19 +122,92 @@ fn every_example_has_its_picture_in_the_gallery() {
 }
 
 #[test]
-fn every_page_is_in_the_summary_and_every_link_leads_to_a_file() {
+fn every_page_is_in_the_summary_and_every_link_leads_to_a_file_and_a_heading_in_it() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
-    let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)\s]*)?\)").unwrap();
-    for page in pages() {
-        let name = page.strip_prefix(root().join("docs")).unwrap().to_str().unwrap();
-        assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md does not list {name}");
-        for found in link.captures_iter(&fs::read_to_string(&page).unwrap()) {
-            let target = found.get(1).unwrap().as_str();
-            if !target.contains("://") {
-                assert!(page.parent().unwrap().join(target).exists(), "{name} links to {target}, which does not exist");
+    let link = regex::Regex::new(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)").unwrap();
+    let beside = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name));
+    let mut dead = Vec::new();
+    for page in pages().into_iter().chain(beside) {
+        let name = page.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        if let Some(name) = name.strip_prefix("docs/") {
+            assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md does not list {name}");
+        }
+        let text = fs::read_to_string(&page).unwrap();
+        for found in link.captures_iter(&page::without_blocks(&text)) {
+            let (target, anchor) = (&found[1], found.get(2).map(|anchor| anchor.as_str()));
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let file = if target.is_empty() { page.clone() } else { page.parent().unwrap().join(target) };
+            if !file.exists() {
+                dead.push(format!("{name}: {target} does not exist"));
+            } else if let Some(anchor) = anchor.filter(|_| file.extension().is_some_and(|kind| kind == "md")) {
+                let has = page::anchors(&fs::read_to_string(&file).unwrap()).iter().any(|known| known == anchor);
+                if !has {
+                    dead.push(format!("{name}: {target} has no heading for #{anchor}"));
+                }
             }
         }
     }
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+/// Neither GitHub nor mdBook shows what follows the language of a block.
+#[test]
+fn every_file_of_a_page_has_its_name_above_it() {
+    let mut without = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in blocks(&text).iter().filter_map(page::Block::file) {
+            let (before, _) = text.split_once(&format!("file={name}\n")).unwrap();
+            let above = before.rsplit_once("```").map_or(before, |(above, _)| above).trim_end_matches(['`', '\n']);
+            let paragraph = above.rsplit("\n\n").next().unwrap();
+            if !paragraph.contains(&format!("`{name}")) {
+                without.push(format!("{}: {name}", page.display()));
+            }
+        }
+    }
+    assert_eq!(without, Vec::<String>::new(), "write the name above the block: `NAME`:");
+}
+
+/// What people type into the search of the book, and the page that must have it in a heading or a table.
+#[test]
+fn words_that_people_search_for_are_on_the_page_that_answers() {
+    for (word, page) in [
+        ("ollama", "how-to/models.md"),
+        ("anthropic", "how-to/models.md"),
+        ("api-key", "configuration.md"),
+        ("docker", "install.md"),
+        ("windows", "install.md"),
+        ("macos", "install.md"),
+        ("claude desktop", "how-to/mcp-client.md"),
+        ("cursor", "how-to/mcp-client.md"),
+        ("mcpservers", "how-to/mcp-client.md"),
+        ("no-model", "errors.md"),
+        ("busy", "troubleshooting.md"),
+        ("exit code", "reference.md"),
+        ("64 mib", "configuration.md"),
+        ("langgraph", "migration.md"),
+        ("n8n", "migration.md"),
+        ("secret", "how-to/secrets.md"),
+        ("cron", "server.md"),
+    ] {
+        let text = fs::read_to_string(root().join("docs").join(page)).unwrap().to_lowercase();
+        assert!(text.contains(word), "{page} does not have `{word}`");
+    }
+}
+
+/// The first page shows the workflow that `opcell init --example notes` writes, and so does the tour.
+#[test]
+fn the_workflow_of_the_first_run_is_the_one_that_init_writes() {
+    let written = fs::read_to_string(root().join("host/cli/templates/notes/today.edn")).unwrap();
+    let form = written.split_once('\n').unwrap().1.trim_end();
+    for page in ["README.md", "docs/tour.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        assert!(text.contains(form), "{page} shows another workflow than host/cli/templates/notes/today.edn");
+    }
+    let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines <= 90, "the README has {lines} lines");
 }
 
 /// Each promise names cases that show it: folders of `tests/hostile` or `tests/cli`, or a file of tests.
@@ -259,7 +334,7 @@ fn root() -> PathBuf {
 
 /// The pages of the book, in order of their names.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["docs", "docs/comparison"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let folders = ["docs", "docs/comparison", "docs/how-to"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
     let entries = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
     pages.sort();

@@ -6,9 +6,13 @@
 //! | `console` that begins with `$ cd examples/NAME` | runs in a copy of that example |
 //! | any other `console` | runs in the page's folder |
 //!
-//! The commands of a block share a folder: `cd` counts until its end. What follows `$ ` is typed into a shell, what follows `> ` is typed into the command. Every other line must be
-//! printed, in its order; `…` in it stands for anything. A command ends with 0, or with 3 if the page shows that the run
-//! is suspended; a page that shows another exit code asks for it: `$ echo $?`.
+//! The commands of a block share a folder: `cd` counts until its end. What follows `$ ` is typed into a shell, what
+//! follows `> ` is typed into the command. Every other line is what a terminal shows, results and messages in the order in
+//! which they come: a line `…` stands for any lines, `…` in a line for any text, and blank lines do not count. A command
+//! without a line shows nothing of what it prints. `SNAPSHOTS=overwrite` puts the lines in order and a `…` into each gap.
+//!
+//! A command ends with 0, or with 3 if the page shows that the run is suspended; a page that shows another exit code asks
+//! for it: `$ echo $?`.
 
 use super::root;
 use regex::Regex;
@@ -64,6 +68,42 @@ pub fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
+/// A text without its fenced blocks and its code in backticks.
+pub fn without_blocks(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let fence: String = line.trim_start().chars().take_while(|c| *c == '`').collect();
+        if fence.len() < 3 {
+            kept.push_str(line);
+            kept.push('\n');
+        } else {
+            lines.by_ref().take_while(|line| line.trim() != fence).for_each(drop);
+        }
+    }
+    kept
+}
+
+/// The anchors of the headings of a page, as mdBook and GitHub make them, and those that it writes itself.
+pub fn anchors(text: &str) -> Vec<String> {
+    let text = without_blocks(text);
+    let mut anchors: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with('#')) {
+        let link = Regex::new(r"\[([^\]]*)\]\([^)]*\)").unwrap();
+        let title = link.replace_all(line.trim_start_matches('#').trim(), "$1").to_lowercase();
+        let kept: String = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect();
+        let anchor = kept.replace(' ', "-");
+        let again = anchors.iter().filter(|known| **known == anchor).count();
+        anchors.push(anchor.clone());
+        if again > 0 {
+            anchors.push(format!("{anchor}-{again}"));
+        }
+    }
+    let own = Regex::new(r#"<a id="([^"]+)""#).unwrap();
+    anchors.extend(own.captures_iter(&text).map(|anchor| anchor[1].to_owned()));
+    anchors
+}
+
 /// What came of following a page.
 #[derive(Default)]
 pub struct Followed {
@@ -71,13 +111,16 @@ pub struct Followed {
     pub ran: usize,
     /// What was not as the page says.
     pub problems: Vec<String>,
+    /// Parts of the page as they are, and as they should be.
+    corrections: Vec<(String, String)>,
 }
 
 /// Follows a page to its end.
 pub fn follow(page: &Path) -> Followed {
     let (here, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut followed = Followed::default();
-    for block in blocks(&fs::read_to_string(page).unwrap()) {
+    let text = fs::read_to_string(page).unwrap();
+    for block in blocks(&text) {
         if let Some(name) = block.file() {
             write(&here.path().join(name), &block.text);
         } else if block.language() == "console" {
@@ -92,9 +135,25 @@ pub fn follow(page: &Path) -> Followed {
             followed.run_block(&block.text, skipped, folder, home.path());
         }
     }
+    if std::env::var("SNAPSHOTS").is_ok_and(|how| how == "overwrite") && !followed.corrections.is_empty() {
+        fs::write(page, corrected(&text, &followed.corrections)).unwrap();
+    }
     let name = page.file_name().unwrap().to_str().unwrap();
     followed.problems.iter_mut().for_each(|problem| problem.insert_str(0, &format!("{name}: ")));
     followed
+}
+
+/// The text with each part replaced, in the order in which they come.
+fn corrected(text: &str, corrections: &[(String, String)]) -> String {
+    let (mut done, mut rest) = (String::new(), text);
+    for (is, should_be) in corrections {
+        if let Some((before, after)) = rest.split_once(is.as_str()) {
+            done += before;
+            done += should_be;
+            rest = after;
+        }
+    }
+    done + rest
 }
 
 fn write(path: &Path, text: &str) {
@@ -140,29 +199,77 @@ impl Followed {
 
     /// Compares what a command printed with the lines that the page shows after it.
     fn compare(&mut self, command: &str, rest: &str, any_code: bool, output: &Output) {
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        // What a person sees is both at once; each line must come from one of them, in its order there.
-        let (mut from_out, mut from_err) = (out.lines(), err.lines());
-        for line in rest.lines().filter(|line| !line.starts_with("> ") && !line.is_empty() && *line != "…") {
-            let is_it = |printed: &str| matches(line, printed);
-            let found = from_out.clone().any(is_it);
-            let of = if found { &mut from_out } else { &mut from_err };
-            if !of.any(is_it) {
-                self.problems.push(format!("`{command}` does not print {line:?}:\n{out}\n{err}"));
-                return;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let typed: Vec<&str> = rest.lines().filter(|line| line.starts_with("> ")).collect();
+        let shown: Vec<&str> = rest.lines().filter(|line| !line.starts_with("> ") && !line.is_empty()).collect();
+        let lines: Vec<&str> = printed.lines().filter(|line| !line.is_empty()).collect();
+        if !shown.is_empty() && !is_shown(&shown, &lines) {
+            match in_order(&shown, &lines) {
+                Ok(ordered) => {
+                    let lines = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+                    let end = if rest.ends_with("\n\n") { "\n" } else { "" };
+                    let should_be = format!("$ {command}\n{}{}{end}", lines(&typed), lines(&ordered));
+                    self.corrections.push((format!("$ {command}\n{rest}"), should_be));
+                    self.problems.push(format!(
+                        "`{command}` prints this in another order, or with lines between that the page does not mark with `…`:\n{printed}"
+                    ));
+                }
+                Err(line) => self.problems.push(format!("`{command}` does not print {line:?}:\n{printed}")),
             }
+            return;
         }
         let expected = if rest.contains("suspended at step") { 3 } else { 0 };
         if !any_code && output.status.code() != Some(expected) {
-            self.problems.push(format!("`{command}` ends with {:?}:\n{out}\n{err}", output.status.code()));
+            self.problems.push(format!("`{command}` ends with {:?}:\n{printed}", output.status.code()));
         }
     }
+}
+
+/// Whether the lines that are shown are all that was printed, but for the gaps that they mark.
+fn is_shown(shown: &[&str], printed: &[&str]) -> bool {
+    // The numbers of printed lines that a beginning of `shown` may stand for.
+    let mut ends = vec![0];
+    for line in shown {
+        ends = match *line {
+            "…" => ends.first().map(|first| (*first..=printed.len()).collect()).unwrap_or_default(),
+            line => {
+                let follows = |end: &usize| printed.get(*end).is_some_and(|printed| matches(line, printed));
+                ends.into_iter().filter(follows).map(|end| end + 1).collect()
+            }
+        };
+    }
+    ends.contains(&printed.len())
+}
+
+/// The lines that are shown in the order in which they were printed, with `…` in each gap; or a line that was not printed.
+fn in_order<'a>(shown: &[&'a str], printed: &[&str]) -> Result<Vec<&'a str>, &'a str> {
+    let mut places: Vec<(usize, &str)> = Vec::new();
+    for line in shown.iter().filter(|line| **line != "…") {
+        let is_free = |at: &usize| !places.iter().any(|(taken, _)| taken == at);
+        let last = places.last().map_or(0, |(last, _)| last + 1);
+        let found = |from: usize| (from..printed.len()).find(|at| is_free(at) && matches(line, printed[*at]));
+        places.push((found(last).or_else(|| found(0)).ok_or(*line)?, line));
+    }
+    places.sort_unstable();
+    let (mut ordered, mut next) = (Vec::new(), 0);
+    for (at, line) in places {
+        if at > next {
+            ordered.push("…");
+        }
+        ordered.push(line);
+        next = at + 1;
+    }
+    if next < printed.len() {
+        ordered.push("…");
+    }
+    Ok(ordered)
 }
 
 /// Runs a command, and types what the page types. The folder is that in which the next command of the block runs.
 fn run(command: &str, rest: &str, folder: &mut PathBuf, home: &Path) -> Output {
     let at_end = tempfile::NamedTempFile::new().unwrap();
-    let script = format!("{command}\ncode=$?; pwd > '{}'; exit $code\n", at_end.path().display());
+    // What a person sees is both at once.
+    let script = format!("exec 2>&1\n{command}\ncode=$?; pwd > '{}'; exit $code\n", at_end.path().display());
     let typed: String =
         rest.lines().filter_map(|line| line.strip_prefix("> ")).map(|line| format!("{line}\n")).collect();
     let mut child = shell(&script, folder, home)
@@ -213,6 +320,20 @@ fn a_fence_is_closed_by_one_that_is_as_long() {
     assert_eq!((found[0].language(), found[0].file()), ("markdown", Some("x.md")));
     assert_eq!(found[0].text, "```workflow\nsteps\n```\n");
     assert_eq!(found[1].text, "$ true\n");
+}
+
+#[test]
+fn what_is_shown_is_all_that_was_printed_but_for_marked_gaps() {
+    let printed = ["run x", "> a", "done", "result"];
+    assert!(is_shown(&["…", "done", "result"], &printed));
+    assert!(is_shown(&["run …", "> a", "done", "result"], &printed));
+    assert!(!is_shown(&["done", "result"], &printed), "a gap that is not marked");
+    assert!(!is_shown(&["…", "result", "done"], &printed), "another order");
+    assert!(!is_shown(&["…", "done"], &printed), "the end is missing");
+    assert_eq!(in_order(&["result", "> a"], &printed), Ok(vec!["…", "> a", "…", "result"]));
+    assert_eq!(in_order(&["none"], &printed), Err("none"));
+    let text = "$ a\nx\n\n$ b\nx\n";
+    assert_eq!(corrected(text, &[("$ b\nx\n".to_owned(), "$ b\ny\n".to_owned())]), "$ a\nx\n\n$ b\ny\n");
 }
 
 #[test]
