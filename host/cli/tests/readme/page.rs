@@ -11,8 +11,8 @@
 //! which they come: a line `…` stands for any lines, `…` in a line for any text, and blank lines do not count. A command
 //! without a line shows nothing of what it prints. `SNAPSHOTS=overwrite` puts the lines in order and a `…` into each gap.
 //!
-//! A command ends with 0, or with 3 if the page shows that the run is suspended; a page that shows another exit code asks
-//! for it: `$ echo $?`.
+//! A command ends with 0, with 1 if the page shows that the run failed, or with 3 if it shows that it is suspended; a page
+//! that shows another exit code asks for it: `$ echo $?`.
 
 use super::root;
 use regex::Regex;
@@ -218,7 +218,12 @@ impl Followed {
             }
             return;
         }
-        let expected = if rest.contains("suspended at step") { 3 } else { 0 };
+        let has = |start: &str| shown.iter().any(|line| line.starts_with(start));
+        let expected = match () {
+            () if has("suspended at step") => 3,
+            () if has("failed: ") => 1,
+            () => 0,
+        };
         if !any_code && output.status.code() != Some(expected) {
             self.problems.push(format!("`{command}` ends with {:?}:\n{printed}", output.status.code()));
         }
