@@ -156,7 +156,7 @@ fn merged(kinds: [(&'static str, Codes); 4], helps: &Codes, written: &Written) -
 }
 
 fn page(codes: &[Code]) -> String {
-    let mut page = "# Error codes\n\nEvery code that Opcell gives: the messages that it comes with (`…` marks the variable part) and what to do. `opcell\nexplain CODE` prints the same. Codes never change their meaning. This page is made from the source, and a test fails when\nit is not complete.\n\n| kind | where you meet the code |\n| --- | --- |\n".to_owned();
+    let mut page = "# Error codes\n\nEvery code that Opcell gives: the messages that it comes with (`…` marks the variable part) and what to do. `opcell\nexplain CODE` prints the same. Codes never change their meaning. This page is made from the source, and a test fails\nwhen it is not complete.\n\n| kind | where you meet the code |\n| --- | --- |\n".to_owned();
     for (kind, about) in KINDS {
         let _ = writeln!(page, "| {kind} | {about} |");
     }
