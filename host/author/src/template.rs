@@ -2,10 +2,8 @@
 
 use crate::{AuthorError, Language, project::is_name};
 use include_dir::{Dir, include_dir};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use opcell_types::files::{Folder, Readers};
+use std::path::{Path, PathBuf};
 
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/sdk");
@@ -36,10 +34,11 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
     if folder.exists() {
         return Err(AuthorError::Exists(folder.to_owned()));
     }
+    let made = opcell_types::files::make_folder(folder, Readers::Shared).map_err(AuthorError::file(folder))?;
     let mut written = Vec::new();
     for part in ["common", language.name()] {
         if let Some(template) = TEMPLATES.get_dir(part) {
-            write_all(template, Path::new(part), folder, Path::new(""), Some(name), &mut written)?;
+            write_all(template, Path::new(part), &made, Path::new(""), Some(name), &mut written)?;
         }
     }
     let sdk: &[(&str, &str)] = match language {
@@ -50,7 +49,7 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
     };
     for (from, to) in sdk {
         if let Some(part) = SDK.get_dir(from) {
-            write_all(part, Path::new(from), folder, Path::new(to), None, &mut written)?;
+            write_all(part, Path::new(from), &made, Path::new(to), None, &mut written)?;
         }
     }
     written.sort();
@@ -60,7 +59,7 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
 fn write_all(
     from: &Dir<'_>,
     root: &Path,
-    folder: &Path,
+    folder: &Folder,
     to: &Path,
     name: Option<&str>,
     written: &mut Vec<PathBuf>,
@@ -70,21 +69,25 @@ fn write_all(
         pending.extend(directory.dirs());
         for file in directory.files() {
             let relative = to.join(real_name(file.path().strip_prefix(root).unwrap_or(file.path())));
-            let path = folder.join(&relative);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(AuthorError::file(parent))?;
-            }
             let contents = match (name, file.contents_utf8()) {
                 (Some(name), Some(text)) => {
                     text.replace(NAME, name).replace(CRATE, &name.replace('-', "_")).into_bytes()
                 }
                 _ => file.contents().to_vec(),
             };
-            fs::write(&path, contents).map_err(AuthorError::file(&path))?;
+            put(folder, &relative, &contents)?;
             written.push(relative);
         }
     }
     Ok(())
+}
+
+/// Writes a file below a folder, with the folders above it.
+fn put(folder: &Folder, relative: &Path, contents: &[u8]) -> Result<(), AuthorError> {
+    let path = folder.path().join(relative);
+    let (above, name) = (relative.parent().unwrap_or(Path::new("")), relative.file_name().unwrap_or_default());
+    let made = folder.make_below(above, Readers::Shared);
+    made.and_then(|made| made.replace(name, contents, Readers::Shared)).map_err(AuthorError::file(&path))
 }
 
 /// Names that tools would act upon where the templates lie are written otherwise there: `dot-x` is `.x`, and `x.in` is
@@ -100,23 +103,19 @@ fn real_name(path: &Path) -> PathBuf {
 }
 
 /// Writes the contract where tool chains that read WIT can find it.
-pub(crate) fn write_contract(scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let folder = scratch.join("wit");
-    fs::create_dir_all(&folder).map_err(AuthorError::file(&folder))?;
+pub(crate) fn write_contract(scratch: &Folder) -> Result<PathBuf, AuthorError> {
+    let folder = Path::new("wit");
     for (name, text) in CONTRACT {
-        let path = folder.join(name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(AuthorError::file(parent))?;
-        }
-        fs::write(&path, text).map_err(AuthorError::file(&path))?;
+        put(scratch, &folder.join(name), text.as_bytes())?;
     }
-    Ok(folder)
+    Ok(scratch.path().join(folder))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Project;
+    use std::fs;
 
     #[test]
     fn every_template_has_a_project_file_that_can_be_read_and_nothing_left_to_fill_in() {

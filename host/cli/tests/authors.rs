@@ -3,6 +3,7 @@
 //! and said on stderr.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use serde_json::{Value, json};
 use std::{

@@ -4,6 +4,7 @@
 //! `SNAPSHOTS=overwrite cargo test -p opcell-cli --test cli` writes the expectations, `CASE=NAME` chooses cases.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use regex::Regex;
 use snapbox::{Assert, Data, Redactions, assert::Action, data::DataFormat};

@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 #[path = "support/server.rs"]
 mod server;

@@ -1,6 +1,7 @@
 //! A publisher, a registry, an operator: from `plugin push` to a run, and every refusal on the way.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 #[path = "../../registry/tests/support/docker_registry.rs"]
 #[allow(dead_code, reason = "shared with the tests of the registry's client")]
@@ -308,4 +309,66 @@ fn files_are_added_and_removed_and_an_index_is_searched() {
     assert!(found.contains("oci://r.example/greet:1"), "{found}");
     person.run(&["plugin", "search"]).refused(&["--index"]);
     person.run(&["plugin", "push", "oci://r.example/x:1", "greet.wasm"]).refused(&["opcell key new"]);
+}
+
+/// A registry of one unsigned component, which does something before it gives the manifest.
+fn slow_registry(component: Vec<u8>, meanwhile: impl Fn() + Send + 'static) -> String {
+    use opcell_registry::artifact::{Manifest, digest};
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let reference = format!("oci://{}/greet:1", listener.local_addr().unwrap());
+    let manifest = Manifest::of_component(b"{}", &component).to_bytes();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let request = lines.next().and_then(Result::ok).unwrap_or_default();
+            while lines.next().and_then(Result::ok).is_some_and(|line| !line.is_empty()) {}
+            let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+            let body: Option<&[u8]> = match () {
+                () if path == "/v2/" => Some(b"{}"),
+                () if path.ends_with("/manifests/1") => {
+                    meanwhile();
+                    Some(&manifest)
+                }
+                () if path.ends_with(&digest(b"{}")) => Some(b"{}"),
+                () if path.ends_with(&digest(&component)) => Some(&component),
+                () => None,
+            };
+            let status = if body.is_some() { "200 OK" } else { "404 Not Found" };
+            let body = body.unwrap_or_default();
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        }
+    });
+    reference
+}
+
+#[test]
+fn what_changes_while_a_registry_is_waited_for_is_kept_and_not_consented_to() {
+    for pulled in ["touch PWNED", ""] {
+        let person = Person::new();
+        person.write_guest("old");
+        let component = fs::read(person.path("greet.wasm")).unwrap();
+        fs::remove_file(person.path("greet.wasm")).unwrap();
+        fs::create_dir(person.path("srv")).unwrap();
+        fs::write(person.path("srv/run.sh"), "true").unwrap();
+        fs::write(person.path("opcell.toml"), "[mcp.m]\ncommand = [\"sh\", \"srv/run.sh\"]\n").unwrap();
+        person.run(&["trust"]).ok();
+        let (project, program) = (person.path("opcell.toml"), person.path("srv/run.sh"));
+        let reference = slow_registry(component, move || {
+            let text = fs::read_to_string(&project).unwrap();
+            fs::write(&project, format!("{text}# mine\n")).unwrap();
+            if !pulled.is_empty() {
+                fs::write(&program, pulled).unwrap();
+            }
+        });
+        let added = person.run(&["plugin", "add", &reference, "--unsigned"]);
+        assert_eq!(added.code, Some(0), "{}", added.err);
+        let text = fs::read_to_string(person.path("opcell.toml")).unwrap();
+        assert!(text.contains("# mine") && text.contains("[plugins.greet]"), "{text}");
+        let shown = person.run(&["trust", "--show"]).ok();
+        assert_eq!(shown.contains("not allowed"), !pulled.is_empty(), "{shown}{}", added.err);
+        assert_eq!(added.err.contains("has changed meanwhile"), !pulled.is_empty(), "{}", added.err);
+    }
 }

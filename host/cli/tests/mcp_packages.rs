@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 #[path = "support/guest.rs"]
 mod guest;

@@ -1,6 +1,7 @@
 //! What is packaged: installed into a scratch root, and run from there.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use std::{
     fs,

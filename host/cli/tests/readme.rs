@@ -2,6 +2,7 @@
 //! shows, prints what the page says ([`page`]).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 #[path = "readme/configuration.rs"]
 mod configuration;

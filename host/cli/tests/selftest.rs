@@ -1,6 +1,7 @@
 //! Every hostile case is contained by the build under test, through the command that people run.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use std::{
     fs,

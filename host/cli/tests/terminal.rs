@@ -1,6 +1,7 @@
 //! The command on a real terminal: the pseudo-terminal that `script` of util-linux makes.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use std::{
     io::Write as _,

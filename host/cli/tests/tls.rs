@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 #[path = "support/server.rs"]
 mod server;

@@ -17,6 +17,8 @@
 //! - *A lost answer is not a lost write.* No one else can write under the same fence, so after a broken connection the
 //!   number of records says whether the append arrived, and it is repeated only when it did not.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
+
 mod clock;
 mod error;
 mod settings;

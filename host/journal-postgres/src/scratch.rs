@@ -1,6 +1,8 @@
 //! A real PostgreSQL server on a scratch folder, for tests. It needs the server's programs (Debian: `apt-get install
 //! postgresql`).
 
+#![expect(clippy::disallowed_methods, reason = "a server for tests, in a folder of its own")]
+
 use std::{
     fs, io,
     net::TcpListener,

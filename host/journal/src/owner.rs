@@ -1,8 +1,9 @@
 //! Who drives a run: a process that holds the lock on a file of its own. The lock goes when the process does, however
 //! it goes.
 
+use opcell_types::files::{Folder, Readers};
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
 };
@@ -21,14 +22,11 @@ impl Owner {
         let mut directory = store.as_os_str().to_owned();
         directory.push(".owners");
         let directory = PathBuf::from(directory);
-        fs::create_dir_all(&directory)?;
         // What is dead in it is removed: a link, which a checkout may bring along, could lead to anything.
-        if !fs::symlink_metadata(&directory)?.is_dir() {
-            let message = format!("{} is a link; remove it", directory.display());
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, message));
-        }
+        let (above, own) = (directory.parent().unwrap_or(Path::new("")), directory.file_name().unwrap_or_default());
+        let made = Folder::open_or_make(above, Readers::Owner)?.make_below(Path::new(own), Readers::Owner)?;
         let name = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4());
-        let file = OpenOptions::new().create_new(true).write(true).open(directory.join(&name))?;
+        let file = made.create(&name, Readers::Owner)?;
         file.lock()?;
         Ok(Self { name, directory, _lock: file })
     }

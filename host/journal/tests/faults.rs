@@ -4,6 +4,7 @@
 //! What was acknowledged is there afterwards, whole and in order; nothing panics.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use opcell_journal::{Append, Cut, Fence, Journal, JournalError, NewRun, Record, RunId, SqliteJournal};
 use std::{

@@ -1,6 +1,7 @@
 //! What every journal does (`opcell_journal::contract`), and what the one in a file does as well.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use opcell_journal::{
     Append, Cut, Fence, Journal, JournalError, KeptValue, NewRun, Payload, Record, Retention, RunId, SqliteJournal,

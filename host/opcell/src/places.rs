@@ -67,31 +67,7 @@ impl Places {
     }
 }
 
-/// A path without links, as far as it exists.
+/// A path without links; of what does not exist as [`opcell_types::files::real`] says.
 pub fn real(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-    match existing {
-        Some((above, real)) => match path.strip_prefix(above) {
-            Ok(below) if below.as_os_str().is_empty() => real,
-            Ok(below) => real.join(below),
-            Err(_) => path.clone(),
-        },
-        None => path,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_does_not_exist_yet_is_real_as_far_as_it_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().canonicalize().unwrap();
-        std::fs::create_dir(folder.join("there")).unwrap();
-        std::os::unix::fs::symlink(folder.join("there"), folder.join("link")).unwrap();
-        assert_eq!(real(&folder.join("link/not/yet")), folder.join("there/not/yet"));
-        assert_eq!(real(&folder.join("link")), folder.join("there"));
-    }
+    opcell_types::files::real(path)
 }

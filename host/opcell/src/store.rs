@@ -93,6 +93,7 @@ async fn apart<T: Send + 'static>(
 mod file {
     use super::{Arc, Diagnostic, HostError, Journal, JournalError, Path, Rejected};
     use opcell_journal::{BackupError, SqliteJournal};
+    use opcell_types::files::{Folder, Readers};
     use std::io;
 
     pub(super) fn backup(store: &Path, copy: &Path) -> Result<u64, HostError> {
@@ -130,11 +131,7 @@ mod file {
         if folder.as_os_str().is_empty() || folder.is_dir() {
             return Ok(());
         }
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder)
+        Folder::open_or_make(folder, Readers::Owner).map(drop)
     }
 }
 

@@ -2,11 +2,14 @@
 //! and again gives it no new quota. It is counted over a day, so that a report that is written every morning is never
 //! refused for all the mornings before.
 
-use opcell_types::quota::{Account, Ledger, ThisProcess, Written};
+use opcell_types::{
+    files::{Folder, Readers},
+    quota::{Account, Ledger, ThisProcess, Written},
+};
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::File,
     io,
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -37,22 +40,12 @@ impl KeptLedger {
     }
 
     fn open(&self, writer: &str, directory: &Path) -> io::Result<KeptAccount> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let folder = Folder::open_or_make(&self.folder, Readers::Owner)?;
         self.tidy();
         let mut name = blake3::Hasher::new();
         name.update(&(writer.len() as u64).to_le_bytes()).update(writer.as_bytes());
         name.update(directory.as_os_str().as_encoded_bytes());
-        let path = self.folder.join(name.finalize().to_hex().as_str());
-        let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(no_link)
-            .open(path)?;
-        Ok(KeptAccount { file: Mutex::new(file) })
+        Ok(KeptAccount { file: Mutex::new(folder.keep(name.finalize().to_hex().as_str())?) })
     }
 
     /// Removes accounts that have not been written to for longer than they count.

@@ -1,6 +1,7 @@
 //! The documented project file is a project file.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use opcell::{
     Config,

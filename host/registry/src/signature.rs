@@ -10,12 +10,16 @@ use ed25519_dalek::{
     Signer as _, SigningKey, VerifyingKey,
     pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, spki::der::pem::LineEnding},
 };
-use opcell_types::{Digest, text::printable};
+use opcell_types::{
+    Digest,
+    files::{Folder, Readers},
+    text::printable,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, io,
     io::{Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -264,7 +268,7 @@ impl Keys {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", taken.display())));
             }
         }
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        Folder::open_or_make(&self.folder, Readers::Owner)?;
         self.path(name, extension)
     }
 
@@ -336,7 +340,8 @@ const HELPED: &str = "helper";
 
 /// Writes a file that is not there and that no one else may read.
 fn write_new(file: &Path, text: &str) -> io::Result<()> {
-    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    let (folder, name) = (file.parent().unwrap_or(Path::new("")), file.file_name().unwrap_or_default());
+    let mut out = Folder::open(folder)?.create(name, Readers::Owner)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()
 }

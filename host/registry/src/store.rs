@@ -6,10 +6,13 @@ use crate::{
     MAX_COMPONENT, artifact,
     signature::{Digests, MAX_SIGNATURE, SignatureFile},
 };
-use opcell_types::Digest;
+use opcell_types::{
+    Digest,
+    files::{Folder, Readers},
+};
 use std::{
     fs, io,
-    io::{Read as _, Write as _},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -142,8 +145,8 @@ impl Store {
             file: PathBuf::new(),
             error: io::Error::other("there is no home directory to keep it in; set HOME or XDG_DATA_HOME"),
         })?;
-        let folder = folder.join(Digest::of_hash(blake3::hash(&stored.component)).as_str());
-        fs::create_dir_all(&folder).map_err(|error| StoreError::Io { file: folder.clone(), error })?;
+        let digest = Digest::of_hash(blake3::hash(&stored.component));
+        let folder = make(folder, &digest).map_err(|error| StoreError::Io { file: folder.clone(), error })?;
         let signature = stored.signature.as_ref().map(|file| file.to_json().into_bytes());
         let files = [
             (MANIFEST, Some(stored.manifest.as_slice())),
@@ -151,17 +154,16 @@ impl Store {
             (SBOM, stored.sbom.as_deref()),
         ];
         for (name, bytes) in files.into_iter().chain([(COMPONENT, Some(stored.component.as_slice()))]) {
-            let file = folder.join(name);
             let written = match bytes {
-                Some(bytes) => write(&file, bytes),
-                None => match fs::remove_file(&file) {
+                Some(bytes) => folder.replace(name, bytes, Readers::Shared),
+                None => match folder.remove(name) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                     _ => Ok(()),
                 },
             };
-            written.map_err(|error| StoreError::Io { file, error })?;
+            written.map_err(|error| StoreError::Io { file: folder.path().join(name), error })?;
         }
-        Ok(folder.join(COMPONENT))
+        Ok(folder.path().join(COMPONENT))
     }
 }
 
@@ -194,19 +196,11 @@ fn optional(file: &Path, most: u64) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// Writes the whole file or nothing.
-fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
-    let written = (|| {
-        let mut out = fs::File::create(&temporary)?;
-        out.write_all(bytes)?;
-        out.sync_all()?;
-        fs::rename(&temporary, file)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+/// The folder of a component. Where the store is, the user says; what is in a project's, a checkout may have brought.
+fn make(store: &Path, digest: &Digest) -> io::Result<Folder> {
+    let (above, name) = (store.parent().unwrap_or(Path::new("")), store.file_name().unwrap_or_default());
+    let above = Folder::open_or_make(above, Readers::Shared)?;
+    above.make_below(&Path::new(name).join(digest.as_str()), Readers::Shared)
 }
 
 #[cfg(test)]
@@ -226,5 +220,34 @@ mod tests {
         assert!(matches!(store.read(&digest), Err(StoreError::Damaged { .. })));
         store.keep(&kept).unwrap();
         assert_eq!(store.read(&digest).unwrap(), kept);
+    }
+
+    #[test]
+    fn links_of_a_checkout_in_the_place_of_a_stores_files_lead_nowhere() {
+        use std::os::unix::fs::symlink;
+        let ground = tempfile::tempdir().unwrap();
+        let victim = ground.path().join("bashrc");
+        std::fs::write(&victim, "mine").unwrap();
+        let kept = Stored::new(b"component".to_vec(), b"{}".to_vec(), None, Some(b"{}".to_vec()));
+        let digest = Digest::of_hash(blake3::hash(b"component"));
+        let vendor = ground.path().join("project/opcell-vendor");
+        let folder = vendor.join(digest.as_str());
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in
+            ["sbom.cdx.json", "manifest.json", "component.wasm", &format!("sbom.cdx.{}.tmp", std::process::id())]
+        {
+            symlink(&victim, folder.join(name)).unwrap();
+        }
+        Store::new(vec![vendor.clone()]).keep(&kept).unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"mine");
+        // The folders themselves.
+        std::fs::remove_dir_all(&folder).unwrap();
+        symlink(ground.path(), &folder).unwrap();
+        assert!(matches!(Store::new(vec![vendor.clone()]).keep(&kept), Err(StoreError::Io { .. })));
+        std::fs::remove_dir_all(ground.path().join("project")).unwrap();
+        std::fs::create_dir(ground.path().join("project")).unwrap();
+        symlink(ground.path(), &vendor).unwrap();
+        assert!(matches!(Store::new(vec![vendor]).keep(&kept), Err(StoreError::Io { .. })));
+        assert!(!ground.path().join("component.wasm").exists());
     }
 }

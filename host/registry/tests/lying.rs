@@ -2,6 +2,7 @@
 
 #![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use opcell_registry::{
     MAX_COMPONENT, Reference,
@@ -167,6 +168,44 @@ async fn a_token_is_not_asked_for_where_a_registry_may_not_send() {
         let error = refused(&leading).await;
         assert!(matches!(error, RegistryError::Denied { .. }), "{realm}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_registry_on_this_machine_leads_to_no_other_service_of_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let reached = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let noted = reached.clone();
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            noted.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        let target = format!("http://{host}:{port}/x");
+        let to = target.clone();
+        let leading =
+            registry(move |path| if path.contains("manifests") { ok(manifest()) } else { redirect(&to) }).await;
+        let error = refused(&leading).await;
+        assert!(matches!(error, RegistryError::Denied { .. }), "{target}: {error}");
+        let realm = target.clone();
+        let asking = registry(move |_| {
+            let header = format!("www-authenticate: Bearer realm=\"{realm}\",service=\"x\"\r\n");
+            Answer::Whole("401 Unauthorized", header, Vec::new())
+        })
+        .await;
+        let error = refused(&asking).await;
+        assert!(matches!(error, RegistryError::Denied { .. }), "{target}: {error}");
+        let protected = format!("https://{host}:{port}/x");
+        let asking = registry(move |_| {
+            let header = format!("www-authenticate: Bearer realm=\"{protected}\",service=\"x\"\r\n");
+            Answer::Whole("401 Unauthorized", header, Vec::new())
+        })
+        .await;
+        let error = refused(&asking).await;
+        assert!(matches!(error, RegistryError::Denied { .. }), "{target} over TLS: {error}");
+    }
+    assert!(!reached.load(std::sync::atomic::Ordering::SeqCst), "the other service was reached");
 }
 
 #[tokio::test]

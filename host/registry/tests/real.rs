@@ -2,6 +2,7 @@
 
 #![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 #[path = "support/docker_registry.rs"]
 mod docker_registry;

@@ -1,5 +1,7 @@
 //! A real Restate server on a scratch folder, for tests. Its program comes from the npm package of its makers.
 
+#![expect(clippy::disallowed_methods, reason = "a server for tests, in a folder of its own")]
+
 use std::{
     collections::hash_map::RandomState,
     fs,

@@ -280,7 +280,7 @@ fn open_private(path: &Path) -> Result<OwnedFd, CacheError> {
     let io = |error: io::Error| CacheError::Io { path: path.to_owned(), error };
     let unsafe_because = |reason| CacheError::Unsafe { path: path.to_owned(), reason };
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(io)?;
+        opcell_types::files::Folder::open_or_make(parent, opcell_types::files::Readers::Owner).map_err(io)?;
     }
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}

@@ -13,10 +13,9 @@ use crate::{
 use bytes::Bytes;
 use opcell_types::{
     Access,
-    control::{ControlFiles, DECIDING_FILES, DECIDING_FOLDERS},
+    control::{ControlFiles, decides_in},
 };
 use std::{
-    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -82,12 +81,6 @@ impl ClosedWasi {
     }
 }
 
-/// Whether the directory itself holds one of the files and folders that decide, by their names.
-fn holds_control_files(directory: &Path) -> bool {
-    DECIDING_FILES.iter().chain(&DECIDING_FOLDERS).any(|name| directory.join(name).symlink_metadata().is_ok())
-        || ["AGENTS.md", "CLAUDE.md", "GEMINI.md"].iter().any(|name| directory.join(name).symlink_metadata().is_ok())
-}
-
 /// Opens every preopen once, so that a wrong one is an error when the plugin is loaded.
 pub(crate) fn check_preopens(preopens: &[DangerousPreopen], control: &ControlFiles) -> Result<(), LoadError> {
     for preopen in preopens {
@@ -97,7 +90,8 @@ pub(crate) fn check_preopens(preopens: &[DangerousPreopen], control: &ControlFil
             let (name, path) = (preopen.guest.clone(), preopen.host.clone());
             return Err(LoadError::Sealed { name, path, place: place.to_owned() });
         }
-        let decides = || control.decides_below(&real) || holds_control_files(&real);
+        // A folder that cannot be looked through may hold anything.
+        let decides = || control.decides_below(&real) || decides_in(&real).unwrap_or(true);
         if preopen.access == Access::ReadWrite && !preopen.control_files && decides() {
             return Err(LoadError::ControlFiles { guest: preopen.guest.clone(), path: preopen.host.clone() });
         }

@@ -1,6 +1,7 @@
 //! Files through a guest's eyes: what a grant gives, and what it does not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 mod common;
 

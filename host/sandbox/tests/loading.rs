@@ -1,6 +1,7 @@
 //! From bytes to a plugin: what is refused on the way, and what the compiler's limits hold.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! The committed description of the API is the one that the server serves.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use std::{fs, path::Path};
 

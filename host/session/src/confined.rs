@@ -3,12 +3,11 @@
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
-use opcell_types::control::{ControlFiles, Touch};
+use opcell_types::control::{ControlFiles, Touch, is_in_repository};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 /// Why a path was not served. No text names a host path.
@@ -122,6 +121,7 @@ impl Folder {
         let Some(guard) = &self.guard else { return Ok(()) };
         let asked = guard.root.join(path.trim_start_matches("./"));
         let rule = guard.control.refuses(touch, &asked).or_else(|| guard.control.refuses(touch, real?));
+        let rule = rule.or_else(|| is_in_repository(real?, &guard.root).filter(|_| touch == Touch::Write));
         rule.map_or(Ok(()), |rule| {
             Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule })
         })
@@ -199,9 +199,7 @@ impl Folder {
                 Err(error) => return Err(failed(error)),
             }
         }
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let temporary = format!(".opcell-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let temporary = relative.with_file_name(temporary);
+        let temporary = relative.with_file_name(opcell_types::files::temporary_name());
         let written = self.write_new(&temporary, bytes).and_then(|()| {
             if let Ok(metadata) = self.dir.metadata(relative) {
                 self.dir.set_permissions(&temporary, metadata.permissions())?;

@@ -14,6 +14,8 @@
 //! know, [`prompt`] makes it text, [`models`] answers, [`tools`] does what the answer asks for, [`sessions`] puts them
 //! together.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
+
 mod confined;
 #[cfg(test)]
 mod testing;

@@ -6,114 +6,33 @@
 //!
 //! | files | read | write |
 //! | --- | --- | --- |
-//! | keys and secrets: [`SECRET_FILES`], [`SECRET_FOLDERS`], and what [`ControlFiles::secrets`] names | no | no |
+//! | keys and secrets: names of [`TABLE`], and what [`ControlFiles::secrets`] names | no | no |
 //! | journals: `.opcell/**` but `workflows` and `skills`, `runs.db*`, and the journal of the project | no | no |
-//! | what decides: [`DECIDING_FILES`], [`DECIDING_FOLDERS`], and what [`ControlFiles::fixed`] names | yes | no |
+//! | what decides: names of [`TABLE`], and what [`ControlFiles::fixed`] names | yes | no |
+//! | code that a started program may load ([`ControlFiles::loaded`]) | yes | no |
+//! | new documents in a folder whose documents are found by name ([`ControlFiles::listed`]) | yes | no |
+//! | parts of a repository without a work tree ([`is_in_repository`]) | yes | no |
 //!
 //! `control-files = true` on the grant lifts the list. Nothing lifts [`ControlFiles::sealed`]: a root that holds one of
 //! these places, or lies in one, is not opened at all.
 //!
 //! Names count whatever their case and however they are spelled in Unicode, because some file systems open
-//! `.GIT/config`, `opcell.toml` with a full-width letter or `.g\u{200c}it` for the plain name. The decision is pure;
-//! callers ask it about the path as it was asked for *and* about where the open descriptor really lies, so that neither
-//! a link nor a renamed parent gets around it.
+//! `.GIT/config`, `opcell.toml` with a full-width letter or `.g\u{200c}it` for the plain name. The decision is pure but
+//! for [`is_in_repository`] and [`ControlFiles::known`]; callers ask it about the path as it was asked for *and* about
+//! where the open descriptor really lies, so that neither a link nor a renamed parent gets around it.
 
+mod code;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use code::is_code;
 use icu_normalizer::uts46::Uts46MapperBorrowed;
 use std::path::{Component, Path, PathBuf};
+pub use table::{Group, HARMLESS_OF_GIT, Holds, OPEN_OF_OPCELL, TABLE};
 
-/// Files that decide, by name: Opcell's, and the instructions that agents read.
-pub const DECIDING_FILES: [&str; 21] = [
-    "opcell.toml",
-    "opcell.lock",
-    "agents.md",
-    "agents.override.md",
-    "claude.md",
-    "claude.local.md",
-    "gemini.md",
-    ".cursorrules",
-    ".windsurfrules",
-    "copilot-instructions.md",
-    ".clinerules",
-    ".roorules",
-    ".rules",
-    ".goosehints",
-    ".aider.conf.yml",
-    ".mcp.json",
-    ".gitmodules",
-    ".gitattributes",
-    ".hgrc",
-    ".pre-commit-config.yaml",
-    "lefthook.yml",
-];
-
-/// Folders that decide, with everything below them: hooks and configuration of version control, pipelines and editors'
-/// tasks run, the others instruct agents.
-pub const DECIDING_FOLDERS: [&str; 25] = [
-    ".git",
-    ".hg",
-    ".jj",
-    ".svn",
-    ".husky",
-    ".github",
-    ".gitlab",
-    ".devcontainer",
-    ".vscode",
-    ".opcell",
-    ".psi",
-    ".agents",
-    ".amazonq",
-    ".claude",
-    ".clinerules",
-    ".codex",
-    ".continue",
-    ".cursor",
-    ".gemini",
-    ".goose",
-    ".junie",
-    ".kiro",
-    ".roo",
-    ".windsurf",
-    ".zed",
-];
-
-/// Files that hold secrets, by name; with them `.env.*` (but examples), and files with one of [`SECRET_EXTENSIONS`].
-pub const SECRET_FILES: [&str; 22] = [
-    ".env",
-    ".envrc",
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".htpasswd",
-    ".git-credentials",
-    "credentials.toml",
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "mac.key",
-    "credentials",
-    "credentials.json",
-    "service-account.json",
-    ".vault-token",
-    "secrets.yaml",
-    "secrets.yml",
-    "secrets.toml",
-];
-
-/// Extensions of key files.
-pub const SECRET_EXTENSIONS: [&str; 6] = ["pem", "key", "p12", "pfx", "jks", "keystore"];
-
-/// Folders of secrets.
-pub const SECRET_FOLDERS: [&str; 5] = [".ssh", ".gnupg", ".aws", ".azure", ".kube"];
-
-/// Files and folders that hold secrets by their name and that of their folder: `.git/config` has the tokens of remotes.
-pub const SECRET_PAIRS: [(&str, &str); 5] =
-    [(".git", "config"), (".git", "credentials"), (".docker", "config.json"), (".config", "gh"), (".config", "gcloud")];
-
-/// Names after `.env.` that say that there is no secret in the file.
-const EXAMPLES: [&str; 5] = ["example", "sample", "template", "dist", "defaults"];
+/// Entries of one folder that are looked at for their names.
+const MAX_ENTRIES: usize = 10_000;
 
 /// What a caller is about to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,10 +51,39 @@ pub struct ControlFiles {
     pub project: Option<PathBuf>,
     /// Files and folders that hold secrets or runs, absolute.
     pub secrets: Vec<PathBuf>,
-    /// Files and folders in force, absolute: plugins, workflows, skills, scripts that are started.
+    /// Files and folders in force, absolute: plugins, workflows, skills, and what started programs are made of.
     pub fixed: Vec<PathBuf>,
+    /// Folders whose code programs load that are started there, absolute: nothing that [`is_code`] below them.
+    pub loaded: Vec<PathBuf>,
+    /// Folders whose documents are found by name.
+    pub listed: Vec<Listed>,
     /// The user's own keys, compiled code and consent, absolute.
     pub sealed: Vec<PathBuf>,
+}
+
+/// A folder that is read for whatever documents it has: a new one takes part without being named anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The folder, absolute.
+    pub folder: PathBuf,
+    /// Extensions of its documents, in lower case.
+    pub extensions: &'static [&'static str],
+}
+
+impl Listed {
+    /// The documents with these extensions, directly in a folder.
+    #[must_use]
+    pub fn new(folder: PathBuf, extensions: &'static [&'static str]) -> Self {
+        Self { folder, extensions }
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else { return false };
+        let name = plain(&name.to_string_lossy());
+        let is_document = name.rsplit_once('.').is_some_and(|(_, ending)| self.extensions.contains(&ending));
+        is_document && lies_in(folder, &self.folder) && lies_in(&self.folder, folder)
+    }
 }
 
 impl ControlFiles {
@@ -161,6 +109,20 @@ impl ControlFiles {
         if touch == Touch::Write && holds(&self.fixed) {
             return Some(format!("`{}` is in force, and a grant of its folder does not extend to it", name(path)));
         }
+        if touch == Touch::Write && is_code(path) && holds(&self.loaded) {
+            return Some(format!(
+                "`{}` is code, which a program loads that the project starts there, and a grant of the folder does not \
+                 extend to it",
+                name(path)
+            ));
+        }
+        if touch == Touch::Write && self.listed.iter().any(|listed| listed.has(path)) {
+            return Some(format!(
+                "`{}` would be a document of a folder whose documents are found by name, and a grant of the folder does \
+                 not extend to them",
+                name(path)
+            ));
+        }
         let below = self.project.as_deref().and_then(|project| path.strip_prefix(project).ok()).unwrap_or(path);
         let names: Vec<String> = below
             .components()
@@ -169,9 +131,9 @@ impl ControlFiles {
                 _ => None,
             })
             .collect();
-        names.iter().enumerate().find_map(|(index, found)| {
-            let next = names.get(index + 1).map(String::as_str);
-            judge(touch, found, next, index + 1 == names.len()).map(|why| format!("`{}` {why}", shown(found)))
+        (0..names.len()).find_map(|at| {
+            let why = judge(touch, &names, at)?;
+            Some(format!("`{}` {why}", shown(names.get(at)?)))
         })
     }
 
@@ -182,11 +144,20 @@ impl ControlFiles {
         self.sealed.iter().find(|place| lies_in(root, place) || lies_in(place, root)).map(PathBuf::as_path)
     }
 
-    /// Files that secrets and decisions are known to lie in, for comparing a file that has several names with them.
+    /// Files that secrets are known to lie in, for comparing a file that has several names with them: those that the
+    /// project names, and those of the table at the top of the root and of the project. Blocks.
     #[must_use]
     pub fn known(&self, root: &Path) -> Vec<PathBuf> {
         let folders = [Some(root), self.project.as_deref().filter(|project| *project != root)];
-        let usual = folders.into_iter().flatten().flat_map(|folder| SECRET_FILES.iter().map(|name| folder.join(name)));
+        let usual = folders.into_iter().flatten().flat_map(|folder| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
+            let secret = |name: &std::ffi::OsString| {
+                let names = [plain(&name.to_string_lossy())];
+                matches!(table::holds(&names, 0), Some(Holds::Secrets | Holds::Runs))
+            };
+            let secrets = entries.map(|entry| entry.file_name()).filter(secret).map(|name| folder.join(name));
+            secrets.chain([folder.join(".git/config"), folder.join(".docker/config.json")]).collect::<Vec<_>>()
+        });
         self.secrets.iter().cloned().chain(usual).collect()
     }
 
@@ -195,42 +166,60 @@ impl ControlFiles {
     #[must_use]
     pub fn decides_below(&self, root: &Path) -> bool {
         let project = self.project.iter();
-        let mut places = self.secrets.iter().chain(&self.fixed).chain(project);
+        let listed = self.listed.iter().map(|listed| &listed.folder);
+        let mut places = self.secrets.iter().chain(&self.fixed).chain(&self.loaded).chain(project).chain(listed);
         self.refuses(Touch::Write, root).is_some() || places.any(|place| lies_in(place, root))
     }
 }
 
-fn judge(touch: Touch, name: &str, next: Option<&str>, is_last: bool) -> Option<&'static str> {
+/// Whether a folder holds, at its top, something whose name says that it decides what runs. Blocks.
+///
+/// # Errors
+/// When the folder cannot be listed, or has more entries than are looked at.
+pub fn decides_in(folder: &Path) -> std::io::Result<bool> {
+    for (count, entry) in std::fs::read_dir(folder)?.enumerate() {
+        if count == MAX_ENTRIES {
+            return Err(std::io::Error::other(format!("it has more than {MAX_ENTRIES} entries")));
+        }
+        let names = [plain(&entry?.file_name().to_string_lossy())];
+        if table::holds(&names, 0).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Why nothing is written to `path`, absolute, below `root`: a folder above it is a repository without a work tree, of
+/// which version control runs what the configuration names. Blocks.
+#[must_use]
+pub fn is_in_repository(path: &Path, root: &Path) -> Option<String> {
+    let is_there = |folder: &Path, name: &str| folder.join(name).symlink_metadata().is_ok();
+    let mut folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
+    let found = folders.find(|folder| {
+        is_there(folder, "HEAD") && ["objects", "refs", "commondir", "config"].iter().any(|name| is_there(folder, name))
+    })?;
+    Some(format!("it is in the repository `{}`, and a grant of its folder is not a grant to change that", name(found)))
+}
+
+fn judge(touch: Touch, names: &[String], at: usize) -> Option<&'static str> {
     const SECRET: &str = "holds secrets, and a grant of its folder does not extend to it";
     const RUNS: &str = "holds runs and what they were given, and a grant of its folder does not extend to it";
     const DECIDES: &str =
         "decides what runs and what it may reach, and a grant of its folder is not a grant to change it";
-    let is_git = name == ".git" || (name.starts_with("git~") && name.len() == 5);
-    if SECRET_FOLDERS.contains(&name) || (is_last && is_secret(name)) {
-        return Some(SECRET);
+    let name = names.get(at)?.as_str();
+    let next = names.get(at + 1).map(String::as_str);
+    let is_git = name == ".git" || name.starts_with("git~") && name.len() == 5;
+    if is_git && next.is_some_and(|next| !HARMLESS_OF_GIT.contains(&next)) {
+        return Some(if touch == Touch::Write { DECIDES } else { SECRET });
     }
-    if next.is_some_and(|next| SECRET_PAIRS.contains(&(name, next))) {
-        return Some(SECRET);
-    }
-    if name == "runs.db" || name.starts_with("runs.db-") {
+    if name == ".opcell" && next.is_some_and(|next| !OPEN_OF_OPCELL.contains(&next)) {
         return Some(RUNS);
     }
-    if name == ".opcell" && next.is_some_and(|next| !matches!(next, "workflows" | "skills")) {
-        return Some(RUNS);
+    match table::holds(names, at)? {
+        Holds::Secrets => Some(SECRET),
+        Holds::Runs => Some(RUNS),
+        Holds::Decisions => (touch == Touch::Write).then_some(DECIDES),
     }
-    let decides = is_git || DECIDING_FOLDERS.contains(&name) || (is_last && DECIDING_FILES.contains(&name));
-    (touch == Touch::Write && decides).then_some(DECIDES)
-}
-
-fn is_secret(name: &str) -> bool {
-    let example = |suffix: &str| suffix.rsplit('.').next().is_some_and(|last| EXAMPLES.contains(&last));
-    // What an editor leaves beside a file is as secret as the file.
-    let name = name.trim_end_matches('~');
-    SECRET_FILES.contains(&name)
-        || name.strip_prefix(".env.").is_some_and(|suffix| !example(suffix))
-        || name
-            .rsplit_once('.')
-            .is_some_and(|(stem, extension)| !stem.is_empty() && SECRET_EXTENSIONS.contains(&extension))
 }
 
 /// A name as the most forgiving file system sees it: in one case, without compatibility forms, characters that are
@@ -269,140 +258,4 @@ fn name(path: &Path) -> String {
 /// A name that untrusted code may have chosen, for a message.
 fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(100).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reads(path: &str) -> bool {
-        ControlFiles::default().refuses(Touch::Read, Path::new(path)).is_none()
-    }
-
-    fn writes(path: &str) -> bool {
-        ControlFiles::default().refuses(Touch::Write, Path::new(path)).is_none()
-    }
-
-    #[test]
-    fn ordinary_files_are_read_and_written() {
-        for path in
-            ["src/main.rs", "README.md", "docs/agents.txt", ".gitignore", "environment", "env", "keys.rs", "git/config"]
-        {
-            assert!(reads(path) && writes(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn what_decides_is_read_but_not_written_at_any_depth() {
-        for path in [
-            "opcell.toml",
-            "a/b/opcell.lock",
-            ".git/HEAD",
-            "sub/.git/hooks/post-checkout",
-            ".git",
-            ".hg/hgrc",
-            ".github/workflows/ci.yml",
-            ".vscode/tasks.json",
-            ".husky/pre-commit",
-            ".mcp.json",
-            ".gemini/settings.json",
-            ".windsurf/rules/x.md",
-            "sub/.clinerules",
-            "AGENTS.md",
-            "x/CLAUDE.md",
-            ".opcell/workflows/w.edn",
-            ".claude/settings.json",
-            ".opcell",
-        ] {
-            assert!(reads(path), "{path}");
-            assert!(!writes(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn secrets_and_journals_are_neither_read_nor_written() {
-        for path in [
-            ".env",
-            "a/.env",
-            ".env.local",
-            ".env.production",
-            ".env~",
-            ".git/config",
-            ".cargo/credentials",
-            ".config/gh/hosts.yml",
-            ".config/gcloud/x",
-            ".azure/x",
-            ".vault-token",
-            "credentials.json",
-            ".ssh/config",
-            "home/.aws/credentials",
-            "tls/server.key",
-            "server.pem",
-            "id_ed25519",
-            ".opcell/runs.db",
-            ".opcell/runs.db-wal",
-            "old/runs.db",
-            ".docker/config.json",
-            ".opcell/cache/x",
-        ] {
-            assert!(!reads(path) && !writes(path), "{path}");
-        }
-        for path in [".env.example", ".env.sample", "id_ed25519.pub", "monkey", ".key"] {
-            assert!(reads(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn no_spelling_of_a_name_gets_around_the_list() {
-        for path in [
-            "OPCELL.TOML",
-            "Opcell.Toml",
-            "opcell.toml.",
-            "opcell.toml ",
-            "opcell.toml::$DATA",
-            "ｏpcell.toml",
-            "opcell．toml",
-            "op\u{200c}cell.toml",
-            "opcell.to\u{feff}ml",
-            ".GIT/hooks/x",
-            ".g\u{200c}it/hooks/x",
-            ".Git./hooks/x",
-            "GIT~1/hooks/x",
-            "opcell.loc\u{212a}",
-            "Agent\u{17f}.md",
-            "AGENTS.MD",
-        ] {
-            assert!(!writes(path), "{path:?}");
-        }
-        for path in [".ENV", ".e\u{200d}nv", "\u{ff0e}env", ".Env.Local", ".\u{1d5ba}ws/credentials"] {
-            assert!(!reads(path), "{path:?}");
-        }
-    }
-
-    #[test]
-    fn composed_and_decomposed_names_of_places_in_force_are_the_same_place() {
-        let control = ControlFiles { fixed: vec!["/p/caf\u{e9}.wasm".into()], ..ControlFiles::default() };
-        assert!(control.refuses(Touch::Write, Path::new("/p/cafe\u{301}.wasm")).is_some());
-        assert!(control.refuses(Touch::Write, Path::new("/p/CAF\u{c9}.WASM")).is_some());
-        assert!(control.refuses(Touch::Write, Path::new("/p/cafe.wasm")).is_none());
-        assert!(control.refuses(Touch::Read, Path::new("/p/caf\u{e9}.wasm")).is_none());
-    }
-
-    #[test]
-    fn folders_above_the_project_do_not_count_but_a_root_inside_one_does() {
-        let control = ControlFiles { project: Some("/home/u/.claude/tree".into()), ..ControlFiles::default() };
-        assert!(control.refuses(Touch::Write, Path::new("/home/u/.claude/tree/src/a.rs")).is_none());
-        assert!(control.refuses(Touch::Write, Path::new("/home/u/.claude/tree/.git/x")).is_some());
-        assert!(control.refuses(Touch::Write, Path::new("/home/u/other/.git/x")).is_some());
-    }
-
-    #[test]
-    fn a_root_that_holds_or_lies_in_the_users_state_is_refused() {
-        let control = ControlFiles { sealed: vec!["/home/u/.local/state/opcell".into()], ..ControlFiles::default() };
-        for root in ["/", "/home/u", "/home/u/.local/state/opcell", "/home/u/.local/state/opcell/keys"] {
-            assert!(control.sealed_by(Path::new(root)).is_some(), "{root}");
-        }
-        assert!(control.sealed_by(Path::new("/home/u/project")).is_none());
-        assert!(control.refuses(Touch::Read, Path::new("/home/u/.local/state/opcell/trusted")).is_some());
-    }
 }

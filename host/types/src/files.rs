@@ -1,11 +1,19 @@
-//! Reading files that others may have put in place: a project's files, documents, keys.
+//! Files of places where others may have put something: reading a project's files, documents and keys, and making files
+//! beside them.
+
+mod folder;
+
+pub use folder::{Folder, Readers, create, make_folder, make_private, replace, temporary_name};
 
 use std::{
     fs::File,
     io::{self, Read as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
+
+/// Links that are followed in one path, as the kernel does.
+const MAX_LINKS: usize = 40;
 
 /// Reads a regular file of at most `limit` bytes. Waits for no pipe, and reads no further than the limit whatever the
 /// file says about its size: those below `/proc` say nothing. Blocks.
@@ -41,13 +49,50 @@ pub fn read_text_bounded(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
-/// Where a file really is, if links lead from there out of the folder that it was found in. Whoever lists a folder has
-/// not named what its links lead to: a checkout may link to a file with passwords, and have it shown. Blocks.
+/// A path without links, whether or not something is there: a link that leads to nothing yet counts as what it leads
+/// to, because a file that is made there is made where the link says. Blocks.
+#[must_use]
+pub fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut real = PathBuf::new();
+    let mut rest: Vec<std::ffi::OsString> = reversed(&path);
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        match Path::new(&part).components().next() {
+            Some(Component::Normal(_)) => {}
+            Some(Component::ParentDir) => {
+                real.pop();
+                continue;
+            }
+            Some(Component::RootDir | Component::Prefix(_)) => {
+                real = PathBuf::from(&part);
+                continue;
+            }
+            Some(Component::CurDir) | None => continue,
+        }
+        let next = real.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(target) if links < MAX_LINKS => {
+                links += 1;
+                rest.extend(reversed(&target));
+            }
+            _ => real = next,
+        }
+    }
+    real
+}
+
+fn reversed(path: &Path) -> Vec<std::ffi::OsString> {
+    path.components().rev().map(|component| component.as_os_str().to_owned()).collect()
+}
+
+/// Where a file really is, or would be, if links lead from there out of the folder that it was found in. Whoever lists a
+/// folder has not named what its links lead to: a checkout may link to a file with passwords, and have it shown. Blocks.
 #[must_use]
 pub fn leads_out(file: &Path, folder: &Path) -> Option<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let (real, folder) = (file.canonicalize().ok()?, folder.canonicalize().ok()?);
-    (!real.starts_with(folder)).then_some(real)
+    let (file, folder) = (real(file), real(folder));
+    (!file.starts_with(folder)).then_some(file)
 }
 
 #[cfg(test)]
@@ -83,6 +128,7 @@ mod tests {
         assert!(link("outside", "twice").is_some());
         assert!(link("/proc/self/environ", "process").is_some());
         assert_eq!(link("nowhere", "dangling"), None);
+        assert_eq!(link("../nowhere", "dangling-outside"), Some(base.path().canonicalize().unwrap().join("nowhere")));
         // The folder itself may be reached through a link.
         std::os::unix::fs::symlink("checkout", base.path().join("alias")).unwrap();
         let alias = base.path().join("alias");
@@ -94,5 +140,21 @@ mod tests {
         assert_eq!(std::fs::metadata("/proc/self/maps").unwrap().len(), 0);
         assert_eq!(read_bounded(Path::new("/proc/self/maps"), 10).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert!(!read_bounded(Path::new("/proc/self/maps"), 16 << 20).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_yet_counts_as_what_it_leads_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(folder.join("there")).unwrap();
+        for (to, name) in [("there", "link"), ("not/yet", "dangling"), ("dangling/x", "twice"), ("self", "self")] {
+            std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+        }
+        assert_eq!(real(&folder.join("link/not/yet")), folder.join("there/not/yet"));
+        assert_eq!(real(&folder.join("dangling")), folder.join("not/yet"));
+        assert_eq!(real(&folder.join("twice")), folder.join("not/yet/x"));
+        assert_eq!(real(&folder.join("link/../dangling")), folder.join("not/yet"));
+        assert_eq!(real(&folder.join("self")), folder.join("self"));
+        assert_eq!(real(Path::new("/")), Path::new("/"));
     }
 }

@@ -6,7 +6,9 @@
 //! durations that parse once; text made printable; suggestions for misspelt words.
 //!
 //! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, networks; of files,
-//! only how one is read within bounds ([`files`]).
+//! only how one is read within bounds, and made where others may have put links ([`files`]).
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 pub mod control;
 pub mod value;

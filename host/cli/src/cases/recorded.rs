@@ -3,6 +3,7 @@
 use super::case::CaseError;
 use opcell::replay::{Caller, RecordedCall};
 use opcell_sandbox::{HostCall, recording::bytes_of};
+use opcell_types::files::{Readers, create, make_folder};
 use serde_json::{Map, Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,9 +31,9 @@ pub fn case_of(call: &RecordedCall) -> String {
 pub fn write(path: &Path, text: &str) -> Result<(), CaseError> {
     let failed = |error| CaseError::File { path: path.to_owned(), error };
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        make_folder(folder, Readers::Shared).map_err(failed)?;
     }
-    let mut file = std::fs::File::create_new(path).map_err(failed)?;
+    let mut file = create(path, Readers::Shared).map_err(failed)?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)
 }
 

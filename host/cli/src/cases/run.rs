@@ -1,5 +1,7 @@
 //! Runs a case in a real cell, under the real limits, and compares.
 
+#![expect(clippy::disallowed_methods, reason = "all of it is in a temporary folder that this process has made")]
+
 use super::{
     case::{Case, Tree},
     doubles::Doubles,

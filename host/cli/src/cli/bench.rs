@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use opcell::{CompileMode, LimitRequest, config::Config};
 use opcell_sandbox::inspect::inspect;
+use opcell_types::files::{Readers, make_folder, replace};
 use opcell_workflow::Diagnostic;
 use std::{
     os::unix::process::CommandExt as _,
@@ -162,7 +163,8 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
     if !args.no_files {
         let write = |name: &str, text: &str| {
             let path = args.out.join(name);
-            std::fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))
+            replace(&path, text.as_bytes(), Readers::Shared)
+                .with_context(|| format!("cannot write `{}`", path.display()))
         };
         write("bench.json", &format!("{value:#}\n"))?;
         write("bench.svg", &bench::chart(&report)?)?;
@@ -194,7 +196,7 @@ fn contained(containment: &contain::Containment, is_own: bool, terminal: &Termin
 }
 
 fn make(folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
+    make_folder(folder, Readers::Shared).with_context(|| format!("cannot create `{}`", folder.display()))?;
     let probe = tempfile::tempfile_in(folder);
     Ok(probe.map(drop).with_context(|| format!("cannot write into `{}`", folder.display()))?)
 }

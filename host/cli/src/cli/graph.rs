@@ -8,6 +8,7 @@ use crate::graph::{Drawing, Path as RunPath};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use opcell::library::Library;
+use opcell_types::files::{Readers, replace};
 use opcell_workflow::Diagnostic;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,9 @@ pub async fn graph(global: &Global, args: &GraphArgs, terminal: &Terminal) -> Re
     let drawing = match (&args.run, &args.workflow) {
         (Some(run), _) => of_run(&Open::journal(&args.store.config(global)?).await?, run).await?,
         (None, workflow) => {
-            let workflow = Library::read(&global.config()?.workflows).open(workflow.as_deref().unwrap_or_default())?;
+            let config = global.config()?;
+            let library = Library::read_with_defaults(&config.default_workflows, &config.workflows);
+            let workflow = library.open(workflow.as_deref().unwrap_or_default())?;
             if let Some(rejected) = workflow.document().and_then(|document| document.rejection(args.strict)) {
                 return Err(rejected.into());
             }
@@ -99,5 +102,6 @@ pub fn text(drawing: &Drawing, format: Format) -> Result<String, Failure> {
 }
 
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    Ok(std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?)
+    let written = replace(file, text.as_bytes(), Readers::Shared);
+    Ok(written.with_context(|| format!("cannot write {}", file.display()))?)
 }

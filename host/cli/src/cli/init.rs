@@ -1,12 +1,13 @@
 //! `opcell init`: a project to start from. Existing files are never overwritten.
 
-use super::{Exit, Failure, Terminal, new::create};
+use super::{Exit, Failure, Terminal};
 use crate::selftest::component_from_wat;
 use clap::{Args, ValueEnum};
 use opcell::config::FILE_NAME;
+use opcell_types::files::{Readers, make_folder};
 use serde_json::json;
 use std::{
-    fs,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -69,16 +70,24 @@ pub fn init(args: &InitArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         Some(example) => example.files()?,
         None => texts(&EMPTY),
     };
+    let made = make_folder(&args.folder, Readers::Shared);
+    let made = made.map_err(|error| super::new::unwritable(&args.folder, &error))?;
     // The project file first: where there is one already, nothing is written.
     for (name, content) in files {
         let path = if args.folder == Path::new(".") { PathBuf::from(name) } else { args.folder.join(name) };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            make_folder(folder).map_err(|error| super::new::unwritable(folder, &error))?;
-        }
-        let is_kept = name != FILE_NAME && path.exists();
-        if !is_kept {
-            create(&path, &content)?;
-            written.push(path.display().to_string());
+        let unwritable = |error: std::io::Error| super::new::unwritable(&path, &error);
+        let below = Path::new(name);
+        let above = below.parent().unwrap_or(Path::new(""));
+        // What runs were given and said may be confidential: the journal's folder is its owner's alone.
+        let readers = if above == Path::new(".opcell") { Readers::Owner } else { Readers::Shared };
+        let folder = made.make_below(above, readers).map_err(unwritable)?;
+        match folder.create(below.file_name().unwrap_or_default(), Readers::Shared) {
+            Ok(mut file) => {
+                file.write_all(&content).map_err(unwritable)?;
+                written.push(path.display().to_string());
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && name != FILE_NAME => {}
+            Err(error) => return Err(super::new::not_created(&path, &error).into()),
         }
     }
     if terminal.json {
@@ -96,18 +105,4 @@ pub fn init(args: &InitArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     terminal.note(&format!("next: {cd}opcell run hello --input name=Ada"));
     terminal.note("then: opcell plugin add FILE, opcell plugin explain NAME, opcell plugin grant NAME files data=PATH");
     Ok(Exit::Done)
-}
-
-/// What runs were given and said may be confidential: the journal's folder is its owner's alone.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    if folder.ends_with(".opcell") {
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    }
-    builder.create(folder)
 }

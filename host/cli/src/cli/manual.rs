@@ -3,6 +3,7 @@
 use super::{Cli, Exit, Failure, Terminal};
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
+use opcell_types::files::{Readers, make_folder};
 use std::{
     io::{self, Write as _},
     path::PathBuf,
@@ -35,8 +36,14 @@ pub fn man(args: &ManArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         io::stdout().write_all(&page)?;
         return Ok(Exit::Done);
     };
-    std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Cli::command(), folder)?;
+    let made = make_folder(folder, Readers::Shared)?;
+    // The pages are made apart, because their maker would write through links.
+    let apart = tempfile::tempdir()?;
+    clap_mangen::generate_to(Cli::command(), apart.path())?;
+    for page in std::fs::read_dir(apart.path())? {
+        let page = page?;
+        made.replace(page.file_name(), &std::fs::read(page.path())?, Readers::Shared)?;
+    }
     terminal.note(&format!("wrote the manual into {}", folder.display()));
     Ok(Exit::Done)
 }

@@ -3,10 +3,10 @@
 use super::{Exit, Failure, Terminal};
 use clap::{Args, Subcommand};
 use opcell::report::Rejected;
+use opcell_types::files::{self, Readers, make_folder};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::{
-    fs,
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
@@ -54,7 +54,7 @@ pub fn new(command: &NewCommand, terminal: &Terminal) -> Result<Exit, Failure> {
         }
         NewCommand::AuthorSkill(args) => {
             let folder = args.folder.join("workflowskill-author");
-            fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+            make_folder(&folder, Readers::Shared).map_err(|error| unwritable(&folder, &error))?;
             let path = folder.join("SKILL.md");
             create(&path, AUTHOR.as_bytes())?;
             written(&path, "add its folder to `skill-folders` in opcell.toml", terminal)
@@ -77,14 +77,19 @@ pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Rejected {
     Diagnostic::error("unwritable", format!("cannot write `{}`: {error}", path.display())).into()
 }
 
-pub(super) fn create(path: &Path, content: &[u8]) -> Result<(), Rejected> {
-    let mut file = fs::File::create_new(path).map_err(|error| match error.kind() {
+/// Why a file that must be new was not made.
+pub(super) fn not_created(path: &Path, error: &std::io::Error) -> Rejected {
+    match error.kind() {
         ErrorKind::AlreadyExists => {
             Diagnostic::error("already-exists", format!("`{}` already exists; it was not changed", path.display()))
                 .into()
         }
-        _ => unwritable(path, &error),
-    })?;
+        _ => unwritable(path, error),
+    }
+}
+
+fn create(path: &Path, content: &[u8]) -> Result<(), Rejected> {
+    let mut file = files::create(path, Readers::Shared).map_err(|error| not_created(path, &error))?;
     file.write_all(content).map_err(|error| unwritable(path, &error))
 }
 

@@ -19,6 +19,8 @@
 //! then says by what. A case is contained if the adapter ends in time, by itself, within the memory that it may take,
 //! and as the case expects.
 
+#![expect(clippy::disallowed_methods, reason = "all of it is in a temporary folder that this process has made")]
+
 use serde::Serialize;
 use std::{
     fs,

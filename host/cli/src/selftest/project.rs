@@ -3,6 +3,8 @@
 //! A case runs in a copy of its folder, with a home, a cache and a state of its own. It may go on after a command
 //! fails: only the demands of `case.toml` say what counts.
 
+#![expect(clippy::disallowed_methods, reason = "all of it is in a temporary folder that this process has made")]
+
 use super::{MILLIS, Report};
 use anyhow::{Context as _, Result, ensure};
 use opcell_sandbox::limits::Unit;

@@ -1,5 +1,7 @@
 //! The directory that a hostile guest is granted, with every way out of it that a disk can have.
 
+#![expect(clippy::disallowed_methods, reason = "all of it is in a temporary folder that this process has made")]
+
 use super::Case;
 use opcell_sandbox::Access;
 use std::{

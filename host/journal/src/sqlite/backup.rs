@@ -5,9 +5,10 @@ use super::{
     storage,
 };
 use crate::{connection, owner::Owner, store::JournalError};
+use opcell_types::files::Readers;
 use rusqlite::{Connection, OpenFlags};
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
@@ -102,11 +103,7 @@ fn read_only(path: &Path) -> Result<Connection, BackupError> {
 
 /// An empty file of this user alone, which the copy then fills.
 fn make_new(path: &Path) -> Result<(), BackupError> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop).map_err(of_file(path))
+    opcell_types::files::create(path, Readers::Owner).map(drop).map_err(of_file(path))
 }
 
 fn copied(source: &Connection, copy: &Path) -> Result<u64, BackupError> {
@@ -122,6 +119,7 @@ fn copied(source: &Connection, copy: &Path) -> Result<u64, BackupError> {
 }
 
 /// The former store's write-ahead log goes first: over another store it would put records of this one.
+#[expect(clippy::disallowed_methods, reason = "a rename follows no link, and the store is where it is")]
 fn put(fresh: &Path, store: &Path) -> Result<(), BackupError> {
     for of in [fresh, store] {
         for ending in ["-wal", "-shm"] {

@@ -6,7 +6,7 @@
 use super::storage;
 use crate::{connection, store::JournalError, tables::Tables};
 use rusqlite::{Connection, ErrorCode};
-use std::{fs::OpenOptions, io, path::Path, sync::OnceLock};
+use std::{io, path::Path, sync::OnceLock};
 
 /// The schema that this code reads and writes; stores of any other are refused.
 pub(super) const SCHEMA: u32 = 5;
@@ -147,14 +147,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, JournalError> {
 /// Runs hold prompts, answers and arguments: a new store is its owner's alone. SQLite gives the files beside it the
 /// same mode.
 fn make_private(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
+    opcell_types::files::make_private(path)
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, JournalError> {

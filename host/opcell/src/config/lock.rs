@@ -15,12 +15,14 @@ use crate::{
 use indexmap::IndexMap;
 use opcell_sandbox::{Access, grants::Requests};
 use opcell_tools::mcp::ToolDigests;
-use opcell_types::{Digest, files::read_text_bounded};
+use opcell_types::{
+    Digest,
+    files::{Folder, Readers, read_text_bounded},
+};
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -278,33 +280,24 @@ impl Lock {
     fn write_all(&self, plugins: BTreeMap<String, Locked>, places: &Places) -> std::io::Result<()> {
         let mcp = self.servers.clone();
         let text = toml_edit::ser::to_string_pretty(&LockText { plugins, mcp }).map_err(std::io::Error::other)?;
-        write_whole(&self.file, &format!("{HEADER}\n{text}"), None)?;
+        write_whole(&self.file, &format!("{HEADER}\n{text}"), Readers::of(&self.file))?;
         if let Some(mark) = self.mark(places) {
             // Only for noticing a deletion: a home that cannot be written stops nothing.
-            let made = mark.parent().map(std::fs::create_dir_all);
-            let _ = made.and_then(Result::ok).map(|()| std::fs::write(mark, ""));
+            let made = mark.parent().map(|folder| Folder::open_or_make(folder, Readers::Owner));
+            let made = made.and_then(Result::ok).zip(mark.file_name());
+            let _ = made.map(|(folder, name)| folder.replace(name, b"", Readers::Owner));
         }
         Ok(())
     }
 }
 
-/// Writes the whole file or nothing.
-pub fn write_whole(file: &Path, text: &str, permissions: Option<std::fs::Permissions>) -> std::io::Result<()> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = file.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = (|| {
-        let mut out = std::fs::File::create_new(&temporary)?;
-        out.write_all(text.as_bytes())?;
-        if let Some(permissions) = permissions {
-            out.set_permissions(permissions)?;
-        }
-        out.sync_all()?;
-        std::fs::rename(&temporary, file)
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+/// Writes the whole file or nothing, for whom it was readable before.
+///
+/// # Errors
+/// As the system says.
+pub fn write_whole(file: &Path, text: &str, readers: Readers) -> std::io::Result<()> {
+    let (folder, name) = (file.parent().unwrap_or(Path::new("")), file.file_name().unwrap_or_default());
+    Folder::open(folder)?.replace(name, text.as_bytes(), readers)
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@ use crate::{
     places::{Places, real},
     report::Rejected,
 };
-use opcell_types::{Digest, files::read_text_bounded};
+use opcell_types::{
+    Digest,
+    files::{Folder, Readers, read_text_bounded},
+};
 use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -137,10 +140,10 @@ impl Trusted {
         let no_home = || io::Error::other("there is no home directory to keep it in; set HOME or XDG_STATE_HOME");
         let file = self.file.as_ref().ok_or_else(no_home)?;
         if let Some(folder) = file.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            Folder::open_or_make(folder, Readers::Owner)?;
         }
         let text = toml_edit::ser::to_string_pretty(&self.text).map_err(io::Error::other)?;
-        write_whole(file, &format!("{HEADER}\n{text}"), Some(std::fs::Permissions::from_mode(0o600)))
+        write_whole(file, &format!("{HEADER}\n{text}"), Readers::Owner)
     }
 }
 
@@ -152,6 +155,7 @@ fn key(project: &Path) -> String {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn places(folder: &Path) -> Places {
         Places { state: Some(folder.join("state")), ..Places::default() }

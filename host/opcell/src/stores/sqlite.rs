@@ -12,9 +12,10 @@ use opcell_sandbox::{
     StoreGrant,
     store::{StoreAnswer, StoreEntry, StoreError, StoreRequest},
 };
+use opcell_types::files::{Folder, Readers};
 pub(super) use rusqlite::Connection;
 use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
-use std::{collections::VecDeque, fs, io, path::Path};
+use std::{collections::VecDeque, io, path::Path};
 
 /// The tables' version; files of any other are refused.
 const SCHEMA: i64 = 1;
@@ -149,20 +150,9 @@ fn open(place: &Place) -> Result<Connection, StoreError> {
 /// mode.
 fn make_private(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder)?;
+        Folder::open_or_make(folder, Readers::Owner)?;
     }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
+    opcell_types::files::make_private(path)
 }
 
 /// The operator's log has the whole error; a plugin is told its kind.

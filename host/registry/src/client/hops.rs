@@ -184,7 +184,9 @@ impl<'a> Connection<'a> {
     }
 
     fn client_for(&self, url: &Url) -> Result<&reqwest::Client, RegistryError> {
-        let reach = if self.is_named(url) || url.host() == self.base.host() { self.named } else { Reach::Elsewhere };
+        // On this machine other ports are other services, and a registry there has no say in what is sent to them.
+        let is_same_host = self.named == Reach::Named && url.host() == self.base.host();
+        let reach = if self.is_named(url) || is_same_host { self.named } else { Reach::Elsewhere };
         let host = || url.host_str().unwrap_or_default().to_owned();
         if let Some(address) = literal_address(url) {
             check(address, reach).map_err(|denied| RegistryError::Denied { host: host(), why: denied.to_string() })?;
@@ -278,7 +280,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Where an answer leads. Never from a protected connection to an open one.
+    /// Where an answer leads: to where the registry itself is, or over a protected connection.
     pub(super) fn location(&self, answer: &Response) -> Result<Url, RegistryError> {
         let from = answer.url();
         let next = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
@@ -286,9 +288,7 @@ impl<'a> Connection<'a> {
         let denied = |why: &str| RegistryError::Denied { host: self.host.clone(), why: why.to_owned() };
         match next {
             None => Err(denied("it redirects to nowhere")),
-            Some(next) if next.scheme() == "https" || next.scheme() == from.scheme() && next.scheme() == "http" => {
-                Ok(next)
-            }
+            Some(next) if next.scheme() == "https" || next.scheme() == "http" && self.is_named(&next) => Ok(next),
             Some(next) => {
                 Err(denied(&format!("it leads to {}, which is not protected", printable(&origin(&next), 200))))
             }
@@ -332,9 +332,7 @@ impl<'a> Connection<'a> {
         let denied = |why: &str| RegistryError::Denied { host: self.host.clone(), why: why.to_owned() };
         let mut url = Url::parse(realm).map_err(|_| denied("it sends to no address for a token"))?;
         // Credentials go where the registry says, as with every client, but never unprotected to another host.
-        if url.scheme() != "https"
-            && !(url.scheme() == "http" && self.base.scheme() == "http" && url.host() == self.base.host())
-        {
+        if url.scheme() != "https" && !self.is_named(&url) {
             return Err(denied("it asks for credentials at an address that is not protected"));
         }
         let actions = if self.pushes { "pull,push" } else { "pull" };

@@ -534,8 +534,18 @@ impl View<'_> {
     /// now.
     async fn may_change(&mut self, located: &Located, path: &str) -> Result<(), FileError> {
         let (descriptor, relative) = (Arc::clone(&located.descriptor), path.to_owned());
-        let real = blocking(move || Ok(beneath::real_target(&descriptor, &relative))).await.map_err(system_error)?;
-        self.may_touch(Touch::Write, located, path, real.as_deref())
+        let root = Arc::clone(&located.root);
+        let looked = blocking(move || {
+            let real = beneath::real_target(&descriptor, &relative);
+            let part = real.as_deref().and_then(|real| root.refuses_part_of_repository(real));
+            Ok((real, part))
+        });
+        let (real, part) = looked.await.map_err(system_error)?;
+        self.may_touch(Touch::Write, located, path, real.as_deref())?;
+        match part {
+            None => Ok(()),
+            refused => Err(self.control_file(located, path, refused)),
+        }
     }
 
     fn control_file(&mut self, located: &Located, path: &str, rule: Option<String>) -> FileError {

@@ -2,6 +2,7 @@
 
 use super::Caller;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use opcell_types::files::{Folder, Readers};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
@@ -148,18 +149,9 @@ impl TokenStore {
     }
 
     fn write(&self, tokens: Vec<Kept>) -> io::Result<()> {
-        use std::{
-            io::Write as _,
-            os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-        };
-        if let Some(folder) = self.file.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
-        let new = self.file.with_extension("new");
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(&Contents { tokens }).map_err(io::Error::other)?)?;
-        file.sync_all()?;
-        fs::rename(new, &self.file)
+        let (folder, name) = (self.file.parent().unwrap_or(Path::new("")), self.file.file_name().unwrap_or_default());
+        let text = serde_json::to_vec_pretty(&Contents { tokens }).map_err(io::Error::other)?;
+        Folder::open_or_make(folder, Readers::Owner)?.replace(name, &text, Readers::Owner)
     }
 
     /// Whose token this is. Takes the same time whatever is wrong with one that has a known ID.

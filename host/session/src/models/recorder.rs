@@ -4,6 +4,7 @@ use super::script::{Order, Script, ScriptedCall, Turn, When, round_number};
 use super::{Model, failure};
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use opcell_types::files::{Folder, Readers};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -78,9 +79,6 @@ impl Model for Recorder {
 fn write(path: &Path, script: &Script) -> std::io::Result<()> {
     let mut text = serde_json::to_string_pretty(script)?;
     text.push('\n');
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    let partial = path.with_file_name(name);
-    std::fs::write(&partial, text)?;
-    std::fs::rename(&partial, path)
+    let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
+    Folder::open(folder)?.replace(name, text.as_bytes(), Readers::of(path))
 }

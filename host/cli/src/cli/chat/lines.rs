@@ -3,10 +3,10 @@
 
 use crate::cli::{Terminal, stop::Stop};
 use opcell::{places::Places, report::printable};
+use opcell_types::files::{Folder, Readers};
 use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write as _},
-    os::unix::fs::DirBuilderExt as _,
     path::PathBuf,
 };
 
@@ -131,6 +131,6 @@ impl Person {
 /// Where the user's lines are kept, below the state that no project and no grant reaches.
 fn history_file() -> Option<PathBuf> {
     let state = Places::of_user().state?;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).ok()?;
+    Folder::open_or_make(&state, Readers::Owner).ok()?;
     Some(state.join("chat-history"))
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use opcell_types::{
-    control::{ControlFiles, Touch},
+    control::{ControlFiles, Touch, is_in_repository},
     quota::{Account, Ledger, ThisProcess, Written},
 };
 use rustix::fs::{Mode, OFlags, Stat};
@@ -83,6 +83,11 @@ impl Root {
     pub(crate) fn refuses(&self, touch: Touch, path: &str, real: Option<&Path>) -> Option<String> {
         let control = self.control.as_ref()?;
         control.refuses(touch, &self.path.join(path)).or_else(|| control.refuses(touch, real?))
+    }
+
+    /// Why nothing is written there, although its name says nothing: it would be a part of a repository. Blocks.
+    pub(crate) fn refuses_part_of_repository(&self, real: &Path) -> Option<String> {
+        self.control.as_ref().and_then(|_| is_in_repository(real, &self.path))
     }
 
     /// Whether a file with several names is one of those that the grant does not extend to, under another name.
