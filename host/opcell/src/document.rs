@@ -173,17 +173,34 @@ impl Companions for SiblingFiles<'_> {
     }
 }
 
-/// How a document is found and read.
-pub type Reader = fn(&Path) -> Result<Document, Rejected>;
+/// A file that is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The file.
+    pub file: PathBuf,
+    /// The folder that it was found in; `None` for a file that the user named.
+    pub folder: Option<PathBuf>,
+}
 
-/// Every file with how to read it; a folder means the documents directly in it, sorted by name.
+impl Found {
+    /// Reads it, by the rules of how it was found.
+    ///
+    /// # Errors
+    /// As [`read`] and [`read_listed`].
+    pub fn read(&self) -> Result<Document, Rejected> {
+        if self.folder.is_some() { read_listed(&self.file) } else { read(&self.file) }
+    }
+}
+
+/// Every file; a folder means the documents directly in it, sorted by name.
 #[must_use]
-pub fn expand(paths: &[PathBuf]) -> Vec<(PathBuf, Reader)> {
-    let mut found: Vec<(PathBuf, Reader)> = Vec::new();
+pub fn expand(paths: &[PathBuf]) -> Vec<Found> {
+    let mut found = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => found.extend(in_folder(path).into_iter().map(|file| (file, read_listed as Reader))),
-            false => found.push((path.clone(), read)),
+            true => found.extend(in_folder(path).into_iter().map(|file| Found { file, folder: Some(path.clone()) })),
+            false => found.push(Found { file: path.clone(), folder: None }),
         }
     }
     found

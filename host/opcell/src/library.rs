@@ -1,6 +1,6 @@
 //! The workflows that a host knows by name.
 
-use crate::{document, report::Rejected, run::Workflow};
+use crate::{document, places::real, report::Rejected, run::Workflow};
 use opcell_engine::ports::Workflows;
 use opcell_workflow::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use std::{
@@ -14,7 +14,8 @@ use std::{
 /// definitions that it started with: it has them in its journal.
 #[derive(Default)]
 pub struct Library {
-    folders: Vec<PathBuf>,
+    /// Later ones take the place of earlier ones; within one, a name is defined once.
+    layers: Vec<Vec<PathBuf>>,
     known: RwLock<Arc<Known>>,
 }
 
@@ -23,7 +24,8 @@ pub struct Library {
 struct Known {
     /// Every document as it was, with what it was compiled to.
     files: BTreeMap<PathBuf, (Stamp, Read)>,
-    /// What each name refers to; a document that does not compile has the name of its file.
+    /// What each name refers to; a document that does not compile has the name of its file, and a name that two
+    /// documents have is an error.
     names: BTreeMap<Arc<str>, Read>,
     /// What an embedder added; no folder takes its place.
     added: BTreeMap<Arc<str>, Workflow>,
@@ -34,20 +36,32 @@ type Read = Result<Workflow, Rejected>;
 /// How a file looks from outside: a file that changes looks different.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// Where psi keeps workflows, and Opcell's own folder: those of the user, then those of the project. Later ones win.
+/// Where psi keeps the workflows of a user. The project's own take their place.
 #[must_use]
-pub fn usual_folders(home: Option<&Path>, project: &Path) -> Vec<PathBuf> {
-    let of_user = home.map(|home| [".psi/workflows", ".psi/agent/workflows"].map(|folder| home.join(folder)));
-    let of_project = [".psi/workflows", ".opcell/workflows"].map(|folder| project.join(folder));
-    of_user.into_iter().flatten().chain(of_project).collect()
+pub fn folders_of_user(home: &Path) -> Vec<PathBuf> {
+    [".psi/workflows", ".psi/agent/workflows"].map(|folder| home.join(folder)).to_vec()
+}
+
+/// Where psi keeps the workflows of a project, and Opcell's own folder.
+#[must_use]
+pub fn folders_of_project(project: &Path) -> Vec<PathBuf> {
+    [".psi/workflows", ".opcell/workflows"].map(|folder| project.join(folder)).to_vec()
 }
 
 impl Library {
-    /// Reads the documents of folders; where two have a name in common, the later one wins, broken or not: a mistake
-    /// must not bring back what it was meant to replace. A folder that is not there has none.
+    /// Reads the documents of folders. Where two have a name in common, neither has it, broken or not: whoever can add a
+    /// document to a folder must not take the place of another. A folder that is not there has none.
     #[must_use]
     pub fn read(folders: &[PathBuf]) -> Self {
-        let library = Self { folders: folders.to_vec(), known: RwLock::default() };
+        Self::read_with_defaults(&[], folders)
+    }
+
+    /// As [`Self::read`]; a document of these folders takes the place of one with its name in one of the defaults,
+    /// broken or not: a mistake must not bring back what it was meant to replace. So does one of a later default.
+    #[must_use]
+    pub fn read_with_defaults(defaults: &[PathBuf], folders: &[PathBuf]) -> Self {
+        let layers = defaults.iter().map(|folder| vec![folder.clone()]).chain([folders.to_vec()]).collect();
+        let library = Self { layers, known: RwLock::default() };
         library.refresh();
         library
     }
@@ -64,9 +78,9 @@ impl Library {
         let before = self.known();
         let mut files = BTreeMap::new();
         let mut names: BTreeMap<Arc<str>, Read> = BTreeMap::new();
-        for folder in &self.folders {
+        for layer in &self.layers {
             let mut here: BTreeMap<Arc<str>, (PathBuf, Read)> = BTreeMap::new();
-            for file in document::in_folder(folder) {
+            for file in layer.iter().flat_map(|folder| document::in_folder(folder)) {
                 let stamp = stamp(&file);
                 let read = match before.files.get(&file) {
                     // What a document names beside itself may have changed without it.
@@ -77,15 +91,13 @@ impl Library {
                     Ok(workflow) => workflow.ir().name.clone(),
                     Err(_) => file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default().as_ref().into(),
                 };
-                let read = match here.get(&name) {
-                    Some((other, Ok(_)))
-                        if read.is_ok() && is_psi(other) && is_psi(&file) && ending(other) != ending(&file) =>
-                    {
-                        Err(twice(&name, other, &file))
-                    }
-                    _ => read,
-                };
                 files.insert(file.clone(), (stamp, read.clone()));
+                let read = match here.get(&name) {
+                    // The same document under another name of its file.
+                    Some((other, _)) if real(other) == real(&file) => continue,
+                    Some((other, _)) => Err(defined_twice(&name, other, &file)),
+                    None => read,
+                };
                 here.insert(name, (file, read));
             }
             names.extend(here.into_iter().map(|(name, (_, read))| (name, read)));
@@ -183,14 +195,18 @@ fn has_companions(read: &Read) -> bool {
     source.is_none_or(|source| names.iter().any(|name| source.text().contains(name)))
 }
 
-fn is_psi(file: &Path) -> bool {
-    ending(file).is_some_and(|ending| ending == "edn" || ending == "md")
-}
-
-/// psi's rule: one name, two kinds of file, neither counts.
-fn twice(name: &str, one: &Path, other: &Path) -> Rejected {
-    let message = format!("Workflow name `{name}` is defined by both `.md` and `.edn` files");
-    let help = format!("remove {} or {}", one.display(), other.display());
+/// A finding about a name that two documents have: neither counts.
+#[must_use]
+pub fn defined_twice(name: &str, one: &Path, other: &Path) -> Rejected {
+    let (one_ending, other_ending) = (ending(one), ending(other));
+    let is_psi =
+        |ending: &str| one_ending.is_some_and(|one| one == ending) || other_ending.is_some_and(|one| one == ending);
+    // In the words of psi, where the rule is psi's.
+    let message = match is_psi("md") && is_psi("edn") {
+        true => format!("Workflow name `{name}` is defined by both `.md` and `.edn` files"),
+        false => format!("the workflow name `{name}` is defined by two files"),
+    };
+    let help = format!("rename or remove {} or {}", one.display(), other.display());
     Rejected::plain(Diagnostic::error("duplicate-workflow", message).help(help))
 }
 

@@ -5,12 +5,20 @@ use clap::Args;
 use indicatif::ProgressBar;
 use opcell::{
     document::{self, Document},
+    library::defined_twice,
+    places::real,
     report,
     run::Workflow,
 };
 use opcell_workflow::{Diagnostic, Severity};
 use serde_json::json;
-use std::{fmt::Write as _, io::IsTerminal, path::PathBuf};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt::Write as _,
+    io::IsTerminal,
+    path::PathBuf,
+    sync::Arc,
+};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -36,27 +44,41 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
             false => crate::cli::warn_of_skills(host),
         }
     }
-    let of_project = match args.files.is_empty() {
-        true => global.config()?.workflows,
-        false => Vec::new(),
-    };
+    let (mut folders, mut of_project) = (Vec::new(), Vec::new());
+    if args.files.is_empty() {
+        let config = global.config()?;
+        folders = config.workflows.clone();
+        of_project = config.default_workflows.into_iter().chain(config.workflows).collect();
+    }
     if args.files.is_empty() && of_project.is_empty() {
         let message = "there is nothing to check: no file is named, and no project with workflows is here";
         return Err(Diagnostic::error("nothing-to-check", message).help("name a document, or a folder of them").into());
     }
     let files = document::expand(if args.files.is_empty() { &of_project } else { &args.files });
+    let mut defined: HashMap<(Option<PathBuf>, Arc<str>), PathBuf> = HashMap::new();
     let watched = !terminal.quiet && !terminal.json && std::io::stderr().is_terminal() && files.len() > 20;
     let bar = if watched { ProgressBar::new(files.len() as u64) } else { ProgressBar::hidden() };
 
     let mut verdicts = Vec::new();
     let mut all_good = true;
-    for (file, read) in files {
-        let name = file.display().to_string();
-        let (document, rejected) = match read(&file) {
+    for found in files {
+        let (file, name) = (&found.file, found.file.display().to_string());
+        let (document, rejected) = match found.read() {
             Err(unreadable) => (None, Some(unreadable)),
             Ok(mut document) => {
                 if let (Some(host), Ok(workflow)) = (&host, Workflow::of(document.clone())) {
                     document.diagnostics.extend(host.check(&workflow));
+                }
+                if let (Some(ir), Some(folder)) = (&document.ir, &found.folder) {
+                    // The folders of a project are one.
+                    let scope = Some(folder.clone()).filter(|folder| !folders.contains(folder));
+                    match defined.entry((scope, ir.name.clone())) {
+                        Entry::Vacant(entry) => drop(entry.insert(file.clone())),
+                        Entry::Occupied(entry) if real(entry.get()) == real(file) => {}
+                        Entry::Occupied(entry) => {
+                            document.diagnostics.extend(defined_twice(&ir.name, entry.get(), file).diagnostics);
+                        }
+                    }
                 }
                 (Some(document), None)
             }

@@ -167,7 +167,8 @@ pub fn write_refusal(global: &Global, target: &str, host: &Host, terminal: &Term
 /// A workflow of the project's folders by its file name: the folders' own reading knows it only as refused.
 fn named_document(global: &Global, name: &str) -> Option<Document> {
     let config = global.config().ok()?;
-    let mut files = config.workflows.iter().flat_map(|folder| document::in_folder(folder));
+    let folders = config.default_workflows.iter().chain(&config.workflows);
+    let mut files = folders.flat_map(|folder| document::in_folder(folder));
     let file = files.rfind(|file| file.file_stem().is_some_and(|stem| stem == name))?;
     document::read_listed(&file).ok()
 }

@@ -1,4 +1,4 @@
-use super::{Library, usual_folders};
+use super::{Library, folders_of_project, folders_of_user};
 use crate::{Config, Host, Value};
 use opcell_engine::ports::Workflows as _;
 use std::{fs, path::Path};
@@ -17,21 +17,52 @@ async fn result(host: &Host, workflow: &crate::Workflow) -> Value {
 }
 
 #[tokio::test]
-async fn a_workflow_of_a_later_folder_takes_the_place_of_an_earlier_one() {
+async fn a_workflow_of_the_project_takes_the_place_of_one_of_the_user() {
     let home = tempfile::tempdir().unwrap();
     let project = tempfile::tempdir().unwrap();
     for (folder, what) in [
         (home.path().join(".psi/workflows"), "old user"),
         (home.path().join(".psi/agent/workflows"), "user"),
-        (project.path().join(".psi/workflows"), "project"),
-        (project.path().join(".opcell/workflows"), "own"),
+        (project.path().join(".opcell/workflows"), "project"),
     ] {
         says(&folder, "all.edn", what);
-        let folders = usual_folders(Some(home.path()), project.path());
-        let host = Host::builder().config(Config { workflows: folders, ..Config::empty(project.path().into()) });
+        let host = Host::builder().config(Config {
+            default_workflows: folders_of_user(home.path()),
+            workflows: folders_of_project(project.path()),
+            ..Config::empty(project.path().into())
+        });
         let host = host.build().await.unwrap();
         assert_eq!(result(&host, &host.open("all").unwrap()).await, Value::from(what));
     }
+}
+
+#[test]
+fn a_name_that_two_documents_of_a_project_have_is_that_of_neither() {
+    let project = tempfile::tempdir().unwrap();
+    let folders = folders_of_project(project.path());
+    says(&folders[0], "all.edn", "psi");
+    says(&folders[1], "all.edn", "own");
+    let refused = |library: &Library, name: &str| {
+        let rejected = library.open(name).unwrap_err();
+        assert!(library.find(name).is_none() && !library.names().contains(&name.to_owned()));
+        (rejected.diagnostics[0].code, rejected.diagnostics[0].help.clone().unwrap())
+    };
+    let library = Library::read(&folders);
+    let (code, help) = refused(&library, "all");
+    assert!(code == "duplicate-workflow" && help.contains(".psi") && help.contains(".opcell"), "{help}");
+    // In one folder, whatever the files are called, and also where the second does not compile.
+    says(&folders[0], "report.edn", "report");
+    let report = fs::read_to_string(folders[0].join("report.edn")).unwrap();
+    fs::write(folders[0].join("zz.edn"), &report).unwrap();
+    library.refresh();
+    assert_eq!(refused(&library, "report").0, "duplicate-workflow");
+    fs::write(folders[0].join("zz.edn"), "{:name").unwrap();
+    fs::write(folders[0].join("report.json"), "{}").unwrap();
+    library.refresh();
+    assert_eq!(refused(&library, "report").0, "duplicate-workflow");
+    fs::remove_file(folders[0].join("report.json")).unwrap();
+    library.refresh();
+    assert!(library.open("report").is_ok());
 }
 
 #[tokio::test]
@@ -59,7 +90,7 @@ fn a_broken_document_does_not_bring_back_the_one_it_replaces_and_comes_back_when
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     says(first.path(), "a.edn", "first");
     fs::write(second.path().join("a.edn"), "{:name \"a\" :steps").unwrap();
-    let library = Library::read(&[first.path().into(), second.path().into()]);
+    let library = Library::read_with_defaults(&[first.path().into()], &[second.path().into()]);
     assert!(library.open("a").is_err() && library.find("a").is_none());
 
     says(second.path(), "a.edn", "second");
