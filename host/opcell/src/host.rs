@@ -227,6 +227,28 @@ impl Turns for Host {
 /// # Errors
 /// When the system gives no threads.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    enough_files()?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from).saturating_mul(2).max(4);
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).event_interval(4).enable_all().build()
+}
+
+/// Descriptors that a runtime and the smallest command open. The runtime panics where the system gives it none.
+const FEWEST_FILES: usize = 24;
+
+fn enough_files() -> std::io::Result<()> {
+    let open = |_| {
+        rustix::fs::open(
+            "/dev/null",
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+    };
+    match (0..FEWEST_FILES).map(open).collect::<Result<Vec<_>, _>>() {
+        Err(error @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => {
+            let message =
+                format!("{error}: at least {FEWEST_FILES} more are needed; raise the limit with `ulimit -n 1024`");
+            Err(std::io::Error::other(message))
+        }
+        _ => Ok(()),
+    }
 }
