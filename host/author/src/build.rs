@@ -5,10 +5,8 @@ use crate::{
     template::{CONTRACT, write_contract},
     toolchain::{self, on_path},
 };
-use opcell_types::files::{read_bounded, read_text_bounded};
+use opcell_types::files::{Folder, Readers, read_bounded, read_text_bounded};
 use std::{
-    fs,
-    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -59,7 +57,9 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     let folder = project.folder.join("dist");
     let path = folder.join(format!("{}.wasm", project.name));
     let scratch = project.folder.join("target/opcell");
-    fs::create_dir_all(&scratch).map_err(AuthorError::file(&scratch))?;
+    let own = Folder::open(&project.folder).map_err(AuthorError::file(&project.folder))?;
+    let made_scratch = own.make_below(Path::new("target/opcell"), Readers::Shared);
+    let made_scratch = made_scratch.map_err(AuthorError::file(&scratch))?;
     let tool = tool(project)?;
     let faketime = on_path(FAKETIME).filter(|_| project.language == Language::Javascript);
     let varies = match project.language {
@@ -87,9 +87,9 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     }
     let made = match project.language {
         Language::Rust => rust(project, profile)?,
-        Language::Javascript => javascript(project, profile, &tool, faketime.as_deref(), &scratch)?,
-        Language::Python => python(project, &tool, &scratch)?,
-        Language::C => c(project, profile, &tool, &scratch)?,
+        Language::Javascript => javascript(project, profile, &tool, faketime.as_deref(), &made_scratch)?,
+        Language::Python => python(project, &tool, &made_scratch)?,
+        Language::C => c(project, profile, &tool, &made_scratch)?,
     };
     let mut bytes = read_bounded(&made, MAX_COMPONENT).map_err(AuthorError::file(&made))?;
     if project.language == Language::C {
@@ -97,10 +97,12 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
             .map_err(|message| AuthorError::Component { path: made.clone(), message })?;
     }
     let bytes = component::finish(project, &made, &bytes)?;
-    fs::create_dir_all(&folder).map_err(AuthorError::file(&folder))?;
-    write_whole(&path, &bytes)?;
+    let dist = own.make_below(Path::new("dist"), Readers::Shared).map_err(AuthorError::file(&folder))?;
+    let name = format!("{}.wasm", project.name);
+    dist.replace(&name, &bytes, Readers::Shared).map_err(AuthorError::file(&path))?;
     if let Some(inputs) = inputs {
-        fs::write(&note, noted_line(&inputs, &bytes)).map_err(AuthorError::file(&note))?;
+        let line = noted_line(&inputs, &bytes);
+        made_scratch.replace("built", line.as_bytes(), Readers::Shared).map_err(AuthorError::file(&note))?;
     }
     Ok(Built { path, bytes, reused: false, varies })
 }
@@ -114,39 +116,38 @@ pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
     let bytes =
         component::of_module(&bytes).map_err(|message| AuthorError::Component { path: module.to_owned(), message })?;
     let path = module.with_extension("component.wasm");
-    write_whole(&path, &bytes)?;
+    opcell_types::files::replace(&path, &bytes, Readers::Shared).map_err(AuthorError::file(&path))?;
     Ok(Built { path, bytes, reused: false, varies: None })
-}
-
-/// Whoever loads the plugin meanwhile gets the old file or the new one, and never half of it.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuthorError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-    // A new file: what a checkout put under this name may be a link to any file of its user.
-    let mut file = fs::File::create_new(&part).map_err(AuthorError::file(&part))?;
-    let written = file.write_all(bytes).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(AuthorError::file(path))
 }
 
 fn noted_line(inputs: &str, component: &[u8]) -> String {
     format!("{inputs} {}\n", blake3::hash(component).to_hex())
 }
 
+/// The program that a plugin's folder brings along for building it, in place of one that is installed. Whoever made the
+/// folder chose it, and it runs with the rights of whoever builds.
+#[must_use]
+pub fn tool_of_folder(project: &Project) -> Option<PathBuf> {
+    let path = match project.language {
+        Language::Javascript => "node_modules/.bin/componentize-qjs",
+        Language::Python => ".venv/bin/componentize-py",
+        Language::Rust | Language::C => return None,
+    };
+    Some(project.folder.join(path)).filter(|path| path.is_file())
+}
+
 /// The program that builds plugins of the language.
 fn tool(project: &Project) -> Result<PathBuf, AuthorError> {
     let missing =
         |language, tool, install: &str| AuthorError::MissingTool { language, tool, install: install.to_owned() };
-    let own = |path: &str| Some(project.folder.join(path)).filter(|path| path.is_file());
+    let own = tool_of_folder(project);
     match project.language {
         Language::Rust => on_path("cargo")
             .ok_or_else(|| missing("Rust", "cargo", "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh")),
-        Language::Javascript => own("node_modules/.bin/componentize-qjs")
+        Language::Javascript => own
             .or_else(|| on_path("componentize-qjs"))
             .ok_or_else(|| missing("JavaScript", "componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5")),
-        Language::Python => own(".venv/bin/componentize-py").or_else(|| on_path("componentize-py")).ok_or_else(|| {
+        Language::Python => own.or_else(|| on_path("componentize-py")).ok_or_else(|| {
             missing(
                 "Python",
                 "componentize-py",
@@ -198,9 +199,9 @@ fn javascript(
     profile: Profile,
     tool: &Path,
     faketime: Option<&Path>,
-    scratch: &Path,
+    scratch: &Folder,
 ) -> Result<PathBuf, AuthorError> {
-    let (wit, output) = (write_contract(scratch)?, scratch.join("plugin.wasm"));
+    let (wit, output) = (write_contract(scratch)?, scratch.path().join("plugin.wasm"));
     let mut command = match faketime {
         Some(faketime) => {
             let mut command = Command::new(faketime);
@@ -219,8 +220,8 @@ fn javascript(
     Ok(output)
 }
 
-fn python(project: &Project, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let (wit, output) = (write_contract(scratch)?, scratch.join("plugin.wasm"));
+fn python(project: &Project, tool: &Path, scratch: &Folder) -> Result<PathBuf, AuthorError> {
+    let (wit, output) = (write_contract(scratch)?, scratch.path().join("plugin.wasm"));
     let module = project.source.file_stem().unwrap_or_default();
     let sources = project.source.parent().unwrap_or(Path::new("."));
     let mut command = Command::new(tool);
@@ -232,8 +233,8 @@ fn python(project: &Project, tool: &Path, scratch: &Path) -> Result<PathBuf, Aut
     Ok(output)
 }
 
-fn c(project: &Project, profile: Profile, tool: &Path, scratch: &Path) -> Result<PathBuf, AuthorError> {
-    let output = scratch.join("plugin.wasm");
+fn c(project: &Project, profile: Profile, tool: &Path, scratch: &Folder) -> Result<PathBuf, AuthorError> {
+    let output = scratch.path().join("plugin.wasm");
     let mut command = Command::new(tool);
     command.current_dir(&project.folder);
     command.args([

@@ -53,7 +53,7 @@ use opcell::{
     config::{Config, lock::Lock},
     consent,
     host::{Host, HostBuilder, HostError, NewPermissions, StartError},
-    library::usual_folders,
+    library::{folders_of_project, folders_of_user},
     report::Rejected,
 };
 use opcell_engine::RunError;
@@ -435,14 +435,26 @@ impl Global {
         self.complete(config)
     }
 
-    /// Whether the user consented to what the project asks for.
-    fn consented(&self, config: &Config) -> Result<bool, Failure> {
-        Ok(trust::Asked::of(self, config)?.is_allowed())
+    /// What the project asks for, if its user consented to that.
+    fn consented(&self, config: &Config) -> Result<Option<consent::Requests>, Failure> {
+        let asked = trust::Asked::of(self, config)?;
+        Ok(asked.is_allowed().then(|| consent::Requests::of(config)))
     }
 
-    /// Remembers consent to what a command has just written at its user's word.
-    fn consent(&self, config: Config) -> Result<(), Failure> {
-        trust::Asked::of(self, &config)?.remember()
+    /// Remembers consent to what a command has just written at its user's word, beside what there was consent to.
+    fn consent(
+        &self,
+        config: &Config,
+        before: &consent::Requests,
+        also: impl Fn(&consent::Request) -> bool,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        if !trust::Asked::of(self, config)?.remember(before, also)? {
+            terminal.note(
+                "the project has changed meanwhile: what it asks for now is not allowed; see `opcell trust --show`",
+            );
+        }
+        Ok(())
     }
 
     fn complete(&self, mut config: Config) -> Result<Config, Failure> {
@@ -451,7 +463,6 @@ impl Global {
             config.lock = config.lock.map(Lock::frozen);
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let usual = usual_folders(home.as_deref(), &config.root);
         // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other files.
         let is_own = |folder: &PathBuf| {
             let in_project = folder.starts_with(&config.root) && home.as_ref() != Some(&config.root);
@@ -464,7 +475,9 @@ impl Global {
             }
             folder.is_dir() && consent::is_own(folder) && elsewhere.is_none()
         };
-        config.workflows.splice(0..0, usual.into_iter().filter(is_own));
+        let of_user = home.as_deref().map(folders_of_user).unwrap_or_default();
+        config.default_workflows = of_user.into_iter().filter(is_own).collect();
+        config.workflows.splice(0..0, folders_of_project(&config.root).into_iter().filter(is_own));
         for grant in &self.without_grant {
             config.withdraw(grant).map_err(|message| Diagnostic::error("unknown-grant", message))?;
         }

@@ -16,7 +16,14 @@ pub mod text;
 pub mod tools;
 mod withdraw;
 
-use crate::{http::HttpRule, places::Places, report::Rejected, services::HTTP_FETCH, triggers::Trigger};
+use crate::{
+    consent::{Cover, Covers},
+    http::HttpRule,
+    places::Places,
+    report::Rejected,
+    services::HTTP_FETCH,
+    triggers::Trigger,
+};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
@@ -37,7 +44,7 @@ use origin::Origin;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 use tools::{McpServer, ToolTarget};
 
@@ -60,8 +67,10 @@ pub struct Config {
     pub source: Arc<SourceFile>,
     /// What relative paths are relative to.
     pub root: PathBuf,
-    /// Folders of workflow documents, later ones win.
+    /// Folders of workflow documents; two documents of one name are an error.
     pub workflows: Vec<PathBuf>,
+    /// Folders of the user's own workflow documents, of which those of the project take the place; later ones win.
+    pub default_workflows: Vec<PathBuf>,
     /// Plugins by name.
     pub plugins: IndexMap<String, PluginConfig>,
     /// Ceilings for every plugin.
@@ -97,6 +106,8 @@ pub struct Config {
     pub in_force: Vec<PathBuf>,
     /// Where plugins that were fetched from registries are.
     pub store: Store,
+    /// What the programs that it starts were made of when that was first asked, for consent and for each start.
+    covers: Arc<OnceLock<Covers>>,
 }
 
 /// What model conversations of a project are made of.
@@ -354,6 +365,7 @@ impl Config {
             source: Arc::new(SourceFile::new("", "")),
             root,
             workflows: Vec::new(),
+            default_workflows: Vec::new(),
             plugins: IndexMap::new(),
             limits: LimitRequest::default(),
             limit_spans: LimitSpans::new(),
@@ -371,7 +383,17 @@ impl Config {
             locked: false,
             in_force: Vec::new(),
             store: Store::default(),
+            covers: Arc::default(),
         }
+    }
+
+    /// What the programs that the project starts are made of: looked at once, before consent is asked, and the same ever
+    /// after for this reading of the project file. Blocks.
+    pub(crate) fn covers(&self) -> &Covers {
+        self.covers.get_or_init(|| {
+            let local = self.servers.iter().filter(|(_, server)| server.remote.is_none());
+            local.map(|(name, server)| (name.clone(), Cover::of(server, &self.root))).collect()
+        })
     }
 
     /// The same project without what reaches outside of its folder: for looking at it before its user consented.

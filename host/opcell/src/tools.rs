@@ -6,6 +6,7 @@
 
 use crate::{
     config::tools::{McpServer, ToolTarget},
+    consent::SameAsConsented,
     http::HttpClient,
     services::HTTP_FETCH,
 };
@@ -14,7 +15,7 @@ use opcell_engine::tool::Tool;
 use opcell_session::tools::{CheckedTool, SessionTool, ToolError};
 use opcell_tools::mcp::{Pins, Server};
 use opcell_types::denial::HttpScope;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 mod fetch;
 mod inventory;
@@ -89,10 +90,15 @@ impl Tools {
         http: &Arc<HttpClient>,
         own: &[SessionTool],
         pins: Option<LockPins>,
+        mut checks: BTreeMap<String, SameAsConsented>,
     ) -> Result<Self, ToolError> {
         let pins = pins.map(|pins| -> Arc<dyn Pins> { Arc::new(pins) });
         let server = |(name, config): (String, McpServer)| {
             let server = Server::new(name.clone(), config);
+            let server = match checks.remove(&name) {
+                Some(check) => server.checked(Arc::new(check)),
+                None => server,
+            };
             (name, Arc::new(pins.iter().fold(server, |server, pins| server.pinned(pins.clone()))))
         };
         let servers: IndexMap<String, Arc<Server>> = servers.into_iter().map(server).collect();

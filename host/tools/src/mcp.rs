@@ -47,7 +47,7 @@ pub mod fuzzing {
 }
 
 pub use listing::{ListedTool, Listing};
-pub use pins::{Pins, ToolDigests};
+pub use pins::{Pins, StartCheck, ToolDigests};
 #[cfg(feature = "mcp")]
 pub use server::Server;
 #[cfg(not(feature = "mcp"))]

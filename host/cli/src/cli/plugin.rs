@@ -48,11 +48,12 @@ use std::{
 pub enum PluginCommand {
     /// Create a plugin that builds, passes its tests and runs, in a new folder.
     New(new::NewArgs),
-    /// Build the plugin of a folder with its language's tools: a component with its manifest.
+    /// Build the plugin of a folder with its language's tools: a component with its manifest. The tools run with your
+    /// rights, and what the folder gives them to run as well, such as build scripts of cargo.
     Build(build::BuildArgs),
-    /// Run a plugin's cases in real cells, with doubles for what it reaches.
+    /// Run a plugin's cases in real cells, with doubles for what it reaches. Builds it first, as `build` does.
     Test(test::TestArgs),
-    /// Watch a plugin's source and cases: build and test again at every change.
+    /// Watch a plugin's source and cases: build, as `build` does, and test again at every change.
     Dev(test::DevArgs),
     /// Check a component as a host would, before its operator does.
     Check(check::CheckArgs),
@@ -102,11 +103,11 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
     match command {
         PluginCommand::List => inspect::list(&global.proposed()?, terminal),
         PluginCommand::New(args) => new::new(args, terminal),
-        PluginCommand::Build(args) => build::build(args, terminal).await,
+        PluginCommand::Build(args) => build::build(global, args, terminal).await,
         PluginCommand::Test(args) => test::test(global, args, terminal).await,
         PluginCommand::Dev(args) => test::dev(global, args, terminal).await,
         PluginCommand::Check(args) => check::check(args, terminal).await,
-        PluginCommand::Bench(args) => bench::bench(args, terminal).await,
+        PluginCommand::Bench(args) => bench::bench(global, args, terminal).await,
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
         PluginCommand::Grant(args) => grant::grant(global, args, terminal),
@@ -118,7 +119,7 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::Verify(args) => verify::verify(global, args, terminal),
         PluginCommand::Vendor => verify::vendor(global, terminal),
         #[cfg(feature = "registry")]
-        PluginCommand::Push(args) => push::push(args, terminal).await,
+        PluginCommand::Push(args) => push::push(global, args, terminal).await,
         #[cfg(feature = "registry")]
         PluginCommand::Search(args) => search::search(args, terminal).await,
         PluginCommand::Diff(args) => diff::diff(global, args, terminal).await,

@@ -4,9 +4,10 @@ use super::{Exit, Failure, Global, Terminal, missing::no_project};
 use clap::Args;
 use opcell::{
     config::Config,
-    consent::{Before, Policy, Requests, Trusted, shell},
+    consent::{Before, Policy, Request, Requests, Trusted, shell},
     places::Places,
 };
+use opcell_author::Project;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::{
@@ -40,6 +41,8 @@ pub(super) struct Asked {
     given: bool,
     /// As the user named the project, for commands to copy.
     named: Option<PathBuf>,
+    /// Whether this is about building a plugin, and not about a project.
+    is_tool: bool,
 }
 
 impl Asked {
@@ -50,13 +53,24 @@ impl Asked {
         let project = config.file.clone().unwrap_or_default();
         if requests.is_empty() {
             let (trusted, named) = (Trusted::default(), None);
-            return Ok(Self { project, requests, trusted, given: true, named });
+            return Ok(Self { project, requests, trusted, given: true, named, is_tool: false });
         }
-        Policy::read(&places)?.check(&requests)?;
+        Self::about(global, &places, project, requests, false)
+    }
+
+    fn about(
+        global: &Global,
+        places: &Places,
+        project: PathBuf,
+        requests: Requests,
+        is_tool: bool,
+    ) -> Result<Self, Failure> {
+        requests.check_lengths()?;
+        Policy::read(places)?.check(&requests)?;
         let variable = std::env::var("OPCELL_TRUST").unwrap_or_default();
         let given = global.trust.iter().map(String::as_str).chain(variable.split([' ', ',']));
         let given = given.into_iter().any(|digest| requests.is_named_by(digest));
-        Ok(Self { project, trusted: Trusted::read(&places)?, given, requests, named: global.config.clone() })
+        Ok(Self { project, trusted: Trusted::read(places)?, given, requests, named: global.config.clone(), is_tool })
     }
 
     pub(super) fn is_allowed(&self) -> bool {
@@ -83,20 +97,27 @@ impl Asked {
         }
         let message = format!("{}\n{}", self.headline(), self.list(READABLE));
         let mut finding = Diagnostic::error("consent-needed", message.trim_end());
-        finding.help = Some(format!(
-            "to allow this: `{}`; for one command only: `--trust {}`",
-            self.command(&[self.requests.short_digest()]),
-            self.requests.short_digest()
-        ));
+        let digest = self.requests.short_digest();
+        finding.help = Some(match self.is_tool {
+            true => format!("to allow this for one command: `--trust {digest}`; on a terminal you are asked"),
+            false => {
+                format!("to allow this: `{}`; for one command only: `--trust {digest}`", self.command(&[digest]))
+            }
+        });
         Err(finding.into())
     }
 
-    /// Remembers consent, where any is needed.
-    pub(super) fn remember(mut self) -> Result<(), Failure> {
+    /// Remembers consent, where any is needed, if the project asks for nothing beyond `before`, to which there was
+    /// consent, and what `also` says: a checkout may have changed since. False if it asks for more.
+    pub(super) fn remember(mut self, before: &Requests, also: impl Fn(&Request) -> bool) -> Result<bool, Failure> {
         if self.is_allowed() {
-            return Ok(());
+            return Ok(true);
         }
-        Ok(self.trusted.allow(&self.project, &self.requests)?)
+        if !self.requests.is_within(before, also) {
+            return Ok(false);
+        }
+        self.trusted.allow(&self.project, &self.requests)?;
+        Ok(true)
     }
 
     fn ask(&self) -> io::Result<bool> {
@@ -139,6 +160,23 @@ impl Asked {
         let config = self.named.iter().map(|file| format!("--config {}", shell(file)));
         let words = words.iter().map(|word| (*word).to_owned());
         std::iter::once("opcell trust".to_owned()).chain(config).chain(words).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Consent to the program that a plugin's folder brings along for building it.
+pub(super) fn require_tool(global: &Global, plugin: &Project) -> Result<(), Failure> {
+    let Some(program) = opcell_author::tool_of_folder(plugin) else { return Ok(()) };
+    let requests = || Requests::of_tool(&plugin.folder, &program);
+    let asked_for = requests();
+    let file = plugin.folder.join(opcell_author::project::FILE);
+    Asked::about(global, &Places::of_user(), file, asked_for.clone(), true)?.require()?;
+    // The question may have stood open for a while.
+    match requests() == asked_for {
+        true => Ok(()),
+        false => {
+            let message = format!("{} has changed since its start was allowed", program.display());
+            Err(Diagnostic::error("trust-changed", message).help("look at it, then start again").into())
+        }
     }
 }
 

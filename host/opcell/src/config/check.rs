@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     http::{Credential, HttpRule, OriginPattern, SecretSource},
+    places::real,
     report::Rejected,
 };
 use indexmap::IndexMap;
@@ -77,6 +78,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         source: source.clone(),
         root: root.to_owned(),
         workflows: checker.directories(&text.workflows, "workflow folder"),
+        default_workflows: Vec::new(),
         plugins,
         plugin_folders: text.plugin_folders.iter().map(|folder| root.join(folder.get_ref())).collect(),
         values,
@@ -94,6 +96,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         locked: false,
         in_force: Vec::new(),
         store: Store::default(),
+        covers: Arc::default(),
     };
     if checker.findings.is_empty() { Ok(config) } else { Err(Rejected::in_source(source.clone(), checker.findings)) }
 }
@@ -144,7 +147,7 @@ impl Checker<'_> {
     }
 
     fn folder_plugins(&mut self, folders: &[Spanned<String>]) -> BTreeMap<String, PathBuf> {
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
         for folder in folders {
             let Some(path) = self.directory(folder, "plugin folder") else { continue };
             match std::fs::read_dir(&path) {
@@ -156,7 +159,17 @@ impl Checker<'_> {
                         .collect();
                     named.sort();
                     named.retain(|(name, _)| self.plugin_name(name, span_of(folder)));
-                    found.extend(named);
+                    for (name, path) in named {
+                        match found.get(&name) {
+                            Some(other) if real(other) != real(&path) => {
+                                let message = format!("two plugin folders have a plugin `{name}`");
+                                let help = format!("rename or remove {} or {}", other.display(), path.display());
+                                self.error("duplicate-plugin", span_of(folder), message, Some(help));
+                            }
+                            Some(_) => {}
+                            None => drop(found.insert(name, path)),
+                        }
+                    }
                 }
                 Err(error) => {
                     let message = format!("cannot read the plugin folder `{}`: {error}", folder.get_ref());

@@ -2,13 +2,14 @@
 
 use super::{Config, JournalPlace, PluginConfig, tools::ToolTarget};
 use crate::{
+    consent::Cover,
     document,
     http::{HttpRule, SecretSource},
     places::{Places, real},
     stores,
 };
 use opcell_session::models::{self, ProviderConfig};
-use opcell_types::control::ControlFiles;
+use opcell_types::control::{ControlFiles, Listed};
 use std::path::{Path, PathBuf};
 
 /// The files that grants of this project do not extend to.
@@ -18,6 +19,8 @@ pub(crate) fn control_files(config: &Config, places: &Places) -> ControlFiles {
     control.sealed = places.sealed();
     control.secrets = secrets(config);
     control.fixed = fixed(config, places);
+    control.listed = listed(config);
+    control.loaded = config.covers().values().flat_map(Cover::loaded).collect();
     control
 }
 
@@ -64,6 +67,20 @@ fn key_file(rule: &HttpRule) -> Option<&Path> {
     }
 }
 
+/// Extensions of documents of workflows, of skills that are one file, and of plugins.
+const DOCUMENTS: &[&str] = &["edn", "md", "json", "yaml", "yml"];
+const SKILLS: &[&str] = &["md"];
+const PLUGINS: &[&str] = &["wasm", "wat"];
+
+/// Folders whose documents are found by name, and so take no new ones from those who are granted the folder.
+fn listed(config: &Config) -> Vec<Listed> {
+    let of = |folders: &[PathBuf], extensions| -> Vec<Listed> {
+        folders.iter().map(|folder| Listed::new(real(folder), extensions)).collect()
+    };
+    let workflows = of(&config.workflows, DOCUMENTS).into_iter().chain(of(&config.default_workflows, DOCUMENTS));
+    workflows.chain(of(&config.skills, SKILLS)).chain(of(&config.plugin_folders, PLUGINS)).collect()
+}
+
 /// What is loaded, read as instructions, or started.
 fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
@@ -71,6 +88,7 @@ fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
     fixed.extend(config.plugins.values().map(|plugin| real(&plugin.path)));
     let root = real(&config.root);
     let folders = config.workflows.iter().chain(&config.skills).chain(&config.plugin_folders);
+    let folders = folders.chain(&config.default_workflows);
     for folder in folders.map(|folder| real(folder)) {
         // A project whose own folder holds its workflows is not read-only as a whole: what is there now is in force.
         match root.starts_with(&folder) {
@@ -79,11 +97,7 @@ fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
         }
     }
     fixed.extend(config.sessions.script.iter().map(|script| real(script)));
-    for server in config.servers.values() {
-        let words = std::iter::once(&server.program).chain(&server.arguments);
-        let files = words.map(|word| server.directory.join(word)).filter(|file| file.is_file());
-        fixed.extend(files.map(|file| real(&file)));
-    }
+    fixed.extend(config.covers().values().flat_map(Cover::fixed));
     fixed.extend(config.in_force.iter().map(|file| real(file)));
     fixed.extend(places.config.iter().map(|folder| real(folder)));
     fixed

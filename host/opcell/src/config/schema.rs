@@ -51,7 +51,7 @@ pub fn schema() -> Value {
         "type": "object",
         "additionalProperties": false,
         "properties": {
-            "workflows": folders("Folders of workflow documents; later ones win."),
+            "workflows": folders("Folders of workflow documents; two documents of one name are an error."),
             "plugin-folders": folders("Folders whose .wasm files are plugins, named by their file names."),
             "skill-folders": folders("Folders of skills in the Agent Skills format."),
             "cache": {"deprecated": true, "description": "Not for a project to say.", "not": {}},

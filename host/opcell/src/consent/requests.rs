@@ -1,5 +1,6 @@
 //! What a project asks for that reaches outside of its folder.
 
+use super::Cover;
 use crate::{
     config::{
         Config, JournalPlace, JournalSettings, OnDenied,
@@ -7,7 +8,7 @@ use crate::{
     },
     http::{HttpRule, SecretSource},
     places::real,
-    report::printable,
+    report::{Rejected, printable},
     triggers::{TriggerAction, TriggerSource},
 };
 use opcell_sandbox::Access;
@@ -16,10 +17,10 @@ use opcell_types::{
     Digest,
     control::{ControlFiles, Touch},
 };
+use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
-    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -119,7 +120,24 @@ impl Requests {
         collector.tools(config);
         collector.files(config);
         collector.triggers(config);
-        let mut list = collector.list;
+        Self::listed(collector.list)
+    }
+
+    /// What building a plugin asks for whose folder brings the program along that builds it.
+    #[must_use]
+    pub fn of_tool(folder: &Path, program: &Path) -> Self {
+        let mut collector = Collector { root: real(folder), list: Vec::new() };
+        let cover = Cover::of_program(program, folder);
+        let program = program.strip_prefix(folder).unwrap_or(program);
+        let line = super::owner::shell(program);
+        let covered = cover.line(|path| collector.shown(path));
+        let digest = cover.digest().map(str::to_owned);
+        let what = format!("starts `{line}` of this folder to build the plugin ({covered})");
+        collector.cover(Reach::Programs, what, digest.into_iter().collect());
+        Self::listed(collector.list)
+    }
+
+    fn listed(mut list: Vec<Request>) -> Self {
         list.sort();
         list.dedup();
         let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 requests of a project");
@@ -157,6 +175,32 @@ impl Requests {
         self.digest.short()
     }
 
+    /// Refuses a request that no one would read to its end.
+    ///
+    /// # Errors
+    /// With the beginning of every such request.
+    pub fn check_lengths(&self) -> Result<(), Rejected> {
+        let long = self.list.iter().filter(|request| request.what.len() > MAX_LINE);
+        let found: Vec<Diagnostic> = long
+            .map(|request| {
+                let beginning = opcell_types::text::one_line(&request.what, 120);
+                let message = format!(
+                    "what the project asks for is {} bytes long, and at most {MAX_LINE} are read by a person: {beginning}",
+                    request.what.len()
+                );
+                Diagnostic::error("request-too-long", message).help("put the command into a script, and start that")
+            })
+            .collect();
+        if found.is_empty() { Ok(()) } else { Err(Rejected { source: None, diagnostics: found }) }
+    }
+
+    /// Whether everything of this list is in another, or is one of those that `also` says: as it was, with what its line
+    /// leaves out.
+    #[must_use]
+    pub fn is_within(&self, other: &Self, also: impl Fn(&Request) -> bool) -> bool {
+        self.list.iter().all(|request| other.list.contains(request) || also(request))
+    }
+
     /// Whether a person means this list: its digest, or at least sixteen digits from its beginning.
     #[must_use]
     pub fn is_named_by(&self, digest: &str) -> bool {
@@ -170,11 +214,17 @@ pub(crate) fn is_secret(file: &Path, root: &Path) -> bool {
     [file, &*real(file)].iter().any(|file| control.refuses(Touch::Read, file).is_some())
 }
 
-/// Bytes of one request that are shown.
-const MAX_LINE: usize = 400;
+/// Bytes of one request. What is consented to is shown whole, and no one reads more.
+const MAX_LINE: usize = 4 << 10;
 
-/// As much of a program is read for its digest; longer than any script.
-const PROGRAM_BYTES: u64 = 256 << 20;
+/// An address as it is resolved: a host in letters of several scripts may look like another, and its ASCII form does not.
+fn shown_url(url: &str) -> String {
+    match url::Url::parse(url) {
+        // Also where it is spelled with percent signs.
+        Ok(parsed) if parsed.host_str().is_some_and(|host| !url.contains(host)) => parsed.to_string(),
+        _ => url.to_owned(),
+    }
+}
 
 struct Collector {
     root: PathBuf,
@@ -188,8 +238,7 @@ impl Collector {
 
     fn cover(&mut self, reach: Reach, what: impl AsRef<str>, mut covers: Vec<String>) {
         let raw = what.as_ref();
-        // A line that is longer than a screen hides what follows it.
-        let what = opcell_types::text::one_line(&printable(raw), MAX_LINE);
+        let what = opcell_types::text::one_line(&printable(raw), usize::MAX);
         // What is shown cleaned is consented to as it is.
         if what != raw {
             covers.push(raw.to_owned());
@@ -224,16 +273,15 @@ impl Collector {
                 self.rules(&format!("MCP server {name}"), std::slice::from_ref(&remote.rule));
                 continue;
             }
-            let words: Vec<&str> =
-                std::iter::once(&server.program).chain(&server.arguments).map(String::as_str).collect();
-            let covers = words.iter().filter_map(|word| self.program_digest(&server.directory.join(word)));
-            let covers = covers.collect();
-            let line = words.iter().map(|word| super::owner::shell(Path::new(word))).collect::<Vec<_>>().join(" ");
+            let words = std::iter::once(&server.program).chain(&server.arguments);
+            let line = words.map(|word| super::owner::shell(Path::new(word))).collect::<Vec<_>>().join(" ");
             let confined = if server.confine { format!(", {}", self.confined(server)) } else { String::new() };
+            let cover = config.covers().get(name).cloned().unwrap_or_else(|| Cover::of(server, &config.root));
+            let (folder, covered) = (self.shown(&server.directory), cover.line(|path| self.shown(path)));
             self.cover(
                 Reach::Programs,
-                format!("starts `{line}` in {} (MCP server {name}{confined})", self.shown(&server.directory)),
-                covers,
+                format!("starts `{line}` in {folder} (MCP server {name}{confined}; {covered})"),
+                cover.digest().map(str::to_owned).into_iter().collect(),
             );
             for variable in &server.env {
                 self.add(Reach::Environment, format!("gives ${variable} to the MCP server {name}"));
@@ -266,17 +314,6 @@ impl Collector {
         words.join(", ")
     }
 
-    /// A program of the project is as much its word as the project file: when it changes, consent is asked again.
-    fn program_digest(&self, path: &Path) -> Option<String> {
-        if self.is_outside(path) || !path.is_file() {
-            return None;
-        }
-        let mut hasher = blake3::Hasher::new();
-        let digest =
-            std::fs::File::open(path).and_then(|file| hasher.update_reader(file.take(PROGRAM_BYTES)).map(|_| ()));
-        digest.ok().map(|()| hasher.finalize().to_hex().to_string())
-    }
-
     fn models(&mut self, config: &Config) {
         let known = ProviderConfig::known();
         for (name, provider) in &config.sessions.models.providers {
@@ -286,7 +323,7 @@ impl Collector {
             if is_usual {
                 continue;
             }
-            let url = provider.base_url.as_deref().unwrap_or(provider.api.default_base_url());
+            let url = shown_url(provider.base_url.as_deref().unwrap_or(provider.api.default_base_url()));
             self.add(Reach::Hosts, format!("sends prompts to {url} (model provider {name})"));
             for secret in provider.secrets() {
                 match secret {
@@ -421,7 +458,7 @@ impl Collector {
             JournalPlace::File(path) if !self.is_outside(path) => return,
             JournalPlace::File(path) => real(path).display().to_string(),
             JournalPlace::Server(server) => {
-                let place = server.to_string();
+                let place = shown_url(&server.to_string());
                 match &server.password {
                     Some(SecretSource::Env(variable)) => {
                         let line = format!("the journal sends ${variable} to {place} (password)");
@@ -529,5 +566,47 @@ mod tests {
         assert_ne!(digest(&format!("{server}\nenv = [\"X\"]")), first);
         std::fs::write(folder.path().join("server.sh"), "two").unwrap();
         assert_ne!(digest(server), first);
+    }
+
+    #[test]
+    fn a_host_that_looks_like_another_is_shown_as_it_is_resolved() {
+        let folder = tempfile::tempdir().unwrap();
+        for host in ["api.\u{430}nthropic.com", "api.%D0%B0nthropic.com"] {
+            let text = format!(
+                "[models.providers.x]\napi = \"openai-completions\"\nbase-url = \"https://{host}/v1\"\napi-key = \"env:K\""
+            );
+            for (_, line) in requests(&text, folder.path()) {
+                assert!(line.contains("https://api.xn--nthropic-06g.com/v1"), "{line}");
+            }
+        }
+        let text = "[[sessions.http]]\nhosts = [\"api.\u{430}nthropic.com\"]";
+        assert!(requests(text, folder.path())[0].1.contains("xn--"));
+    }
+
+    #[test]
+    fn a_line_is_shown_to_its_end_and_refused_where_no_one_reads_that_far() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |length: usize| {
+            let text = format!("[mcp.m]\ncommand = [\"sh\", \"-c\", \"{}; touch PWNED\"]", "x".repeat(length));
+            Requests::of(&Config::parse("opcell.toml", text, folder.path()).unwrap())
+        };
+        assert!(of(3_000).iter().all(|request| request.what.contains("; touch PWNED' in ")));
+        assert!(of(3_000).check_lengths().is_ok());
+        assert_eq!(of(5_000).check_lengths().unwrap_err().diagnostics[0].code, "request-too-long");
+    }
+
+    #[test]
+    fn only_what_there_was_consent_to_and_what_a_command_added_is_within() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |text: &str| Requests::of(&Config::parse("opcell.toml", text.to_owned(), folder.path()).unwrap());
+        std::fs::write(folder.path().join("server.sh"), "one").unwrap();
+        let server = "[mcp.m]\ncommand = [\"sh\", \"server.sh\"]";
+        let before = of(server);
+        let more = format!("{server}\n[sessions]\nrecord = \"r.yaml\"");
+        assert!(of(server).is_within(&before, |_| false));
+        assert!(!of(&more).is_within(&before, |_| false));
+        assert!(of(&more).is_within(&before, |request| request.reach == Reach::Record));
+        std::fs::write(folder.path().join("server.sh"), "two").unwrap();
+        assert!(!of(server).is_within(&before, |_| false), "the program has changed meanwhile");
     }
 }

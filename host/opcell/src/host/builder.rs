@@ -12,6 +12,7 @@ use crate::{
         control::control_files,
         lock::{Lock, Locked},
     },
+    consent::{Cover, SameAsConsented},
     http::{FetchLimits, HttpClient},
     library::Library,
     places::Places,
@@ -312,8 +313,13 @@ impl HostBuilder {
         let written = KeptLedger::of_user(places.state.as_deref());
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;
         let pins = config.lock.clone().map(|lock| LockPins::new(lock, places.clone(), config.locked));
+        let check = |(name, cover): (&String, &Cover)| {
+            let server = config.servers.get(name)?.clone();
+            Some((name.clone(), SameAsConsented { server, root: config.root.clone(), cover: cover.clone() }))
+        };
+        let checks = config.covers().iter().filter_map(check).collect();
         let mut tools =
-            Tools::new(config.tools.clone(), config.servers.clone(), &http, &own, pins).map_err(unusable)?;
+            Tools::new(config.tools.clone(), config.servers.clone(), &http, &own, pins, checks).map_err(unusable)?;
         for tool in std::mem::take(&mut self.document_tools) {
             tools.add(tool).map_err(unusable)?;
         }
@@ -369,7 +375,7 @@ impl Host {
             let (loader, config, ground) = (loader.clone(), parts.config.clone(), parts.ground.clone());
             catalog.widen_with(Widening { loader, config, ground });
         }
-        let library = Arc::new(Library::read(&config.workflows));
+        let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
         let sessions = Self::sessions_of(config, parts.ground.clone(), &catalog, &library, child_runs.clone())?;

@@ -1,6 +1,6 @@
 //! A connection to a server: its process with what that writes to its standard error, or its address; the handshake.
 
-use super::{Listing, McpServer, Remote, ask, failed, patience::Patient};
+use super::{Listing, McpServer, Remote, StartCheck, ask, failed, patience::Patient};
 use opcell_types::{Failure, text::printable};
 use rmcp::{
     ClientHandler, RoleClient, ServiceError, ServiceExt as _,
@@ -48,11 +48,22 @@ impl ClientHandler for Handler {
 
 impl Connection {
     /// Starts the server, or connects to it, and does the handshake.
-    pub(super) async fn start(name: String, config: McpServer) -> Result<Arc<Self>, Failure> {
-        match &config.remote {
-            Some(remote) => Self::connect(&name, remote, &config).await,
-            None => Self::spawn(name, config).await,
+    pub(super) async fn start(
+        name: String,
+        config: McpServer,
+        check: Option<Arc<dyn StartCheck>>,
+    ) -> Result<Arc<Self>, Failure> {
+        if let Some(remote) = &config.remote {
+            return Self::connect(&name, remote, &config).await;
         }
+        if let Some(check) = check {
+            // It reads files.
+            let checked = tokio::task::spawn_blocking(move || check.check()).await;
+            checked.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| {
+                failed("mcp-not-started", format!("MCP server `{name}` ({}): {why}", config.program), false)
+            })?;
+        }
+        Self::spawn(name, config).await
     }
 
     #[cfg(feature = "http")]

@@ -18,6 +18,15 @@ pub trait Pins: Send + Sync {
     fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String>;
 }
 
+/// What must hold each time before a server's program is started.
+pub trait StartCheck: Send + Sync {
+    /// Blocks.
+    ///
+    /// # Errors
+    /// With the reason why the program is not started, as the end of a sentence.
+    fn check(&self) -> Result<(), String>;
+}
+
 /// Of everything that models choose a tool by.
 #[cfg(feature = "mcp")]
 pub(super) fn digest(name: &str, description: &str, schema: &str) -> Digest {

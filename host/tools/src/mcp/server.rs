@@ -3,7 +3,9 @@
 //! Whoever calls while a server starts waits for the same start; whoever gives up waiting takes nothing from the
 //! others.
 
-use super::{Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, connection::Connection, failed, result};
+use super::{
+    Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, StartCheck, connection::Connection, failed, result,
+};
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
@@ -32,6 +34,7 @@ pub struct Server {
     name: String,
     config: McpServer,
     pins: Option<Arc<dyn Pins>>,
+    check: Option<Arc<dyn StartCheck>>,
     slot: Mutex<Slot>,
 }
 
@@ -39,13 +42,20 @@ impl Server {
     /// A server that is started when it is first needed.
     #[must_use]
     pub fn new(name: String, config: McpServer) -> Self {
-        Self { name, config, pins: None, slot: Mutex::default() }
+        Self { name, config, pins: None, check: None, slot: Mutex::default() }
     }
 
     /// Calls only tools that are as they were accepted.
     #[must_use]
     pub fn pinned(mut self, pins: Arc<dyn Pins>) -> Self {
         self.pins = Some(pins);
+        self
+    }
+
+    /// Starts its program only while the check passes, the first time and each time after that.
+    #[must_use]
+    pub fn checked(mut self, check: Arc<dyn StartCheck>) -> Self {
+        self.check = Some(check);
         self
     }
 
@@ -200,7 +210,8 @@ impl Server {
                 Slot::Idle | Slot::Running(_) => None,
             };
             started.unwrap_or_else(|| {
-                let starting = Connection::start(self.name.clone(), self.config.clone()).boxed().shared();
+                let starting =
+                    Connection::start(self.name.clone(), self.config.clone(), self.check.clone()).boxed().shared();
                 *slot = Slot::Starting(starting.clone());
                 starting
             })

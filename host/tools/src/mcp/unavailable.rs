@@ -1,6 +1,6 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{Binary, ListedTool, Listing, McpServer, Pins, failed};
+use super::{Binary, ListedTool, Listing, McpServer, Pins, StartCheck, failed};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -20,6 +20,12 @@ impl Server {
     /// Takes no notice: nothing is called.
     #[must_use]
     pub fn pinned(self, _pins: Arc<dyn Pins>) -> Self {
+        self
+    }
+
+    /// Takes no notice: nothing is started.
+    #[must_use]
+    pub fn checked(self, _check: Arc<dyn StartCheck>) -> Self {
         self
     }
 

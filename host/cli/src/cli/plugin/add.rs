@@ -7,14 +7,18 @@ use super::{
 use clap::Args;
 use opcell::{
     config::{
-        Config, FILE_NAME, edit,
+        Config, FILE_NAME, MAX_BYTES, edit,
         lock::{Lock, Locked, write_whole},
     },
+    consent::{Reach, Request},
     places::Places,
 };
 use opcell_registry::{Reference, reference::ReferenceError};
 use opcell_sandbox::Exports;
-use opcell_types::Digest;
+use opcell_types::{
+    Digest,
+    files::{Readers, read_text_bounded},
+};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -63,20 +67,28 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
         true => fetched(&config, args).await?,
         false => of_file(&config, &file, args)?,
     };
-    let text = edit::add_plugin(config.source.text(), &added.name, added.key, &added.value, args.unsigned)
+    // A registry may have taken its time, and the user may have written in both files since.
+    let text = match read_text_bounded(&file, MAX_BYTES) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let now = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
+    check_name(&now, &added.name)?;
+    let text = edit::add_plugin(&text, &added.name, added.key, &added.value, args.unsigned)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
     // What would be written must mean something before anything is written.
     let mut new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
-    let permissions = file.metadata().ok().map(|about| about.permissions());
+    let lock = Lock::beside(&file, &now.plugins)?;
     let target = file.canonicalize().unwrap_or_else(|_| file.clone());
-    write_whole(&target, &text, permissions)?;
-    if let Some(lock) = &config.lock {
-        lock.accept(&added.name, added.locked.clone(), &places)?;
-    }
-    if consented {
-        // Who names a registry on the command line consents to it.
+    write_whole(&target, &text, Readers::of(&target))?;
+    lock.accept(&added.name, added.locked.clone(), &places)?;
+    if let Some(before) = consented {
+        // Who names a registry on the command line consents to it, and to nothing else that has changed since.
         new.file = Some(file.clone());
-        global.consent(new)?;
+        let fetches = format!("fetches plugin {} from ", added.name);
+        let named = |request: &Request| request.reach == Reach::Hosts && request.what.starts_with(&fetches);
+        global.consent(&new, &before, named, terminal)?;
     }
     report(&added, &file, terminal)
 }

@@ -5,7 +5,7 @@ use crate::{
     bench::{Bench, Guest, Options},
     cases,
     cli::{
-        Exit, Failure, Terminal,
+        Exit, Failure, Global, Terminal,
         units::{self, Align, bytes, columns},
     },
 };
@@ -34,11 +34,11 @@ pub struct BenchArgs {
     seconds: Duration,
 }
 
-pub(super) async fn bench(args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let path = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
     let file = match path.is_file() {
         true => path.clone(),
-        false => build::noted(&path, Profile::Release, terminal).await?.1.path,
+        false => build::noted(global, &path, Profile::Release, terminal).await?.1.path,
     };
     let (operation, arguments) = match &args.op {
         Some(operation) => {

@@ -2,7 +2,8 @@
 
 use super::{Component, sandbox};
 use crate::cli::{
-    Exit, Failure, Terminal,
+    Exit, Failure, Global, Terminal,
+    trust::require_tool,
     units::{bytes, duration, milliseconds},
 };
 use clap::Args;
@@ -50,8 +51,9 @@ pub(super) fn wrong(error: &AuthorError) -> Failure {
 }
 
 /// Builds the plugin of a folder off the runtime's threads: compilers take their time.
-pub(super) async fn built(folder: &Path, profile: Profile) -> Result<(Project, Built), Failure> {
+pub(super) async fn built(global: &Global, folder: &Path, profile: Profile) -> Result<(Project, Built), Failure> {
     let project = Project::read(folder).map_err(|error| wrong(&error))?;
+    require_tool(global, &project)?;
     let task = tokio::task::spawn_blocking(move || {
         let built = opcell_author::build(&project, profile);
         (project, built)
@@ -61,10 +63,15 @@ pub(super) async fn built(folder: &Path, profile: Profile) -> Result<(Project, B
 }
 
 /// Builds and prints progress; the tools' own messages follow on stderr.
-pub(super) async fn noted(folder: &Path, profile: Profile, terminal: &Terminal) -> Result<(Project, Built), Failure> {
+pub(super) async fn noted(
+    global: &Global,
+    folder: &Path,
+    profile: Profile,
+    terminal: &Terminal,
+) -> Result<(Project, Built), Failure> {
     let started = Instant::now();
     terminal.note(&format!("building {}", shown(&std::path::absolute(folder).unwrap_or_default())));
-    let (project, built) = built(folder, profile).await?;
+    let (project, built) = built(global, folder, profile).await?;
     let time = milliseconds(started.elapsed().as_secs_f64() * 1_000.0);
     let what = if built.reused { "nothing changed".to_owned() } else { format!("built in {time}") };
     terminal.note(&format!("{what}: {}", shown(&built.path)));
@@ -85,12 +92,12 @@ pub(super) fn shown(path: &Path) -> String {
     }
 }
 
-pub(super) async fn build(args: &BuildArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn build(global: &Global, args: &BuildArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
     let profile = if args.debug { Profile::Debug } else { Profile::Release };
     let built = match folder.is_file() {
         true => opcell_author::componentize(&folder).map_err(|error| wrong(&error))?,
-        false => noted(&folder, profile, terminal).await?.1,
+        false => noted(global, &folder, profile, terminal).await?.1,
     };
     let component = Component::read(&built.path)?;
     // What it offers is known only to itself; asking it is the first call of every host as well.

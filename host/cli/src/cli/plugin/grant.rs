@@ -12,6 +12,7 @@ use opcell::{
     places::Places,
     report::Rejected,
 };
+use opcell_types::files::Readers;
 use opcell_types::{Capability, Remedy};
 use opcell_workflow::Diagnostic;
 use serde_json::json;
@@ -201,7 +202,7 @@ fn write(global: &Global, args: &GrantArgs) -> Result<Written, Failure> {
     let changed = new != old;
     if changed {
         let file = file.canonicalize()?;
-        lock::write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
+        lock::write_whole(&file, &new, Readers::of(&file))?;
     }
     // Who grants something to a plugin has looked at this version of it: the next one is an upgrade, loaded before or
     // not.

@@ -1,6 +1,6 @@
 //! `opcell plugin push`: a component with its bill of materials and signature.
 
-use super::{Component, Exit, Failure, Terminal, build, registry};
+use super::{Component, Exit, Failure, Global, Terminal, build, registry};
 use crate::cli::missing::signing_keys;
 use clap::Args;
 use opcell::document;
@@ -34,7 +34,7 @@ pub struct PushArgs {
     sbom: Option<PathBuf>,
 }
 
-pub async fn push(args: &PushArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub async fn push(global: &Global, args: &PushArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let reference: Reference = args
         .reference
         .parse()
@@ -45,7 +45,7 @@ pub async fn push(args: &PushArgs, terminal: &Terminal) -> Result<Exit, Failure>
     }
     let path = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
     let component = if path.is_dir() {
-        let (_, built) = build::built(&path, Profile::Release).await?;
+        let (_, built) = build::built(global, &path, Profile::Release).await?;
         Component::read(&built.path)?
     } else {
         Component::read(&path)?

@@ -11,6 +11,7 @@ use opcell::{
     },
     places::Places,
 };
+use opcell_types::files::Readers;
 use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::PathBuf;
@@ -58,7 +59,7 @@ fn rewrite(
     let changed = new != old;
     if changed {
         let file = file.canonicalize()?;
-        write_whole(&file, &new, Some(file.metadata()?.permissions()))?;
+        write_whole(&file, &new, Readers::of(&file))?;
     }
     Ok((file, changed))
 }
@@ -79,8 +80,8 @@ pub fn remove(global: &Global, args: &RemoveArgs, terminal: &Terminal) -> Result
     if let Some(lock) = &config.lock {
         lock.forget(&args.plugin, &Places::of_user())?;
     }
-    if consented {
-        global.consent(Config::load(&file)?)?;
+    if let Some(before) = consented {
+        global.consent(&Config::load(&file)?, &before, |_| false, terminal)?;
     }
     if terminal.json {
         terminal.json(&json!({"plugin": args.plugin, "file": file, "removed": true}))?;
@@ -102,9 +103,9 @@ pub fn revoke(global: &Global, args: &RevokeArgs, terminal: &Terminal) -> Result
     };
     let consented = global.consented(&config)?;
     let (file, changed) = rewrite(&config, |text| edit::revoke(text, &args.plugin, grant))?;
-    if changed && consented {
+    if let Some(before) = consented.filter(|_| changed) {
         // Less than what was consented to.
-        global.consent(Config::load(&file)?)?;
+        global.consent(&Config::load(&file)?, &before, |_| false, terminal)?;
     }
     if terminal.json {
         terminal.json(&json!({"plugin": args.plugin, "file": file, "changed": changed}))?;

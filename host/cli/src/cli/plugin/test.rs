@@ -12,6 +12,7 @@ use crate::{
 };
 use clap::Args;
 use opcell_author::Profile;
+use opcell_types::files::{Readers, replace};
 use opcell_workflow::Diagnostic;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
@@ -99,14 +100,14 @@ pub(super) async fn test(global: &Global, args: &TestArgs, terminal: &Terminal) 
         return from_journal(global, args, &folder, run, &which, terminal).await;
     }
     if !args.watch {
-        return once(args, &folder, terminal).await;
+        return once(global, args, &folder, terminal).await;
     }
     // A folder without a plugin will not become one by waiting.
     opcell_author::Project::read(&folder).map_err(|error| build::wrong(&error))?;
     loop {
         // Before the build: what changes while it runs must not be missed.
         let watch = Watch::over(&folder, args.cases.as_deref())?;
-        if let Err(failure) = once(args, &folder, terminal).await {
+        if let Err(failure) = once(global, args, &folder, terminal).await {
             match failure {
                 Failure::Input(rejected) => terminal.rejected(&rejected),
                 Failure::Other(error) => terminal.failure(&error),
@@ -143,7 +144,7 @@ async fn from_journal(
     Ok(Exit::Done)
 }
 
-async fn once(args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     let place = args.cases.clone().unwrap_or_else(|| folder.join("cases"));
     let cases = cases::read(&place).map_err(|error| Diagnostic::error("case", error.to_string()))?;
     let chosen = |case: &CaseFile| args.case.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
@@ -161,7 +162,7 @@ async fn once(args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exi
         let project = opcell_author::Project::read(folder).map_err(|error| build::wrong(&error))?;
         project.folder.join("dist").join(format!("{}.wasm", project.name))
     } else {
-        build::noted(folder, Profile::Release, terminal).await?.1.path
+        build::noted(global, folder, Profile::Release, terminal).await?.1.path
     };
     let component = Component::read(&path)?;
     let name = component.surface.manifest.name.clone().unwrap_or_else(|| "plugin".to_owned());
@@ -197,7 +198,7 @@ async fn once(args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exi
     }
     if let Some(path) = &args.junit {
         let report = junit(&name, &done).to_string().map_err(anyhow::Error::from)?;
-        std::fs::write(path, report).map_err(|error| unwritable(path, &error))?;
+        replace(path, report.as_bytes(), Readers::of(path)).map_err(|error| unwritable(path, &error))?;
     }
     let updated = done.iter().filter(|case| case.updated).count();
     let failed = done.iter().filter(|case| !case.passed()).count();
@@ -228,7 +229,7 @@ impl Done {
 fn update(file: &CaseFile, outcome: &Outcome) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&file.path).map_err(|error| unwritable(&file.path, &error))?;
     let text = cases::updated(&text, &file.case, &outcome.got);
-    std::fs::write(&file.path, text).map_err(|error| unwritable(&file.path, &error))
+    replace(&file.path, text.as_bytes(), Readers::of(&file.path)).map_err(|error| unwritable(&file.path, &error))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

@@ -145,7 +145,7 @@ async fn again(config: &Config, plugin: &PluginConfig, origin: &Origin, held: Op
 }
 
 pub fn vendor(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.proposed()?;
+    let config = global.trusted()?;
     let folder = config.root.join(VENDOR_FOLDER);
     let store = Store::new(vec![folder.clone()]);
     let mut vendored = Vec::new();

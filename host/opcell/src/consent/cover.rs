@@ -1,0 +1,438 @@
+//! What a program that the project starts is made of, as far as that is found without starting it.
+//!
+//! A command names a few files and loads others: modules, a script's own imports, what a build tool reads. Consent to a
+//! command covers the folders that these lie in, whole, as their files are when consent is asked for; the same files are
+//! compared each time before the program is started, and no grant of a folder extends to writing them. Where nothing
+//! names a file of the project, or there is too much of it, the line of the request says that nothing is covered.
+
+use crate::{config::tools::McpServer, places::real};
+use opcell_tools::mcp::StartCheck;
+use opcell_types::control::is_code;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Component, Path, PathBuf},
+};
+
+/// Files of one program that are read. With [`MAX_BYTES`] a fraction of a second.
+const MAX_FILES: usize = 4_096;
+
+/// Bytes of them.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Entries of folders that are looked at.
+const MAX_ENTRIES: usize = 65_536;
+
+/// Programs that read in the folder that they are started in what they are to run.
+const RUNNERS: [&str; 55] = [
+    "make",
+    "gmake",
+    "just",
+    "task",
+    "rake",
+    "npm",
+    "yarn",
+    "pnpm",
+    "bun",
+    "deno",
+    "tsx",
+    "ts-node",
+    "nodemon",
+    "cargo",
+    "go",
+    "gradle",
+    "gradlew",
+    "mvn",
+    "mvnw",
+    "sbt",
+    "lein",
+    "clj",
+    "clojure",
+    "bb",
+    "mix",
+    "rebar3",
+    "iex",
+    "bundle",
+    "poetry",
+    "pdm",
+    "uv",
+    "rye",
+    "hatch",
+    "tox",
+    "nox",
+    "invoke",
+    "doit",
+    "scons",
+    "waf",
+    "dotnet",
+    "composer",
+    "artisan",
+    "cmake",
+    "ctest",
+    "meson",
+    "ninja",
+    "bazel",
+    "buck",
+    "buck2",
+    "pants",
+    "docker-compose",
+    "podman-compose",
+    "honcho",
+    "foreman",
+    "overmind",
+];
+
+/// Programs that fetch others, which take folders for their data: `npx -y some-server .`
+const FETCHERS: [&str; 6] = ["npx", "bunx", "uvx", "pipx", "docker", "podman"];
+
+/// What they run or read of the folder that they are started in.
+const FETCHED_INSTEAD: [&str; 4] = ["package.json", "node_modules", ".venv", "pyproject.toml"];
+
+/// Folders whose files are made from others, fetched, or kept by version control: too many, and changed by every run.
+const LEFT_OUT: [&str; 15] = [
+    ".git",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".opcell",
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".cache",
+    "target",
+];
+
+/// Endings of files that programs write while they run.
+const STATE: [&str; 14] = [
+    ".db",
+    ".db-wal",
+    ".db-shm",
+    ".db-journal",
+    ".sqlite",
+    ".sqlite3",
+    ".sqlite-wal",
+    ".sqlite-shm",
+    ".sqlite3-wal",
+    ".sqlite3-shm",
+    ".log",
+    ".pid",
+    ".sock",
+    ".pyc",
+];
+
+/// A part of what a program is made of, absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    File(PathBuf),
+    /// Everything in a folder but state.
+    Folder(PathBuf),
+    /// The code in the project's folder: the rest is what people and models work on.
+    Code(PathBuf),
+}
+
+/// What a program is made of, and how that was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cover {
+    parts: Vec<Part>,
+    /// Of every file, by what it is called in the project; `None` where there is too much of it.
+    digest: Option<String>,
+    /// What is not read for the digest, and not written by models and plugins either.
+    beside: Vec<PathBuf>,
+}
+
+/// What every program of a project is made of, by the names of the servers.
+pub(crate) type Covers = BTreeMap<String, Cover>;
+
+impl Cover {
+    /// Looks at what the server's command names. Blocks.
+    pub(crate) fn of(server: &McpServer, root: &Path) -> Self {
+        let root = real(root);
+        let (parts, beside) = parts(server, &root);
+        Self { digest: digest(&parts, server, &root).ok().flatten(), parts, beside }
+    }
+
+    /// As [`Self::of`], for a program of a folder.
+    pub(crate) fn of_program(program: &Path, folder: &Path) -> Self {
+        Self::of(&Self::server(program, folder), folder)
+    }
+
+    fn server(program: &Path, folder: &Path) -> McpServer {
+        McpServer {
+            program: program.display().to_string(),
+            arguments: Vec::new(),
+            directory: folder.to_owned(),
+            env: Vec::new(),
+            call_time: McpServer::DEFAULT_CALL_TIME,
+            result_bytes: McpServer::DEFAULT_RESULT_BYTES,
+            remote: None,
+            confine: false,
+            read: Vec::new(),
+            write: Vec::new(),
+            network: false,
+        }
+    }
+
+    /// Whether consent covers nothing of what the program loads.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.digest.is_none()
+    }
+
+    pub(crate) fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
+    }
+
+    /// What is covered, for a line of consent; `shown` names a place of the project.
+    pub(crate) fn line(&self, shown: impl Fn(&Path) -> String) -> String {
+        if self.is_nothing() {
+            return "nothing of what it loads is covered".to_owned();
+        }
+        let part = |part: &Part| match part {
+            Part::File(path) | Part::Folder(path) => shown(path),
+            Part::Code(path) => format!("the code in {}", shown(path)),
+        };
+        format!("covers {}", self.parts.iter().map(part).collect::<Vec<_>>().join(", "))
+    }
+
+    /// Files and folders that no grant extends to writing.
+    pub(crate) fn fixed(&self) -> impl Iterator<Item = PathBuf> {
+        let whole = self.parts.iter().filter_map(|part| match part {
+            Part::File(path) | Part::Folder(path) => Some(path.clone()),
+            Part::Code(_) => None,
+        });
+        whole.chain(self.beside.iter().cloned())
+    }
+
+    /// Folders of which no grant extends to writing the code.
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = PathBuf> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Code(path) => Some(path.clone()),
+            Part::File(_) | Part::Folder(_) => None,
+        })
+    }
+}
+
+/// Compares a program with what consent was given to, each time before it is started.
+pub(crate) struct SameAsConsented {
+    pub(crate) server: McpServer,
+    pub(crate) root: PathBuf,
+    pub(crate) cover: Cover,
+}
+
+impl StartCheck for SameAsConsented {
+    fn check(&self) -> Result<(), String> {
+        let now = Cover::of(&self.server, &self.root);
+        if now == self.cover {
+            return Ok(());
+        }
+        let line = self.cover.line(|path| path.strip_prefix(real(&self.root)).unwrap_or(path).display().to_string());
+        Err(format!(
+            "it has changed since its start was allowed ({line}); look at it with `opcell trust --show`, then start again"
+        ))
+    }
+}
+
+fn parts(server: &McpServer, root: &Path) -> (Vec<Part>, Vec<PathBuf>) {
+    let directory = real(&server.directory);
+    let words = std::iter::once(&server.program).chain(&server.arguments);
+    let tokens: Vec<&str> = words.flat_map(|word| tokens(word)).collect();
+    let program =
+        |token: &&str| Path::new(token).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+    let fetches = tokens.iter().any(|token| FETCHERS.contains(&program(token).as_str()));
+    let mut parts = BTreeSet::new();
+    if directory != root && directory.starts_with(root) {
+        parts.insert(Part::Folder(directory.clone()));
+    }
+    for named in tokens.iter().flat_map(|token| named(&directory, token)) {
+        let named = real(&named);
+        let Ok(below) = named.strip_prefix(root) else { continue };
+        if fetches && named.is_dir() {
+            continue;
+        }
+        let within = |part: &Part| matches!(part, Part::Folder(folder) if named.starts_with(folder));
+        if parts.iter().any(within) && !below.components().any(|part| is_left_out(part.as_os_str())) {
+            continue;
+        }
+        parts.extend(of_named(&named, below, root));
+    }
+    let is_in_root = directory == root || !directory.starts_with(root) && root.starts_with(&directory);
+    if is_in_root && tokens.iter().any(|token| RUNNERS.contains(&program(token).as_str())) {
+        parts.insert(Part::Code(root.to_owned()));
+    }
+    let beside = FETCHED_INSTEAD.iter().filter(|_| fetches && directory.starts_with(root));
+    (parts.into_iter().collect(), beside.map(|name| directory.join(name)).collect())
+}
+
+/// What a file or folder that the command names belongs to: the outermost folder below the project's. Data is named for
+/// itself.
+fn of_named(named: &Path, below: &Path, root: &Path) -> Vec<Part> {
+    if named.is_file() && is_state(named) {
+        return Vec::new();
+    }
+    let is_script = || named.extension().is_none() || is_code(named);
+    if named.is_file() && !is_script() {
+        return vec![Part::File(named.to_owned())];
+    }
+    let mut components = below.components();
+    let first = match components.next() {
+        Some(Component::Normal(first)) => root.join(first),
+        // The project's folder itself.
+        _ => return vec![Part::Code(root.to_owned())],
+    };
+    if below.components().any(|part| is_left_out(part.as_os_str())) {
+        return vec![Part::Folder(package(named, below, root))];
+    }
+    match first.is_dir() {
+        true => vec![Part::Folder(first)],
+        // A script at the top loads what lies beside it.
+        false => vec![Part::File(named.to_owned()), Part::Code(root.to_owned())],
+    }
+}
+
+/// The folder of a package among others: `node_modules/@scope/name`, `.venv/bin`.
+fn package(named: &Path, below: &Path, root: &Path) -> PathBuf {
+    let parts: Vec<Component<'_>> = below.components().collect();
+    let last = parts.iter().rposition(|part| is_left_out(part.as_os_str())).unwrap_or_default();
+    let is_scope = parts.get(last + 1).is_some_and(|part| part.as_os_str().as_encoded_bytes().starts_with(b"@"));
+    let own: PathBuf = parts.iter().take(last + if is_scope { 3 } else { 2 }).collect();
+    let own = root.join(own);
+    if own.is_dir() { own } else { named.parent().unwrap_or(named).to_owned() }
+}
+
+fn is_left_out(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| LEFT_OUT.contains(&name))
+}
+
+/// The parts of a word that may name files: `sh -c 'python3 srv/main.py'`, `--import=./hook.js`.
+fn tokens(word: &str) -> impl Iterator<Item = &str> {
+    let separators = |c: char| c.is_whitespace() || "=;&|()<>,:'\"`".contains(c);
+    std::iter::once(word).chain(word.split(separators)).filter(|token| !token.is_empty())
+}
+
+/// Files and folders that a token may mean: a path, or a module of Python or JavaScript without its extension.
+fn named(directory: &Path, token: &str) -> Vec<PathBuf> {
+    let token = token.strip_prefix("-m").filter(|module| !module.is_empty()).unwrap_or(token);
+    if token.starts_with('-') || token.len() > 1_024 || token.contains('\0') {
+        return Vec::new();
+    }
+    let mut found = vec![directory.join(token)];
+    let is_module = token.chars().all(|c| c.is_alphanumeric() || "._-/@".contains(c));
+    if is_module {
+        let slashed = token.trim_matches('.').replace('.', "/");
+        let endings = ["py", "js", "mjs", "cjs", "ts", "mts", "tsx", "rb", "sh"];
+        found.extend(endings.iter().map(|ending| directory.join(format!("{token}.{ending}"))));
+        found.extend(["", ".py"].map(|ending| directory.join(format!("{slashed}{ending}"))));
+        // A module of a package that is run as `package.module` lies in the folder `package`.
+        found.extend(
+            token.split_once('.').map(|(package, _)| directory.join(package)).filter(|_| !token.starts_with('.')),
+        );
+    }
+    found.retain(|path| path.exists());
+    found
+}
+
+/// Of every file of the parts; `None` where there is nothing, or too much.
+fn digest(parts: &[Part], server: &McpServer, root: &Path) -> io::Result<Option<String>> {
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let mut walk = Walk {
+        root,
+        files: BTreeMap::new(),
+        entries: 0,
+        written: server.write.iter().map(|path| real(path)).collect(),
+    };
+    for part in parts {
+        let complete = match part {
+            Part::File(path) => walk.add(path),
+            Part::Folder(folder) => walk.folder(folder, |path| !is_state(path))?,
+            Part::Code(folder) => walk.folder(folder, |path| is_code(path) && !is_state(path))?,
+        };
+        if !complete {
+            return Ok(None);
+        }
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 what a program is made of");
+    let mut left = MAX_BYTES;
+    for (path, target) in &walk.files {
+        let name = path.strip_prefix(root).unwrap_or(path).as_os_str().as_encoded_bytes();
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
+        if let Some(target) = target {
+            let target = target.as_os_str().as_encoded_bytes();
+            hasher.update(b"link").update(&(target.len() as u64).to_le_bytes()).update(target);
+        }
+        // What is no regular file holds nothing, and opening a pipe would wait.
+        if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            hasher.update(b"none");
+            continue;
+        }
+        let mut content = blake3::Hasher::new();
+        let mut file = File::open(path)?.take(left.saturating_add(1));
+        content.update_reader(&mut file)?;
+        let read = left.saturating_add(1).saturating_sub(file.limit());
+        if read > left {
+            return Ok(None);
+        }
+        left -= read;
+        hasher.update(content.finalize().as_bytes());
+    }
+    Ok(Some(hasher.finalize().to_hex().to_string()))
+}
+
+fn is_state(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    STATE.iter().any(|ending| name.ends_with(ending))
+}
+
+struct Walk<'a> {
+    root: &'a Path,
+    /// With what links say.
+    files: BTreeMap<PathBuf, Option<PathBuf>>,
+    entries: usize,
+    /// What a confined server writes.
+    written: Vec<PathBuf>,
+}
+
+impl Walk<'_> {
+    /// False when there are too many.
+    fn add(&mut self, path: &Path) -> bool {
+        self.files.insert(path.to_owned(), fs::read_link(path).ok());
+        self.files.len() <= MAX_FILES
+    }
+
+    fn folder(&mut self, folder: &Path, counts: impl Fn(&Path) -> bool) -> io::Result<bool> {
+        let mut open = vec![folder.to_owned()];
+        let mut seen = BTreeSet::new();
+        while let Some(folder) = open.pop() {
+            if !seen.insert(real(&folder)) || self.written.iter().any(|written| folder.starts_with(written)) {
+                continue;
+            }
+            for entry in fs::read_dir(&folder)? {
+                let entry = entry?;
+                self.entries += 1;
+                if self.entries > MAX_ENTRIES {
+                    return Ok(false);
+                }
+                let path = entry.path();
+                // A link to a folder of the project is followed: what is there is loaded like the rest.
+                let inside = || real(&path).starts_with(self.root);
+                if entry.file_type()?.is_dir() || path.is_dir() && inside() {
+                    if !is_left_out(&entry.file_name()) {
+                        open.push(path);
+                    }
+                } else if counts(&path) && !self.add(&path) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What a command is made of, and what counts as a change of it.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+fn server(root: &Path, command: &[&str]) -> McpServer {
+    McpServer {
+        arguments: command.iter().skip(1).map(|word| (*word).to_owned()).collect(),
+        ..Cover::server(Path::new(command[0]), root)
+    }
+}
+
+fn ground(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    for file in files {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    (folder, root)
+}
+
+/// Whether the digest notices a change of a file.
+fn notices(root: &Path, command: &[&str], file: &str) -> bool {
+    let server = server(root, command);
+    let before = Cover::of(&server, root);
+    let check = SameAsConsented { server: server.clone(), root: root.to_owned(), cover: before.clone() };
+    assert_eq!(check.check(), Ok(()), "{command:?}");
+    fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+    fs::write(root.join(file), format!("{file} has changed")).unwrap();
+    let noticed = Cover::of(&server, root) != before;
+    assert_eq!(check.check().is_err(), noticed, "{command:?} {file}");
+    noticed
+}
+
+#[test]
+fn what_a_command_loads_is_covered_and_not_only_what_it_names() {
+    for (command, loaded) in [
+        (&["python3", "-m", "srv"][..], "srv/__init__.py"),
+        (&["python3", "-msrv"], "srv/__init__.py"),
+        (&["python3", "-m", "srv.main"], "srv/helper.py"),
+        (&["python3", "server.py"], "helper.py"),
+        (&["python3", "server.py"], "json.py"),
+        (&["node", "."], "index.js"),
+        (&["node", "srv/main.js"], "srv/lib/new.js"),
+        (&["node", "--import=./srv/hook.mjs", "x"], "srv/main.js"),
+        (&["npx", "tsx", "srv/main.ts"], "srv/main.js"),
+        (&["npx", "tsx", "server"], "helper.py"),
+        (&["make", "serve"], "Makefile"),
+        (&["npm", "start"], "package.json"),
+        (&["cargo", "run"], "src/main.rs"),
+        (&["sh", "-c", "cd srv && exec node ."], "srv/main.js"),
+        (&["./run"], "run"),
+        (&["srv/run", "--config", "srv.toml"], "srv.toml"),
+        (&["node", "node_modules/pkg/bin/x.js"], "node_modules/pkg/lib/y.js"),
+    ] {
+        let (_folder, root) = ground(&[
+            "srv/__init__.py",
+            "srv/main.py",
+            "srv/main.js",
+            "srv/main.ts",
+            "srv/hook.mjs",
+            "srv/run",
+            "server.py",
+            "server.ts",
+            "helper.py",
+            "index.js",
+            "Makefile",
+            "package.json",
+            "Cargo.toml",
+            "run",
+            "srv.toml",
+            "node_modules/pkg/bin/x.js",
+        ]);
+        assert!(notices(&root, command, loaded), "{command:?}: {loaded}");
+        assert!(!notices(&root, command, "notes.md"), "{command:?}: notes.md");
+    }
+}
+
+#[test]
+fn what_is_not_found_is_said_plainly() {
+    let (_folder, root) = ground(&["src/main.rs", "data/x.csv"]);
+    for command in [
+        &["npx", "-y", "some-server"][..],
+        &["npx", "-y", "files-server", "."],
+        &["docker", "run", "image"],
+        &["/usr/bin/server"],
+    ] {
+        let cover = Cover::of(&server(&root, command), &root);
+        assert!(cover.is_nothing(), "{command:?}: {cover:?}");
+        assert_eq!(cover.line(|path| path.display().to_string()), "nothing of what it loads is covered");
+        assert!(!cover.loaded().any(|_| true));
+    }
+    // Too much to read.
+    for count in 0..=MAX_FILES {
+        fs::write(root.join("src").join(format!("f{count}.rs")), "").unwrap();
+    }
+    assert!(Cover::of(&server(&root, &["cargo", "run"]), &root).is_nothing());
+}
+
+#[test]
+fn a_server_in_a_folder_of_its_own_is_the_whole_folder_but_what_it_writes() {
+    let (_folder, root) =
+        ground(&["srv/run", "srv/data.json", "srv/cache/x", "srv/state.db", "srv/__pycache__/x.pyc", "other.py"]);
+    let own =
+        McpServer { directory: root.join("srv"), write: vec![root.join("srv/cache")], ..server(&root, &["./run"]) };
+    let before = Cover::of(&own, &root);
+    assert_eq!(before.line(|path| path.strip_prefix(&root).unwrap().display().to_string()), "covers srv");
+    assert_eq!(before.fixed().collect::<Vec<_>>(), [root.join("srv")]);
+    for (file, noticed) in [
+        ("srv/cache/x", false),
+        ("srv/state.db", false),
+        ("srv/__pycache__/x.pyc", false),
+        ("other.py", false),
+        ("srv/data.json", true),
+    ] {
+        let now = Cover::of(&own, &root);
+        fs::write(root.join(file), "changed").unwrap();
+        assert_eq!(Cover::of(&own, &root) != now, noticed, "{file}");
+    }
+}
+
+#[test]
+fn links_are_covered_by_what_they_say_and_lead_the_walk_nowhere_outside() {
+    let (_folder, root) = ground(&["srv/run", "lib/x.js"]);
+    let (_elsewhere, outside) = ground(&["y.js"]);
+    symlink("../lib", root.join("srv/lib")).unwrap();
+    symlink(&outside, root.join("srv/out")).unwrap();
+    symlink("nowhere", root.join("srv/dangling")).unwrap();
+    symlink(".", root.join("srv/circle")).unwrap();
+    assert!(notices(&root, &["srv/run"], "lib/x.js"));
+    let before = Cover::of(&server(&root, &["srv/run"]), &root);
+    fs::write(outside.join("y.js"), "changed").unwrap();
+    assert_eq!(Cover::of(&server(&root, &["srv/run"]), &root), before);
+    fs::remove_file(root.join("srv/dangling")).unwrap();
+    symlink("elsewhere", root.join("srv/dangling")).unwrap();
+    assert_ne!(Cover::of(&server(&root, &["srv/run"]), &root), before);
+}
