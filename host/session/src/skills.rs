@@ -97,7 +97,7 @@ pub struct SkillLibrary {
 }
 
 impl SkillLibrary {
-    /// Looks through folders; a name that two skills have is that of neither. Never fails as a whole: what is wrong with a skill is a finding.
+    /// Looks through folders, those that win first. Never fails as a whole: what is wrong with a skill is a finding.
     #[must_use]
     pub fn discover(folders: &[SkillFolder]) -> Self {
         let (skills, findings) = discover::discover(folders);

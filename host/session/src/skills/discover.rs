@@ -4,12 +4,8 @@ use super::front_matter::{self, FrontMatter};
 use super::{SKILL_TEXT_LIMIT, Skill};
 use crate::confined::{EntryKind, Folder};
 use indexmap::IndexMap;
-use opcell_types::files::real;
 use opcell_workflow::{diagnostic::Severity, front_matter::split};
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
@@ -69,13 +65,11 @@ pub struct SkillFinding {
 
 struct Search {
     skills: IndexMap<String, Skill>,
-    /// Where each name was found first, also a name that was found again since.
-    places: HashMap<String, PathBuf>,
     findings: Vec<SkillFinding>,
 }
 
 pub(super) fn discover(folders: &[SkillFolder]) -> (IndexMap<String, Skill>, Vec<SkillFinding>) {
-    let mut search = Search { skills: IndexMap::new(), places: HashMap::new(), findings: Vec::new() };
+    let mut search = Search { skills: IndexMap::new(), findings: Vec::new() };
     for folder in folders {
         search.folder(folder);
     }
@@ -209,17 +203,16 @@ impl Search {
             }
         };
         let Some(skill) = self.skill(front, &path, lacks) else { return };
-        match self.places.get(&skill.name) {
-            Some(other) if real(other) == real(&path) => {}
-            // Whoever can add a skill to a folder must not take the place of another: neither has the name.
-            Some(other) => {
-                let message =
-                    format!("skill `{}` is also defined by {}: neither is there", skill.name, other.display());
-                self.skills.shift_remove(&skill.name);
-                self.report(Severity::Error, "collision", &path, message);
+        match self.skills.get(&skill.name) {
+            Some(winner) => {
+                let message = format!(
+                    "skill `{}` is also defined by {}, which wins",
+                    skill.name,
+                    winner.folder.join(&winner.file).display()
+                );
+                self.report(Severity::Warning, "collision", &path, message);
             }
             None => {
-                self.places.insert(skill.name.clone(), path);
                 self.skills.insert(skill.name.clone(), skill);
             }
         }

@@ -164,21 +164,20 @@ fn only_a_missing_description_keeps_a_skill_out() {
 }
 
 #[test]
-fn a_name_that_two_skills_have_is_that_of_neither_and_each_further_one_is_reported() {
+fn the_first_folder_wins_and_the_shadowed_skill_is_reported() {
     let (project, home) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     write(project.path(), "tidy/SKILL.md", &skill("Project."));
     write(home.path(), "tidy/SKILL.md", &skill("Home."));
     write(home.path(), "a/tidy/SKILL.md", &skill("Home too."));
     let library = SkillLibrary::discover(&[SkillFolder::required(project.path()), SkillFolder::optional(home.path())]);
-    assert!(library.find("tidy").is_err());
+    assert_eq!(library.find("tidy").unwrap().description, "Project.");
     let collisions: Vec<_> = library.findings().iter().filter(|finding| finding.code == "collision").collect();
     assert_eq!(collisions.len(), 2);
-    let first = project.path().display().to_string();
-    let is_told = |c: &&SkillFinding| c.severity == Severity::Error && c.message.contains(&first);
-    assert!(collisions.iter().all(is_told), "{collisions:?}");
-    // A folder that is given twice has each skill once.
-    let twice = [SkillFolder::required(project.path()), SkillFolder::required(project.path().join("."))];
-    assert!(SkillLibrary::discover(&twice).find("tidy").is_ok());
+    let winner = project.path().display().to_string();
+    assert!(
+        collisions.iter().all(|c| c.path.starts_with(home.path()) && c.message.contains(&winner)),
+        "{collisions:?}"
+    );
 }
 
 #[test]
