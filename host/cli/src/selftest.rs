@@ -249,6 +249,7 @@ fn resident_kib() -> i64 {
 }
 
 /// Begins to measure the peak of resident memory anew, where the system lets it.
+#[expect(clippy::disallowed_methods, reason = "a switch of the kernel, and no file")]
 fn forget_peak() {
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/clear_refs", "5");

@@ -48,6 +48,7 @@ pub fn project_context(project: &Path) -> std::io::Result<Vec<ContextFile>> {
 
 /// Opens a context file, a regular file that is not a link: a checkout may link the name to any file of its user, and
 /// every prompt would show it. `None` when there is none, or something else has the name.
+#[expect(clippy::disallowed_methods, reason = "it is opened for reading")]
 fn open_own(path: &Path) -> std::io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path) {

@@ -118,8 +118,7 @@ impl ControlFiles {
         }
         if touch == Touch::Write && self.listed.iter().any(|listed| listed.has(path)) {
             return Some(format!(
-                "`{}` would be a document of a folder whose documents are found by name, and a grant of the folder does \
-                 not extend to them",
+                "`{}` would be a document that is found by its name, and a grant of its folder extends to no new ones",
                 name(path)
             ));
         }

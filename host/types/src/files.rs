@@ -21,6 +21,7 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a directory, device, pipe or socket, [`io::ErrorKind::FileTooLarge`] for more
 /// bytes than `limit`, and whatever the system says. The message does not name the path.
+#[expect(clippy::disallowed_methods, reason = "it is opened for reading")]
 pub fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(no_wait).open(path)?;

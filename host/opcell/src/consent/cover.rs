@@ -323,14 +323,14 @@ fn named(directory: &Path, token: &str) -> Vec<PathBuf> {
     let mut found = vec![directory.join(token)];
     let is_module = token.chars().all(|c| c.is_alphanumeric() || "._-/@".contains(c));
     if is_module {
-        let slashed = token.trim_matches('.').replace('.', "/");
         let endings = ["py", "js", "mjs", "cjs", "ts", "mts", "tsx", "rb", "sh"];
         found.extend(endings.iter().map(|ending| directory.join(format!("{token}.{ending}"))));
+    }
+    // A module of a package, `package.module`, lies in the folder `package`.
+    if is_module && !token.contains('/') && !token.starts_with('.') {
+        let slashed = token.replace('.', "/");
         found.extend(["", ".py"].map(|ending| directory.join(format!("{slashed}{ending}"))));
-        // A module of a package that is run as `package.module` lies in the folder `package`.
-        found.extend(
-            token.split_once('.').map(|(package, _)| directory.join(package)).filter(|_| !token.starts_with('.')),
-        );
+        found.extend(token.split_once('.').map(|(package, _)| directory.join(package)));
     }
     found.retain(|path| path.exists());
     found

@@ -544,7 +544,6 @@ pub const TABLE: &[Group] = &[
             "*_password",
             "*_password.txt",
             "*-password.txt",
-            "passwd",
             "shadow",
             ".passw*",
             "pass.txt",
