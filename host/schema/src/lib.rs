@@ -9,7 +9,9 @@
 //! It is not a place for schemas of this project's own making; their cost is known.
 
 mod cost;
+mod dialect;
 mod graph;
+mod integers;
 mod patterns;
 mod plain;
 #[cfg(test)]
@@ -20,6 +22,8 @@ mod unique;
 mod weight;
 
 use cost::Cost;
+use dialect::{Reading, Translated};
+use integers::Integers;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use opcell_types::text::printable;
 use patterns::{LAZY_BYTES, MAX_PATTERN_BYTES, Patterns};
@@ -60,10 +64,14 @@ pub struct Schema {
     states: u64,
     /// The same as checks in a row, if it is so simple.
     plain: Option<Plain>,
+    /// Where it says integer.
+    integers: Option<Integers>,
+    /// What of it is not checked.
+    warnings: Vec<String>,
 }
 
 impl Schema {
-    /// Compiles a schema of draft 2020-12 from its text; the value is the schema as JSON.
+    /// Compiles a schema from its text; the value is the schema as JSON.
     ///
     /// # Errors
     /// When the text is too long or not JSON; else as [`Schema::compile`].
@@ -76,13 +84,30 @@ impl Schema {
         Ok((value, schema))
     }
 
-    /// Compiles a schema of draft 2020-12. May take some tenths of a second: not for threads on which others wait.
+    /// Compiles a schema of any draft from draft 4 on, or of OpenAPI 3.0. May take some tenths of a second: not for
+    /// threads on which others wait.
     ///
     /// # Errors
     /// When it is not a schema, refers to anything outside of itself, or asks for more memory or time than a schema
     /// may.
     pub fn compile(value: &Value) -> Result<Self, String> {
+        Self::build(value, Reading::Strict)
+    }
+
+    /// As [`Schema::compile`], for a schema whose owner checks values as well, such as an MCP server. A keyword that
+    /// cannot be read or bounded is left to the owner: a value that the owner accepts is never refused for it.
+    /// [`Schema::warnings`] names what is not checked.
+    ///
+    /// # Errors
+    /// As [`Schema::compile`], for what is more than one keyword: references that lead outside, too many branches.
+    pub fn compile_leniently(value: &Value) -> Result<Self, String> {
+        Self::build(value, Reading::Strict).or_else(|_| Self::build(value, Reading::Lenient))
+    }
+
+    fn build(value: &Value, reading: Reading) -> Result<Self, String> {
         let unusable = |error| format!("the schema cannot be used: {error}");
+        let Translated { schema, warnings } = dialect::read(value, reading).map_err(unusable)?;
+        let value = &*schema;
         let (patterns, states) = Patterns::of(value).map_err(unusable)?;
         let cost = Cost::of(value, &patterns).map_err(unusable)?;
         let build = || {
@@ -91,7 +116,21 @@ impl Schema {
                 .map_err(|error| format!("not a JSON Schema: {}", printable(&error.to_string(), VIOLATION_BYTES)))
         };
         let validator = stack::with_room_for(cost.compiled, build)??;
-        Ok(Self { validator, cost, states, plain: Plain::of(value) })
+        Ok(Self { validator, cost, states, plain: Plain::of(value), integers: Integers::of(value), warnings })
+    }
+
+    /// A schema as [`Schema::compile_leniently`] reads it: of draft 2020-12, without what is not checked.
+    ///
+    /// # Errors
+    /// As [`Schema::compile_leniently`].
+    pub fn checked_part(value: &Value) -> Result<Value, String> {
+        dialect::read(value, Reading::Lenient).map(|translated| translated.schema.into_owned())
+    }
+
+    /// What of the schema is not checked, a sentence each; empty but for [`Schema::compile_leniently`].
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// As [`Schema::compile`], and kept for the next time that the same schema is asked for.
@@ -99,7 +138,15 @@ impl Schema {
     /// # Errors
     /// As [`Schema::compile`]; a refusal is kept as well.
     pub fn shared(value: &Value) -> Result<std::sync::Arc<Self>, String> {
-        shared::get(value)
+        shared::get(value, Reading::Strict)
+    }
+
+    /// As [`Schema::compile_leniently`], and kept for the next time that the same schema is asked for.
+    ///
+    /// # Errors
+    /// As [`Schema::compile_leniently`]; a refusal is kept as well.
+    pub fn shared_leniently(value: &Value) -> Result<std::sync::Arc<Self>, String> {
+        shared::get(value, Reading::Lenient)
     }
 
     /// Whether these schemas may be kept together: the memory that they take is bounded for all of a plugin or a
@@ -157,6 +204,12 @@ impl Schema {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.plain.is_some()
+    }
+
+    /// Writes `5.0` and `1e3` as integers where the schema says integer; returns `true` if there were any. For values
+    /// that fit; takes no longer than the check of the value.
+    pub fn write_integers(&self, value: &mut Value) -> bool {
+        self.integers.as_ref().is_some_and(|integers| integers.write(value))
     }
 
     /// Checks that a value fits. [`Schema::check_cost`] says whether that ends soon.

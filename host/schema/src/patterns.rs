@@ -39,7 +39,7 @@ impl<'a> Patterns<'a> {
                     for pattern in
                         one.into_iter().chain(keys.into_iter().flat_map(|map| map.keys().map(String::as_str)))
                     {
-                        total += patterns.cost_of(pattern)?.max(FEWEST_STATES);
+                        total += patterns.weigh(pattern)?;
                         check_total(total)?;
                     }
                 }
@@ -54,6 +54,11 @@ impl<'a> Patterns<'a> {
         self.0.get(pattern).copied().unwrap_or(0)
     }
 
+    /// The states that a pattern counts as against the limit.
+    pub(crate) fn weigh(&mut self, pattern: &'a str) -> Result<u64, String> {
+        Ok(self.cost_of(pattern)?.max(FEWEST_STATES))
+    }
+
     fn cost_of(&mut self, pattern: &'a str) -> Result<u64, String> {
         if let Some(states) = self.0.get(pattern) {
             return Ok(*states);
@@ -63,7 +68,7 @@ impl<'a> Patterns<'a> {
             format!("the pattern `{shown}` cannot be used: {why}")
         };
         let translated = jsonschema_regex::to_rust_regex(pattern)
-            .map_err(|()| refused("it is not a regular expression that can be matched in linear time".to_owned()))?;
+            .map_err(|()| refused("it is not a regular expression that is matched in linear time; write it without lookaround and back-references".to_owned()))?;
         let nfa = Compiler::new()
             .configure(Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)))
             .build(&translated)

@@ -152,7 +152,8 @@ impl Plain {
                 "enum" if plain.texts.is_none() => plain.texts = Some(texts(says)?),
                 "const" if plain.texts.is_none() => plain.texts = Some(vec![says.as_str()?.into()]),
                 "minimum" => plain.minimum = Some(says.as_i64()?),
-                "maximum" => plain.maximum = Some(says.as_i64()?),
+                // Numbers above what is signed are left to the validator.
+                "maximum" => plain.maximum = Some(says.as_i64().or_else(|| says.as_u64().map(|_| i64::MAX))?),
                 "$schema" if says == DRAFT => {}
                 annotation if ANNOTATIONS.contains(&annotation) => {}
                 _ => return None,

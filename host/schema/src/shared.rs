@@ -1,6 +1,6 @@
 //! Schemas that are asked for again and again, compiled once in this process.
 
-use crate::{Schema, cost};
+use crate::{Schema, cost, dialect::Reading};
 use serde_json::Value;
 use std::{
     collections::HashMap,
@@ -14,15 +14,15 @@ type Compiled = Result<Arc<Schema>, String>;
 
 #[derive(Default)]
 struct Cache {
-    schemas: HashMap<String, (u64, Compiled)>,
+    schemas: HashMap<(Reading, String), (u64, Compiled)>,
     /// Counts the times that anything was asked for.
     clock: u64,
 }
 
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 
-pub(crate) fn get(schema: &Value) -> Compiled {
-    let key = schema.to_string();
+pub(crate) fn get(schema: &Value, reading: Reading) -> Compiled {
+    let key = (reading, schema.to_string());
     {
         let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
         cache.clock += 1;
@@ -32,7 +32,11 @@ pub(crate) fn get(schema: &Value) -> Compiled {
             return compiled.clone();
         }
     }
-    let compiled = Schema::compile(schema).map(Arc::new);
+    let compiled = match reading {
+        Reading::Strict => Schema::compile(schema),
+        Reading::Lenient => Schema::compile_leniently(schema),
+    };
+    let compiled = compiled.map(Arc::new);
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let now = cache.clock;
     cache.schemas.insert(key, (now, compiled.clone()));

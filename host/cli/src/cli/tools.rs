@@ -83,6 +83,9 @@ pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> 
         for tool in &server.tools {
             let about = tool.problem.as_ref().map_or(tool.description.clone(), |why| format!("cannot be used: {why}"));
             terminal.line(&printable(&one_line(&format!("  {}  {about}", tool.name), SHOWN)))?;
+            for warning in &tool.warnings {
+                terminal.line(&printable(&one_line(&format!("    warning: {warning}"), SHOWN)))?;
+            }
         }
         if server.truncated {
             terminal.line("  and more tools, which are not used")?;

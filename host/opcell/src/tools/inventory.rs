@@ -56,6 +56,9 @@ pub struct ServerTool {
     /// Why it cannot be used; nothing where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What of its schema the host does not check, since it cannot; the server does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Of name, description and schema; nothing for one that cannot be used.
     #[serde(skip)]
     pub digest: Option<Digest>,
@@ -85,6 +88,7 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
                 problem: None,
+                warnings: tool.schema.warnings().to_vec(),
                 digest: Some(tool.digest.clone()),
                 parameters: tool.parameters.to_json(),
             });
@@ -92,6 +96,7 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
                 name: name.clone(),
                 description: String::new(),
                 problem: Some(why.clone()),
+                warnings: Vec::new(),
                 digest: None,
                 parameters: String::new(),
             });

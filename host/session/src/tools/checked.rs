@@ -44,7 +44,12 @@ impl CheckedTool {
     }
 
     pub(super) fn arguments(&self) -> Result<&Arc<Schema>, &String> {
-        self.arguments.get_or_init(|| compiled(&self.tool.description().parameters)).as_ref()
+        let compile = || match self.tool.provider() {
+            // Its server checks them as well.
+            Provider::Mcp(_) => Schema::shared_leniently(&serde_json::Value::from(&self.tool.description().parameters)),
+            Provider::Host | Provider::Plugin(_) => compiled(&self.tool.description().parameters),
+        };
+        self.arguments.get_or_init(compile).as_ref()
     }
 
     /// The tool itself.

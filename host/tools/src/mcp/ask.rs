@@ -79,7 +79,8 @@ pub(super) fn weigh(found: Vec<Tool>) -> Listing {
         } else if listing.tools.contains_key(&name) {
             Err("it is listed twice".to_owned())
         } else {
-            Schema::compile(&schema)
+            // The server checks its arguments as well.
+            Schema::compile_leniently(&schema)
         };
         match refused {
             Ok(compiled) => {

@@ -35,8 +35,18 @@ impl Contracts {
                 continue;
             }
             let usable = read(reference, document, beside)
-                .and_then(|json| Schema::compile(&json).map(|schema| (json, schema)))
+                .and_then(|json| Schema::compile_leniently(&json).map(|schema| (json, schema)))
                 .and_then(|(json, schema)| {
+                    for warning in schema.warnings() {
+                        let message = format!("{} {}: {warning}", place.text, quote(reference));
+                        let diagnostic = Diagnostic::warning("composition-schema", message);
+                        found.push(Finding { diagnostic, pointer: place.pointer.clone() });
+                    }
+                    // A run checks what this host can.
+                    let json = match schema.warnings() {
+                        [] => json,
+                        _ => Schema::checked_part(&json)?,
+                    };
                     schemas.push(schema);
                     Schema::check_total(schemas.iter()).map(|()| json)
                 });
