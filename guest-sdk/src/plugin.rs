@@ -163,7 +163,43 @@ pub fn arguments_schema<A: JsonSchema>() -> Value {
     if schema.get("type").is_none() {
         schema.insert("type".to_owned(), "object".into());
     }
-    schema.to_value()
+    let mut schema = schema.to_value();
+    bound_integers(&mut schema);
+    schema
+}
+
+/// Adds the range of each integer type, which `schemars` names as a format only: the host refuses what the function
+/// could not read, and says so to the caller.
+fn bound_integers(schema: &mut Value) {
+    match schema {
+        Value::Array(list) => list.iter_mut().for_each(bound_integers),
+        Value::Object(map) => {
+            map.values_mut().for_each(bound_integers);
+            let is_integer = match map.get("type") {
+                Some(Value::String(name)) => name == "integer",
+                Some(Value::Array(names)) => names.iter().any(|name| name == "integer"),
+                _ => false,
+            };
+            let range: Option<(Value, Value)> = match map.get("format").and_then(Value::as_str) {
+                Some("int8") => Some((i8::MIN.into(), i8::MAX.into())),
+                Some("int16") => Some((i16::MIN.into(), i16::MAX.into())),
+                Some("int32") => Some((i32::MIN.into(), i32::MAX.into())),
+                Some("int64") => Some((i64::MIN.into(), i64::MAX.into())),
+                Some("int") => Some((isize::MIN.into(), isize::MAX.into())),
+                Some("uint8") => Some((0.into(), u8::MAX.into())),
+                Some("uint16") => Some((0.into(), u16::MAX.into())),
+                Some("uint32") => Some((0.into(), u32::MAX.into())),
+                Some("uint64") => Some((0.into(), u64::MAX.into())),
+                Some("uint") => Some((0.into(), usize::MAX.into())),
+                _ => None,
+            };
+            if let Some((least, most)) = range.filter(|_| is_integer) {
+                map.entry("minimum").or_insert(least);
+                map.entry("maximum").or_insert(most);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The schema that the host checks after a call.

@@ -115,6 +115,10 @@ fn schemas_are_derived_and_self_contained() {
     assert_eq!(schema["required"], json!(["full-name"]));
     assert_eq!(schema["additionalProperties"], false);
 
+    // The host refuses what the function could not read.
+    let times = &opcell_sdk::plugin::arguments_schema::<Greeting>()["properties"]["times"];
+    assert_eq!((times["minimum"].as_u64(), times["maximum"].as_u64()), (Some(0), Some(u64::from(u32::MAX))), "{times}");
+
     assert_eq!(nobody::arguments_schema()["type"], "object");
     assert_eq!(nobody::data_schema()["type"], "null");
 }

@@ -48,6 +48,32 @@ pub(crate) async fn parse(
     text: Arc<str>,
     most: u64,
 ) -> Result<Value, String> {
+    parse_as(share, schema, text, most, |_, value, _| value).await
+}
+
+/// Checks that arguments fit, as [`parse`] does. Returns the text that the plugin gets where it is another one: with
+/// `5.0` and `1e3` as integers where the schema says integer. JSON Schema takes them for integers, and readers of most
+/// languages do not.
+pub(crate) async fn check_arguments(
+    share: &Arc<Share>,
+    schema: &Arc<Schema>,
+    text: Arc<str>,
+    most: u64,
+) -> Result<Option<Arc<str>>, String> {
+    let rewritten = |schema: &Schema, _, tree: Option<serde_json::Value>| {
+        tree.and_then(|mut tree| schema.write_integers(&mut tree).then(|| tree.to_string().into()))
+    };
+    parse_as(share, schema, text, most, rewritten).await
+}
+
+/// Parses and checks a text, and makes something of the value; its tree is there where the validator needed it.
+async fn parse_as<T: Send + 'static>(
+    share: &Arc<Share>,
+    schema: &Arc<Schema>,
+    text: Arc<str>,
+    most: u64,
+    make: fn(&Schema, Value, Option<serde_json::Value>) -> T,
+) -> Result<T, String> {
     let weight = Weight::of(&text);
     if weight.bytes > most {
         return Err(format!(
@@ -58,10 +84,13 @@ pub(crate) async fn parse(
         ));
     }
     if text.len() <= QUICK_BYTES && schema.is_quick(&text, weight) {
-        return checked(schema, &text, |_| Ok(()));
+        return checked(schema, &text, |_| Ok(())).map(|(value, tree)| make(schema, value, tree));
     }
     let schema = Arc::clone(schema);
-    let check = move || checked(&schema, &text, |value| schema.check_cost(value, MAX_STEPS));
+    let check = move || {
+        let (value, tree) = checked(&schema, &text, |value| schema.check_cost(value, MAX_STEPS))?;
+        Ok(make(&schema, value, tree))
+    };
     apart(share, check).await.unwrap_or_else(|| Err("the schema cannot be checked".to_owned()))
 }
 
@@ -70,17 +99,17 @@ fn checked(
     schema: &Schema,
     text: &str,
     affordable: impl FnOnce(&serde_json::Value) -> Result<(), String>,
-) -> Result<Value, String> {
+) -> Result<(Value, Option<serde_json::Value>), String> {
     let value = Value::from_json(text).map_err(|error| match error.classify() {
         Category::Data => error.to_string(),
         _ => format!("it is not JSON: {error}"),
     })?;
     if schema.surely_fits(&value) {
-        return Ok(value);
+        return Ok((value, None));
     }
     let tree = serde_json::Value::from(&value);
     affordable(&tree)?;
-    schema.check(&tree).map(|()| value)
+    schema.check(&tree).map(|()| (value, Some(tree)))
 }
 
 /// Does work on the threads for checks; `None` when it panicked. Whoever stops waiting is not kept, and work that has
@@ -175,6 +204,17 @@ mod tests {
         let error = parse(&share, &any(), Arc::clone(&text), 1 << 20).await.unwrap_err();
         assert!(error.contains("limit `memory`"), "{error}");
         assert!(parse(&share, &any(), text, 64 << 20).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn whole_numbers_reach_plugins_as_integers_where_the_schema_says_so() {
+        let schema = r#"{"properties": {"n": {"type": "integer"}, "x": {"type": "number"}}}"#;
+        let schema = Arc::new(Schema::parse(schema).unwrap().1);
+        let share = Share::new();
+        let written = async |text: &str| check_arguments(&share, &schema, text.into(), 1 << 20).await;
+        assert_eq!(written(r#"{"n": 5.0, "x": 5.0}"#).await.unwrap().as_deref(), Some(r#"{"n":5,"x":5.0}"#));
+        assert_eq!(written(r#"{"n": 5, "x": 5.0}"#).await, Ok(None));
+        assert!(written(r#"{"n": 5.5}"#).await.is_err());
     }
 
     #[tokio::test]

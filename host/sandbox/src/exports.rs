@@ -15,7 +15,10 @@ use crate::{
     state::CellState,
 };
 use opcell_types::CallContext;
-use std::{marker::PhantomData, sync::Arc};
+use std::{
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+};
 use wasmtime::{
     Store,
     component::{Component, ComponentExportIndex, ComponentType, Instance, Lift, Lower},
@@ -150,16 +153,48 @@ impl<I: Interface> Export for Describe<I> {
     }
 }
 
+/// The text of a call's arguments, which its check may write anew.
+#[derive(Clone)]
+pub(crate) struct Arguments {
+    text: Arc<str>,
+    written: Option<Arc<OnceLock<Arc<str>>>>,
+}
+
+impl Arguments {
+    /// A text; `checked` if it is known to fit as it is.
+    pub(crate) fn new(text: Arc<str>, checked: bool) -> Self {
+        Self { text, written: (!checked).then(Arc::default) }
+    }
+
+    /// The text as the caller wrote it.
+    pub(crate) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Gives the plugin another text.
+    pub(crate) fn write(&self, text: Arc<str>) {
+        if let Some(written) = &self.written {
+            // A call's arguments are checked once.
+            let _ = written.set(text);
+        }
+    }
+
+    /// What the plugin gets.
+    pub(crate) fn get(&self) -> &Arc<str> {
+        self.written.as_ref().and_then(|written| written.get()).unwrap_or(&self.text)
+    }
+}
+
 /// `invoke` or `judge`.
 pub(crate) struct Ask<I> {
     id: Arc<str>,
-    arguments: Arc<str>,
+    arguments: Arguments,
     context: Arc<CallContext>,
     interface: PhantomData<fn() -> I>,
 }
 
 impl<I> Ask<I> {
-    pub(crate) fn new(id: Arc<str>, arguments: Arc<str>, context: Arc<CallContext>) -> Self {
+    pub(crate) fn new(id: Arc<str>, arguments: Arguments, context: Arc<CallContext>) -> Self {
         Self { id, arguments, context, interface: PhantomData }
     }
 }
@@ -173,7 +208,8 @@ impl<I: Interface> Export for Ask<I> {
         store: &mut Store<CellState>,
         instance: &Instance,
     ) -> wasmtime::Result<Self::Output> {
-        store.data_mut().budget.give(self.arguments.len())?;
+        let arguments = self.arguments.get();
+        store.data_mut().budget.give(arguments.len())?;
         let ask = instance.get_typed_func::<Question<'_>, (Reply<I>,)>(&mut *store, &exported::<I>(linked)?.ask)?;
         let context = Context {
             run: &self.context.run,
@@ -182,7 +218,7 @@ impl<I: Interface> Export for Ask<I> {
             attempt: self.context.attempt,
             idempotency_key: &self.context.idempotency_key,
         };
-        let (reply,) = ask.call_async(&mut *store, (&self.id, &self.arguments, context)).await?;
+        let (reply,) = ask.call_async(&mut *store, (&self.id, arguments, context)).await?;
         let bytes = match &reply {
             Ok(answer) => I::bytes(answer),
             Err(failure) => failure.reason.len() + failure.message.len() + length(&failure.details),

@@ -10,7 +10,7 @@ use crate::{
     describe::{self, JudgeDescription, OperationDescription, check_outcome},
     engine::{CellEngine, Metering},
     error::{CellError, LoadError},
-    exports::{Ask, Describe, Exported, Interface, Judges, Operations},
+    exports::{Arguments, Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
     homes::{Home, Homes},
     host::{HostServices, NoServices},
@@ -199,7 +199,7 @@ impl Plugin {
         let ((operations, operation_schemas), of_operations) = match typed {
             None => described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?,
             Some(typed) => {
-                let checked = apart(&linked.share, move || describe::operations(typed)).await;
+                let checked = apart(&linked.share, move || describe::functions(typed)).await;
                 let checked = checked.unwrap_or_else(|| Err("its schemas cannot be compiled".to_owned()));
                 (checked.map_err(|message| LoadError::Typed { problems: vec![message] })?, None)
             }
@@ -309,6 +309,12 @@ impl Plugin {
         &self.operations
     }
 
+    /// Returns `true` if its operations are the exported functions of a component that was not written for Opcell.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        self.linked().typed.is_some()
+    }
+
     /// Its judges, in the order in which it lists them.
     #[must_use]
     pub fn judges(&self) -> &[JudgeDescription] {
@@ -400,7 +406,7 @@ impl Plugin {
         request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
-    ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
+    ) -> Result<(Call, Arguments, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
         let linked = &home.linked;
         let own = &linked.limits;
         let limit = own.argument_bytes;
@@ -431,12 +437,15 @@ impl Plugin {
         let arguments: Arc<str> = request.arguments.into();
         let most = own.memory;
         let fits = checks::surely_fits(schema, request.value, &arguments, most);
-        let rest =
-            (!fits).then(|| (Arc::clone(id), Arc::clone(schema), Arc::clone(&arguments), Checks(Arc::clone(linked))));
+        let arguments = Arguments::new(arguments, fits);
+        let rest = (!fits).then(|| (Arc::clone(id), Arc::clone(schema), arguments.clone(), Checks(Arc::clone(linked))));
         let before = async move {
-            let Some((id, schema, text, check)) = rest else { return Ok(()) };
-            let checked = checks::parse(&check.0.share, &schema, text, check.0.limits.memory).await;
-            checked.map(drop).map_err(|message| CellError::InvalidArguments { id: id.to_string(), message })
+            let Some((id, schema, arguments, check)) = rest else { return Ok(()) };
+            let text = Arc::clone(arguments.text());
+            let checked = checks::check_arguments(&check.0.share, &schema, text, check.0.limits.memory).await;
+            let written = checked.map_err(|message| CellError::InvalidArguments { id: id.to_string(), message })?;
+            written.into_iter().for_each(|text| arguments.write(text));
+            Ok(())
         };
         Ok((call, arguments, before))
     }
