@@ -1,7 +1,7 @@
 //! Secrets that the host adds to requests, and their removal from everything a plugin or a log could see.
 
 use super::rule::{Credential, SecretSource};
-use base64::Engine as _;
+use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use http::header::{HeaderName, HeaderValue};
 use opcell_types::files::read_text_bounded;
@@ -41,6 +41,9 @@ pub enum SecretError {
 
 /// What stands where a secret was.
 const REDACTED: &str = "[redacted]";
+
+/// Bytes of a secret from which on its encodings are looked for, and of an encoding that is.
+const ENCODED_BYTES: usize = 8;
 
 /// The most that is read of a key file.
 const KEY_BYTES: u64 = 64 << 10;
@@ -88,26 +91,27 @@ impl Secret {
     /// Replaces every secret in a text.
     #[must_use]
     pub fn scrub_all(secrets: &[Self], text: String) -> String {
-        secrets.iter().fold(text, |text, secret| {
-            secret
-                .forms()
-                .into_iter()
-                .fold(text, |text, form| if text.contains(&form) { text.replace(&form, REDACTED) } else { text })
-        })
+        // Forms are texts, so what is replaced begins and ends with characters.
+        let scrubbed = Self::scrub_bytes_all(secrets, text.into_bytes());
+        String::from_utf8(scrubbed).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     /// Replaces every secret in bytes.
     #[must_use]
     pub fn scrub_bytes_all(secrets: &[Self], bytes: Vec<u8>) -> Vec<u8> {
-        let forms = secrets.iter().flat_map(Self::forms);
-        forms.fold(bytes, |bytes, form| replace(&bytes, form.as_bytes()))
+        let forms = secrets.iter().flat_map(|secret| {
+            let any_case = secret.text.len() >= ENCODED_BYTES;
+            secret.forms().into_iter().map(move |form| (form, any_case))
+        });
+        forms.fold(bytes, |bytes, (form, any_case)| replace(bytes, form.as_bytes(), any_case))
     }
 
-    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, and in Base64 with what was
-    /// sent before it. Encodings of very short texts would match by chance.
+    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, in hexadecimal, backwards, and in
+    /// Base64 wherever it lies in what is encoded. Letters match in either case. Encodings of very short texts would
+    /// match by chance.
     fn forms(&self) -> Vec<String> {
         let mut forms = vec![self.text.clone()];
-        if self.text.len() >= 8 {
+        if self.text.len() >= ENCODED_BYTES {
             let percent: String = self
                 .text
                 .bytes()
@@ -120,7 +124,9 @@ impl Secret {
             let whole = self.value.as_bytes();
             for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
                 forms.extend([engine.encode(&self.text), engine.encode(whole)]);
+                forms.extend((0..3).filter_map(|before| inside(&engine, self.text.as_bytes(), before)));
             }
+            forms.push(self.text.bytes().map(|byte| format!("{byte:02x}")).collect());
             forms.extend([percent, json, self.text.chars().rev().collect()]);
         }
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
@@ -129,16 +135,31 @@ impl Secret {
     }
 }
 
-fn replace(bytes: &[u8], secret: &[u8]) -> Vec<u8> {
+/// The Base64 of a secret that has so many bytes before it, modulo three: the characters that the secret alone decides.
+/// `None` where they are so few that they would match by chance.
+fn inside(engine: &impl Engine, secret: &[u8], before: usize) -> Option<String> {
+    let mut padded = vec![0; before];
+    padded.extend_from_slice(secret);
+    let encoded = engine.encode(&padded);
+    let (first, end) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+    encoded.get(first..end).filter(|own| own.len() >= ENCODED_BYTES).map(str::to_owned)
+}
+
+/// Replaces every place of a secret; letters of ASCII match in either case if `any_case`.
+fn replace(bytes: Vec<u8>, secret: &[u8], any_case: bool) -> Vec<u8> {
+    let is_secret = |part: &[u8]| if any_case { part.eq_ignore_ascii_case(secret) } else { part == secret };
+    if secret.is_empty() || !bytes.windows(secret.len()).any(is_secret) {
+        return bytes;
+    }
     let mut scrubbed = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
+    let mut rest = bytes.as_slice();
     while let Some((first, after)) = rest.split_first() {
-        match rest.strip_prefix(secret) {
-            Some(after_secret) => {
+        match rest.split_at_checked(secret.len()) {
+            Some((part, after_secret)) if is_secret(part) => {
                 scrubbed.extend_from_slice(REDACTED.as_bytes());
                 rest = after_secret;
             }
-            None => {
+            _ => {
                 scrubbed.push(*first);
                 rest = after;
             }
@@ -149,7 +170,7 @@ fn replace(bytes: &[u8], secret: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::Secret;
+    use super::{Engine, STANDARD_NO_PAD, Secret, URL_SAFE_NO_PAD};
     use crate::http::rule::{Credential, SecretSource};
 
     fn credential(file: &tempfile::NamedTempFile) -> Credential {
@@ -180,6 +201,32 @@ mod tests {
         for form in ["s3cr3t%2Fto%22ken%2B", "s3cr3t/to\\\"ken+", "czNjcjN0L3RvImtlbis=", "czNjcjN0L3RvImtlbis"] {
             let scrubbed = Secret::scrub_all(&secrets, format!("you sent {form}, bad"));
             assert!(!scrubbed.contains(form) && scrubbed.contains("[redacted]"), "{form}: {scrubbed}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_scrubbed_in_hexadecimal_in_either_case_and_in_base64_at_every_offset() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "s3cr3t-Token-5A").unwrap();
+        let secrets = [Secret::read(&credential(&file)).await.unwrap()];
+        let hex: String = "s3cr3t-Token-5A".bytes().map(|byte| format!("{byte:02x}")).collect();
+        let plain = [hex.clone(), hex.to_uppercase(), "S3CR3T-TOKEN-5A".to_owned(), "s3cr3t-token-5a".to_owned()];
+        for form in plain {
+            let scrubbed = Secret::scrub_all(&secrets, format!("you sent “{form}”"));
+            assert_eq!(scrubbed, "you sent “[redacted]”");
+        }
+        for before in 0..7 {
+            for after in 0..4 {
+                let sent = format!("{}s3cr3t-Token-5A{}", "x".repeat(before), "y".repeat(after));
+                for encoded in [STANDARD_NO_PAD.encode(&sent), URL_SAFE_NO_PAD.encode(&sent)] {
+                    let scrubbed = Secret::scrub_all(&secrets, encoded.clone());
+                    let left = scrubbed.replace("[redacted]", "");
+                    assert!(
+                        scrubbed.contains("[redacted]") && left.len() + 18 <= encoded.len(),
+                        "{encoded}: {scrubbed}"
+                    );
+                }
+            }
         }
     }
 
