@@ -159,7 +159,7 @@ fn unknown_targets(ir: &WorkflowIr) -> Vec<Diagnostic> {
         }
         let warning = Diagnostic::warning("unknown-step", format!("Step '{step}': goto names unknown step '{target}'"));
         let warning = warning.path(path);
-        found.push(match did_you_mean(target, names.iter().copied()) {
+        found.push(match did_you_mean(target, ir.steps.iter().map(|step| step.name.as_ref())) {
             Some(near) => warning.help(format!("did you mean '{near}'?")),
             None => warning,
         });

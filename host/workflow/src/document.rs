@@ -62,7 +62,11 @@ fn says_ir(text: &str) -> bool {
 /// Compiles a document of any language.
 #[must_use]
 pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
-    match Language::of(source) {
+    opcell_types::suggest::bounded(|| compile_as(Language::of(source), source, companions))
+}
+
+fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn Companions) -> Compiled {
+    match language {
         Some(Language::PsiEdn) => with_flow_checks(psi::compile_edn(source, companions)),
         Some(Language::PsiMarkdown) => with_flow_checks(psi::compile_markdown(source)),
         Some(Language::WorkflowSkill) => workflowskill::compile(source),

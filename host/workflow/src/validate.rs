@@ -357,10 +357,17 @@ fn yield_fields(step: &Step) -> &'static [&'static str] {
     }
 }
 
-/// `[:a :b]`.
+/// Names that one message lists: each of a document's messages may list them.
+const LISTED: usize = 20;
+
+/// `[:a :b]`; of very many, the first.
 fn keywords<K: AsRef<str>>(names: impl IntoIterator<Item = K>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| format!(":{}", name.as_ref())).collect();
-    format!("[{}]", names.join(" "))
+    let mut names = names.into_iter();
+    let mut listed: Vec<String> = names.by_ref().take(LISTED).map(|name| format!(":{}", name.as_ref())).collect();
+    if names.next().is_some() {
+        listed.push("…".to_owned());
+    }
+    format!("[{}]", listed.join(" "))
 }
 
 #[cfg(test)]
