@@ -58,6 +58,8 @@ pub(crate) enum Exceeded {
     HostCalls(u64),
     #[error("more than {0} bytes over the boundary (limit `boundary-bytes`)")]
     BoundaryBytes(u64),
+    #[error("more than {0} bytes of HTTP headers and bodies held at once (limit `boundary-bytes`)")]
+    HeldBytes(u64),
 }
 
 /// The running account of one cell.

@@ -5,6 +5,7 @@ use crate::{
     descriptors::OpenFiles,
     grants::Narrowing,
     host::HostServices,
+    imports::http::Held,
     limits::Limits,
     memory::Memory,
     plugin::Linked,
@@ -68,6 +69,8 @@ pub(crate) struct CellState {
     pub(crate) stores: Option<Box<dyn Stores>>,
     /// Present only when the component imports WASI.
     pub(crate) wasi: Option<Box<ClosedWasi>>,
+    /// What its HTTP requests and responses hold; made when there is one.
+    pub(crate) http: Option<Held>,
 }
 
 impl CellState {
@@ -102,6 +105,7 @@ impl CellState {
             tape: None,
             stores: None,
             wasi: None,
+            http: None,
         }
     }
 

@@ -6,25 +6,27 @@
 //! ends the cell.
 
 use super::View;
-use crate::{budget::Interface, host::HostServices, recording::taped, state::CellState};
+use crate::{
+    budget::{Exceeded, Interface},
+    host::HostServices,
+    recording::taped,
+    state::CellState,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use held::{Sent, Share, weight};
 use opcell_types::{CallContext, Capability, Failure, TouchLog};
 use serde_json::{Map, Value, json};
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 use wasmtime::component::{Linker, Resource};
-use wasmtime_wasi::p2::{DynOutputStream, IoError, Pollable, pipe::MemoryOutputPipe};
+use wasmtime_wasi::p2::{DynOutputStream, IoError, Pollable};
 use wit::{ErrorCode, HeaderError, Method, Scheme};
 
+mod held;
 mod response;
 mod serving;
+
+pub(crate) use held::Held;
 
 mod bindings {
     #![allow(missing_docs, clippy::indexing_slicing, reason = "generated from wit-http/")]
@@ -75,6 +77,7 @@ type Entries = Vec<(String, Vec<u8>)>;
 pub struct Fields {
     entries: Entries,
     fixed: bool,
+    share: Share,
 }
 
 /// A request under construction.
@@ -85,13 +88,17 @@ pub struct OutgoingRequest {
     path: Option<String>,
     headers: Entries,
     body: Option<Sent>,
+    share: Share,
 }
 
-/// What a request sends, shared between the guest's body and the request.
-#[derive(Clone)]
-struct Sent {
-    bytes: MemoryOutputPipe,
-    finished: Arc<AtomicBool>,
+impl OutgoingRequest {
+    /// Charges for what the request holds now.
+    fn weigh(&mut self) -> wasmtime::Result<()> {
+        let method = if let Method::Other(name) = &self.method { name.len() } else { 0 };
+        let scheme = if let Some(Scheme::Other(name)) = &self.scheme { name.len() } else { 0 };
+        let texts = [&self.authority, &self.path].into_iter().flatten().map(String::len).sum::<usize>();
+        Ok(self.share.set(weight(&self.headers) + (method + scheme + texts) as u64)?)
+    }
 }
 
 /// The body of a request.
@@ -110,12 +117,15 @@ pub struct RequestOptions {
 
 type Answer = Result<String, Failure>;
 
+/// To what the tool was given, with what both take.
+type Answered = (Value, Answer, Option<Share>);
+
 /// A response that may not have come yet.
 pub enum FutureResponse {
     /// Performed while the guest waits for it, and not before: its body may still be written.
-    Waiting(Pin<Box<dyn Future<Output = (Value, Answer)> + Send>>),
-    /// It has come, to what the tool was given.
-    Done(Value, Answer),
+    Waiting(Pin<Box<dyn Future<Output = Answered> + Send>>),
+    /// It has come.
+    Done(Answered),
     /// The guest has it.
     Taken,
 }
@@ -124,8 +134,8 @@ pub enum FutureResponse {
 impl Pollable for FutureResponse {
     async fn ready(&mut self) {
         if let Self::Waiting(answer) = self {
-            let (given, answer) = answer.await;
-            *self = Self::Done(given, answer);
+            let answered = answer.await;
+            *self = Self::Done(answered);
         }
     }
 }
@@ -134,11 +144,19 @@ impl Pollable for FutureResponse {
 pub struct IncomingResponse {
     status: u16,
     headers: Entries,
-    body: Option<Bytes>,
+    body: Option<Received>,
+    /// Of the headers.
+    _share: Share,
+}
+
+/// Bytes of a response, and what they take.
+struct Received {
+    bytes: Bytes,
+    _share: Share,
 }
 
 /// The body of a response.
-pub struct IncomingBody(Option<Bytes>);
+pub struct IncomingBody(Option<Received>);
 
 /// Trailers of a response: there are none.
 pub struct FutureTrailers;
@@ -157,11 +175,34 @@ pub struct ResponseOutparam;
 
 impl View<'_> {
     fn charge(&mut self, bytes: usize) -> wasmtime::Result<()> {
-        Ok(self.0.budget.charge(Interface::Wasi, bytes)?)
+        self.0.budget.charge(Interface::Wasi, bytes)?;
+        // What was written to streams meanwhile has crossed the boundary as well.
+        let written = self.0.http.as_ref().map_or(0, Held::written);
+        Ok(self.0.budget.take(written)?)
+    }
+
+    /// The account of what the cell's requests and responses hold.
+    fn held(&mut self) -> Held {
+        let limit = self.0.limits.boundary_bytes;
+        self.0.http.get_or_insert_with(|| Held::new(limit)).clone()
     }
 
     fn fields(&mut self, entries: Entries, fixed: bool) -> wasmtime::Result<Resource<Fields>> {
-        Ok(self.0.resources.push(Fields { entries, fixed })?)
+        let share = self.held().share(weight(&entries))?;
+        Ok(self.0.resources.push(Fields { entries, fixed, share })?)
+    }
+
+    /// A copy of a request's or a response's own headers, charged before it is made.
+    fn copied(
+        &mut self,
+        entries: impl Fn(&Self) -> wasmtime::Result<&Entries>,
+        fixed: bool,
+    ) -> wasmtime::Result<Resource<Fields>> {
+        let (bytes, takes) = entries(self).map(|entries| (size(entries), weight(entries)))?;
+        self.charge(bytes)?;
+        let share = self.held().share(takes)?;
+        let entries = entries(self)?.clone();
+        Ok(self.0.resources.push(Fields { entries, fixed, share })?)
     }
 }
 
@@ -197,9 +238,11 @@ impl wit::HostFields for View<'_> {
 
     fn get(&mut self, fields: Resource<Fields>, name: String) -> wasmtime::Result<Vec<Vec<u8>>> {
         self.charge(name.len())?;
-        let found =
-            self.0.resources.get(&fields)?.entries.iter().filter(|(other, _)| other.eq_ignore_ascii_case(&name));
-        Ok(found.map(|(_, value)| value.clone()).collect())
+        let CellState { resources, budget, .. } = &mut *self.0;
+        let entries = &resources.get(&fields)?.entries;
+        let found = || entries.iter().filter(|(other, _)| other.eq_ignore_ascii_case(&name)).map(|(_, value)| value);
+        budget.give(found().map(Vec::len).sum())?;
+        Ok(found().cloned().collect())
     }
 
     fn has(&mut self, fields: Resource<Fields>, name: String) -> wasmtime::Result<bool> {
@@ -222,6 +265,8 @@ impl wit::HostFields for View<'_> {
             return Ok(Err(HeaderError::Immutable));
         }
         fields.entries.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
+        let more: u64 = values.iter().map(|value| held::entry(&name, value)).sum();
+        fields.share.set(weight(&fields.entries) + more)?;
         fields.entries.extend(values.into_iter().map(|value| (name.clone(), value)));
         Ok(Ok(()))
     }
@@ -244,21 +289,21 @@ impl wit::HostFields for View<'_> {
         if fields.fixed {
             return Ok(Err(HeaderError::Immutable));
         }
+        fields.share.add(held::entry(&name, &value))?;
         fields.entries.push((name, value));
         Ok(Ok(()))
     }
 
     fn entries(&mut self, fields: Resource<Fields>) -> wasmtime::Result<Entries> {
         self.charge(0)?;
-        let entries = self.0.resources.get(&fields)?.entries.clone();
-        self.0.budget.give(size(&entries))?;
-        Ok(entries)
+        let CellState { resources, budget, .. } = &mut *self.0;
+        let entries = &resources.get(&fields)?.entries;
+        budget.give(size(entries))?;
+        Ok(entries.clone())
     }
 
     fn clone(&mut self, fields: Resource<Fields>) -> wasmtime::Result<Resource<Fields>> {
-        let entries = self.0.resources.get(&fields)?.entries.clone();
-        self.charge(size(&entries))?;
-        self.fields(entries, false)
+        self.copied(|view| Ok(&view.0.resources.get(&fields)?.entries), false)
     }
 
     fn drop(&mut self, fields: Resource<Fields>) -> wasmtime::Result<()> {
@@ -270,19 +315,20 @@ impl wit::HostFields for View<'_> {
 impl wit::HostOutgoingRequest for View<'_> {
     fn new(&mut self, headers: Resource<Fields>) -> wasmtime::Result<Resource<OutgoingRequest>> {
         self.charge(0)?;
-        let headers = self.0.resources.delete(headers)?.entries;
-        let request =
-            OutgoingRequest { method: Method::Get, scheme: None, authority: None, path: None, headers, body: None };
+        let Fields { entries: headers, share, .. } = self.0.resources.delete(headers)?;
+        let (scheme, authority, path) = (None, None, None);
+        let request = OutgoingRequest { method: Method::Get, scheme, authority, path, headers, body: None, share };
         Ok(self.0.resources.push(request)?)
     }
 
     fn body(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Result<Resource<OutgoingBody>, ()>> {
         self.charge(0)?;
+        let held = self.held();
         let request = self.0.resources.get_mut(&request)?;
         if request.body.is_some() {
             return Ok(Err(()));
         }
-        let sent = Sent { bytes: MemoryOutputPipe::new(MAX_BODY), finished: Arc::default() };
+        let sent = Sent::new(&held, MAX_BODY)?;
         request.body = Some(sent.clone());
         Ok(Ok(self.0.resources.push(OutgoingBody { sent, written: false })?))
     }
@@ -294,7 +340,9 @@ impl wit::HostOutgoingRequest for View<'_> {
 
     fn set_method(&mut self, request: Resource<OutgoingRequest>, method: Method) -> wasmtime::Result<Result<(), ()>> {
         self.charge(if let Method::Other(name) = &method { name.len() } else { 0 })?;
-        self.0.resources.get_mut(&request)?.method = method;
+        let request = self.0.resources.get_mut(&request)?;
+        request.method = method;
+        request.weigh()?;
         Ok(Ok(()))
     }
 
@@ -309,7 +357,9 @@ impl wit::HostOutgoingRequest for View<'_> {
         path: Option<String>,
     ) -> wasmtime::Result<Result<(), ()>> {
         self.charge(path.as_ref().map_or(0, String::len))?;
-        self.0.resources.get_mut(&request)?.path = path;
+        let request = self.0.resources.get_mut(&request)?;
+        request.path = path;
+        request.weigh()?;
         Ok(Ok(()))
     }
 
@@ -323,8 +373,10 @@ impl wit::HostOutgoingRequest for View<'_> {
         request: Resource<OutgoingRequest>,
         scheme: Option<Scheme>,
     ) -> wasmtime::Result<Result<(), ()>> {
-        self.charge(0)?;
-        self.0.resources.get_mut(&request)?.scheme = scheme;
+        self.charge(if let Some(Scheme::Other(name)) = &scheme { name.len() } else { 0 })?;
+        let request = self.0.resources.get_mut(&request)?;
+        request.scheme = scheme;
+        request.weigh()?;
         Ok(Ok(()))
     }
 
@@ -339,14 +391,14 @@ impl wit::HostOutgoingRequest for View<'_> {
         authority: Option<String>,
     ) -> wasmtime::Result<Result<(), ()>> {
         self.charge(authority.as_ref().map_or(0, String::len))?;
-        self.0.resources.get_mut(&request)?.authority = authority;
+        let request = self.0.resources.get_mut(&request)?;
+        request.authority = authority;
+        request.weigh()?;
         Ok(Ok(()))
     }
 
     fn headers(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<Resource<Fields>> {
-        let entries = self.0.resources.get(&request)?.headers.clone();
-        self.charge(size(&entries))?;
-        self.fields(entries, true)
+        self.copied(|view| Ok(&view.0.resources.get(&request)?.headers), true)
     }
 
     fn drop(&mut self, request: Resource<OutgoingRequest>) -> wasmtime::Result<()> {
@@ -362,7 +414,7 @@ impl wit::HostOutgoingBody for View<'_> {
         if std::mem::replace(&mut body.written, true) {
             return Ok(Err(()));
         }
-        let stream: DynOutputStream = Box::new(body.sent.bytes.clone());
+        let stream: DynOutputStream = Box::new(body.sent.clone());
         Ok(Ok(self.0.resources.push(stream)?))
     }
 
@@ -377,8 +429,7 @@ impl wit::HostOutgoingBody for View<'_> {
             self.0.resources.delete(trailers)?;
             return Ok(Err(ErrorCode::InternalError(Some("trailers are not sent".to_owned()))));
         }
-        self.charge(body.sent.bytes.contents().len())?;
-        body.sent.finished.store(true, Ordering::Relaxed);
+        body.sent.finish();
         Ok(Ok(()))
     }
 
@@ -463,6 +514,7 @@ impl outgoing_handler::Host for View<'_> {
             return Ok(Err(ErrorCode::HttpRequestDenied));
         }
         let ask = Ask {
+            held: self.held(),
             request,
             options,
             host: Arc::clone(&self.0.host),
@@ -476,6 +528,7 @@ impl outgoing_handler::Host for View<'_> {
 
 /// A request with everything that performing it needs.
 struct Ask {
+    held: Held,
     request: OutgoingRequest,
     options: RequestOptions,
     host: Arc<dyn HostServices>,
@@ -485,21 +538,34 @@ struct Ask {
 }
 
 impl Ask {
-    async fn answer(self) -> (Value, Answer) {
+    async fn answer(self) -> Answered {
+        let too_much = |exceeded: Exceeded| Failure::host("http-memory", exceeded.to_string());
+        let sent = self.request.body.as_ref().map_or(0, |body| body.read(<[u8]>::len)) as u64;
+        // The body as base64, and that as part of a text.
+        let in_flight = match self.held.share(sent.saturating_mul(3) + weight(&self.request.headers) * 2) {
+            Ok(share) => share,
+            Err(exceeded) => return (Value::Null, Err(too_much(exceeded)), None),
+        };
         let arguments = match self.arguments() {
             Ok(arguments) => arguments,
-            Err(failure) => return (Value::Null, Err(failure)),
+            Err(failure) => return (Value::Null, Err(failure), None),
         };
         let text = arguments.to_string();
         let call = self.host.call_tool(TOOL, &text, &self.context, &self.touched);
         let answer = tokio::time::timeout(self.limit, call).await;
         let too_slow = || Err(super::too_slow(u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX)));
-        (json!([TOOL, arguments]), answer.unwrap_or_else(|_| too_slow()))
+        let answer = answer.unwrap_or_else(|_| too_slow());
+        let given = json!([TOOL, arguments]);
+        let mut share = in_flight;
+        match share.add(answer.as_ref().map_or(0, String::len) as u64) {
+            Ok(()) => (given, answer, Some(share)),
+            Err(exceeded) => (given, Err(too_much(exceeded)), None),
+        }
     }
 
     /// As `http.fetch` takes them.
     fn arguments(&self) -> Result<Value, Failure> {
-        let OutgoingRequest { method, scheme, authority, path, headers, body } = &self.request;
+        let OutgoingRequest { method, scheme, authority, path, headers, body, .. } = &self.request;
         let method = match method {
             Method::Get => "GET",
             Method::Head => "HEAD",
@@ -533,12 +599,12 @@ impl Ask {
         }
         let mut arguments = json!({"method": method, "url": url, "headers": named});
         if let Some(body) = body {
-            if !body.finished.load(Ordering::Relaxed) {
+            if !body.is_finished() {
                 return Err(Failure::host("http-body", "the body of the request was not finished"));
             }
-            let bytes = body.bytes.contents();
-            if let (false, Some(arguments)) = (bytes.is_empty(), arguments.as_object_mut()) {
-                arguments.insert("body_base64".to_owned(), STANDARD.encode(bytes).into());
+            let encoded = body.read(|bytes| STANDARD.encode(bytes));
+            if let (false, Some(arguments)) = (encoded.is_empty(), arguments.as_object_mut()) {
+                arguments.insert("body_base64".to_owned(), encoded.into());
             }
         }
         let shortest = [self.options.first_byte, self.options.connect].into_iter().flatten().min();

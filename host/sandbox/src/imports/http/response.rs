@@ -1,11 +1,15 @@
 //! Responses, as guests read them.
 
-use super::{Answer, Fields, FutureResponse, FutureTrailers, IncomingBody, IncomingResponse, View, size, wit};
+use super::{
+    Answer, Entries, Fields, FutureResponse, FutureTrailers, Held, IncomingBody, IncomingResponse, Received, View,
+    weight, wit,
+};
 use crate::recording::taped;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use serde_json::Value;
 use wasmtime::component::Resource;
-use wasmtime_wasi::p2::{DynInputStream, DynPollable, pipe::MemoryInputPipe, subscribe};
+use wasmtime_wasi::p2::{DynInputStream, DynPollable, InputStream, Pollable, StreamError, subscribe};
 use wit::ErrorCode;
 
 impl wit::HostFutureIncomingResponse for View<'_> {
@@ -26,7 +30,7 @@ impl wit::HostFutureIncomingResponse for View<'_> {
                 return Ok(None);
             }
             FutureResponse::Taken => return Ok(Some(Err(()))),
-            FutureResponse::Done(given, answer) => {
+            FutureResponse::Done((given, answer, _held)) => {
                 // A replay's host knows no tool; what it says is not asked for.
                 let answer: wasmtime::Result<Answer> = taped!(self, Tools, "tools.call", given, Ok(answer));
                 answer?
@@ -35,7 +39,8 @@ impl wit::HostFutureIncomingResponse for View<'_> {
         match answer {
             Ok(text) => {
                 self.0.budget.give(text.len())?;
-                let response = read(&text).ok_or_else(|| wasmtime::Error::msg("http.fetch gave no response"))?;
+                let held = self.held();
+                let response = read(&text, &held)?;
                 Ok(Some(Ok(Ok(self.0.resources.push(response)?))))
             }
             Err(failure) => {
@@ -59,7 +64,16 @@ impl wit::HostFutureIncomingResponse for View<'_> {
 }
 
 /// The answer of `http.fetch`.
-fn read(text: &str) -> Option<IncomingResponse> {
+fn read(text: &str, held: &Held) -> wasmtime::Result<IncomingResponse> {
+    // While it is parsed, it is there as text, as a value and as what is kept of it.
+    let _in_flight = held.share(text.len() as u64 * 2)?;
+    let (status, headers, body) = parse(text).ok_or_else(|| wasmtime::Error::msg("http.fetch gave no response"))?;
+    let share = held.share(weight(&headers))?;
+    let taken = held.share(body.len() as u64)?;
+    Ok(IncomingResponse { status, headers, body: Some(Received { bytes: body.into(), _share: taken }), _share: share })
+}
+
+fn parse(text: &str) -> Option<(u16, Entries, Vec<u8>)> {
     let answer: Value = serde_json::from_str(text).ok()?;
     let status = u16::try_from(answer.get("status")?.as_u64()?).ok()?;
     let headers = answer.get("headers").and_then(Value::as_object).into_iter().flatten();
@@ -69,7 +83,22 @@ fn read(text: &str) -> Option<IncomingResponse> {
         (None, Some(encoded)) => STANDARD.decode(encoded.as_str()?).ok()?,
         (None, None) => Vec::new(),
     };
-    Some(IncomingResponse { status, headers: headers.collect(), body: Some(body.into()) })
+    Some((status, headers.collect(), body))
+}
+
+#[async_trait::async_trait]
+impl InputStream for Received {
+    fn read(&mut self, size: usize) -> Result<Bytes, StreamError> {
+        if self.bytes.is_empty() {
+            return Err(StreamError::Closed);
+        }
+        Ok(self.bytes.split_to(size.min(self.bytes.len())))
+    }
+}
+
+#[async_trait::async_trait]
+impl Pollable for Received {
+    async fn ready(&mut self) {}
 }
 
 impl wit::HostIncomingResponse for View<'_> {
@@ -79,9 +108,7 @@ impl wit::HostIncomingResponse for View<'_> {
     }
 
     fn headers(&mut self, response: Resource<IncomingResponse>) -> wasmtime::Result<Resource<Fields>> {
-        let entries = self.0.resources.get(&response)?.headers.clone();
-        self.charge(size(&entries))?;
-        self.fields(entries, true)
+        self.copied(|view| Ok(&view.0.resources.get(&response)?.headers), true)
     }
 
     fn consume(
@@ -104,8 +131,8 @@ impl wit::HostIncomingResponse for View<'_> {
 impl wit::HostIncomingBody for View<'_> {
     fn stream(&mut self, body: Resource<IncomingBody>) -> wasmtime::Result<Result<Resource<DynInputStream>, ()>> {
         self.charge(0)?;
-        let Some(bytes) = self.0.resources.get_mut(&body)?.0.take() else { return Ok(Err(())) };
-        let stream: DynInputStream = Box::new(MemoryInputPipe::new(bytes));
+        let Some(received) = self.0.resources.get_mut(&body)?.0.take() else { return Ok(Err(())) };
+        let stream: DynInputStream = Box::new(received);
         Ok(Ok(self.0.resources.push(stream)?))
     }
 
