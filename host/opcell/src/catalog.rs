@@ -24,7 +24,7 @@ use opcell_types::{
 use opcell_workflow::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
@@ -99,8 +99,11 @@ pub struct Entry {
     pub plugin: Arc<str>,
     /// One sentence.
     pub summary: String,
-    /// JSON Schema 2020-12.
+    /// JSON Schema of the arguments.
     pub arguments_schema: serde_json::Value,
+    /// The plugin's own id of it, which differs where another plugin offers the same one.
+    #[serde(skip)]
+    own: OperationId,
     /// What only one of the two has.
     #[serde(flatten)]
     pub offer: Offer,
@@ -140,6 +143,8 @@ impl Entry {
 #[derive(Default)]
 pub struct Catalog {
     entries: IndexMap<OperationId, (Entry, usize)>,
+    /// Ids that several plugins offer, so that those of typed plugins have the plugin's name in front.
+    told_apart: HashSet<OperationId>,
     plugins: Vec<Loaded>,
     /// Plugins that were not loaded because they ask for more than their operator has agreed to.
     left_out: Vec<PluginError>,
@@ -184,12 +189,16 @@ impl Catalog {
 
     /// Adds everything that a plugin offers.
     ///
+    /// Several components may implement one WIT interface: where two plugins offer the same id, operations of typed
+    /// exports are offered as `plugin/function`, whichever plugin was added first.
+    ///
     /// # Errors
-    /// When another plugin offers the same id: which one runs must not depend on an order.
+    /// When another plugin offers the same id by `describe`: which one runs must not depend on an order.
     pub(crate) fn add(&mut self, loaded: Loaded) -> Result<(), Box<Diagnostic>> {
         let name: Arc<str> = loaded.plugin.name().into();
         let operations = loaded.plugin.operations().iter().map(|operation| Entry {
             id: operation.id.clone(),
+            own: operation.id.clone(),
             plugin: name.clone(),
             summary: operation.summary.clone(),
             arguments_schema: operation.arguments_schema.clone(),
@@ -197,21 +206,63 @@ impl Catalog {
         });
         let judges = loaded.plugin.judges().iter().map(|judge| Entry {
             id: judge.id.clone(),
+            own: judge.id.clone(),
             plugin: name.clone(),
             summary: judge.summary.clone(),
             arguments_schema: judge.arguments_schema.clone(),
             offer: Offer::Judge { outcomes: judge.outcomes.to_vec() },
         });
-        for entry in operations.chain(judges) {
-            if let Some((other, _)) = self.entries.get(&entry.id) {
-                let message =
-                    format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
-                let collision = Diagnostic::error("duplicate-operation", message);
-                return Err(Box::new(collision.help("remove one of the two plugins from the project")));
-            }
-            self.entries.insert(entry.id.clone(), (entry, self.plugins.len()));
-        }
+        let entries: Vec<Entry> = operations.chain(judges).collect();
+        let at = self.plugins.len();
         self.plugins.push(loaded);
+        for entry in entries {
+            self.enter(entry, at)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, entry: Entry, at: usize) -> Result<(), Box<Diagnostic>> {
+        let id = entry.id.clone();
+        let other = self.entries.get(&id).filter(|(other, _)| other.plugin != entry.plugin).map(|(_, at)| *at);
+        if let Some(other) = other
+            && self.is_typed(other)
+            && let Some((other, at)) = self.entries.shift_remove(&id)
+        {
+            self.told_apart.insert(id.clone());
+            self.rename(other, at)?;
+        } else if other.is_some() && self.is_typed(at) {
+            self.told_apart.insert(id.clone());
+        }
+        if self.is_typed(at) && self.told_apart.contains(&id) {
+            return self.rename(entry, at);
+        }
+        self.insert(entry, at)
+    }
+
+    fn is_typed(&self, plugin: usize) -> bool {
+        self.plugins.get(plugin).is_some_and(|loaded| loaded.plugin.is_typed())
+    }
+
+    /// Enters an operation under the name of its plugin.
+    fn rename(&mut self, mut entry: Entry, at: usize) -> Result<(), Box<Diagnostic>> {
+        let (interface, function) = entry.own.as_str().split_once('/').unwrap_or_default();
+        let short = format!("{}/{function}", entry.plugin).to_ascii_lowercase().parse::<OperationId>();
+        let long = format!("{}/{interface}-{function}", entry.plugin).to_ascii_lowercase().parse::<OperationId>();
+        let free = [short, long].into_iter().flatten().find(|id| !self.entries.contains_key(id));
+        if let Some(free) = free {
+            entry.id = free;
+        }
+        self.insert(entry, at)
+    }
+
+    fn insert(&mut self, entry: Entry, at: usize) -> Result<(), Box<Diagnostic>> {
+        if let Some((other, _)) = self.entries.get(&entry.id) {
+            let message =
+                format!("`{}` is offered by plugin `{}` and by plugin `{}`", entry.id, other.plugin, entry.plugin);
+            let collision = Diagnostic::error("duplicate-operation", message);
+            return Err(Box::new(collision.help("remove one of the two plugins from the project")));
+        }
+        self.entries.insert(entry.id.clone(), (entry, at));
         Ok(())
     }
 
@@ -332,7 +383,7 @@ impl Catalog {
         let loaded = widened.as_ref().unwrap_or(loaded);
         let arguments = call.arguments.to_json();
         let request = CellRequest {
-            id: &entry.id,
+            id: &entry.own,
             arguments: &arguments,
             value: Some(&call.arguments),
             context: call.context.clone(),
@@ -354,7 +405,7 @@ impl Catalog {
         let mut receipt = Receipt::deferred(CellReceipt(receipt));
         if let Some(recording) = recording {
             let judge = matches!(entry.offer, Offer::Judge { .. });
-            if let Some(record) = Record::of(entry.id.shared(), judge, &call.of, *recording).to_value() {
+            if let Some(record) = Record::of(entry.own.shared(), judge, &call.of, *recording).to_value() {
                 receipt = receipt.with_record(record);
             }
         }

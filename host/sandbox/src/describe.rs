@@ -10,6 +10,9 @@ use std::{collections::HashSet, sync::Arc};
 /// Operations or judges that one plugin may offer.
 const MAX_ENTRIES: usize = 256;
 
+/// Functions of one component that become operations: generated bindings export more than people describe.
+pub(crate) const MAX_FUNCTIONS: usize = 1_024;
+
 /// Longest id of an operation or judge, in bytes.
 const MAX_ID: usize = 129;
 
@@ -66,7 +69,21 @@ pub(crate) struct OperationSchemas {
 pub(crate) fn operations(
     described: Vec<operations::OperationDescription>,
 ) -> Result<(Vec<OperationDescription>, Vec<OperationSchemas>), String> {
-    let ids = ids(described.iter().map(|operation| operation.id.as_str()))?;
+    entries(described, MAX_ENTRIES)
+}
+
+/// The same for the functions of a component that was not written for Opcell.
+pub(crate) fn functions(
+    described: Vec<operations::OperationDescription>,
+) -> Result<(Vec<OperationDescription>, Vec<OperationSchemas>), String> {
+    entries(described, MAX_FUNCTIONS)
+}
+
+fn entries(
+    described: Vec<operations::OperationDescription>,
+    most: usize,
+) -> Result<(Vec<OperationDescription>, Vec<OperationSchemas>), String> {
+    let ids = ids(described.iter().map(|operation| operation.id.as_str()), most)?;
     check_size(described.iter().map(|operation| operation.arguments_schema.len() + operation.data_schema.len()))?;
     let mut descriptions = Vec::with_capacity(described.len());
     let mut schemas = Vec::with_capacity(described.len());
@@ -96,7 +113,7 @@ pub(crate) fn operations(
 pub(crate) fn judges(
     described: Vec<judges::JudgeDescription>,
 ) -> Result<(Vec<JudgeDescription>, Vec<Arc<Schema>>), String> {
-    let ids = ids(described.iter().map(|judge| judge.id.as_str()))?;
+    let ids = ids(described.iter().map(|judge| judge.id.as_str()), MAX_ENTRIES)?;
     check_size(described.iter().map(|judge| judge.arguments_schema.len()))?;
     let mut descriptions = Vec::with_capacity(described.len());
     let mut schemas = Vec::with_capacity(described.len());
@@ -138,9 +155,9 @@ pub(crate) fn check_outcome(outcome: &Outcome) -> Result<(), String> {
     Ok(())
 }
 
-fn ids<'a>(described: impl ExactSizeIterator<Item = &'a str>) -> Result<Vec<OperationId>, String> {
-    if described.len() > MAX_ENTRIES {
-        return Err(format!("it describes {} entries; at most {MAX_ENTRIES} are allowed", described.len()));
+fn ids<'a>(described: impl ExactSizeIterator<Item = &'a str>, most: usize) -> Result<Vec<OperationId>, String> {
+    if described.len() > most {
+        return Err(format!("it describes {} entries; at most {most} are allowed", described.len()));
     }
     let mut seen = HashSet::new();
     let mut ids = Vec::with_capacity(described.len());

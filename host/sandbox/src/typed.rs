@@ -10,14 +10,15 @@ mod schema;
 use crate::{
     bindings::{exports::opcell::plugin0_1_0::operations, opcell::plugin0_1_0::types::Failure},
     cell::Export,
+    describe::MAX_FUNCTIONS,
     error::LoadError,
-    exports::{Ask, Operations},
+    exports::{Arguments, Ask, Operations},
     plugin::Linked,
     state::CellState,
 };
 use opcell_types::Effects;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 use wasmtime::{
@@ -45,6 +46,12 @@ pub(crate) struct Typed {
     functions: HashMap<Arc<str>, Arc<Function>>,
 }
 
+/// Arguments that fit the schema and cannot be values of the function's types: the fault of the caller, not of the
+/// plugin.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnfitArguments(String);
+
 /// One exported function.
 struct Function {
     index: ComponentExportIndex,
@@ -55,7 +62,7 @@ struct Function {
 /// A function while ids are given out.
 struct Found {
     /// Such as `acme:math/adder@1.0.0`; nothing for a function of the world itself.
-    interface: Option<String>,
+    interface: Option<Arc<str>>,
     name: String,
     index: ComponentExportIndex,
     of_type: ComponentFunc,
@@ -72,11 +79,12 @@ impl Typed {
         plugin: &str,
         effects: &BTreeMap<String, Effects>,
     ) -> Result<(Self, Vec<operations::OperationDescription>), LoadError> {
-        let found = functions(component, engine);
+        let found = functions(component, engine)?;
         let mut typed = Self { functions: HashMap::new() };
         let (mut described, mut refused) = (Vec::new(), Vec::new());
+        let ids = Ids::of(&found, plugin);
         for function in &found {
-            let id: Arc<str> = id(function, &found, plugin).into();
+            let id: Arc<str> = ids.of_function(function).into();
             let shown = opcell_types::text::one_line(
                 &format!("{}/{}", function.interface.as_deref().unwrap_or(plugin), function.name),
                 200,
@@ -84,6 +92,9 @@ impl Typed {
             let schemas = match schema::of_function(&function.of_type) {
                 Ok(_) if id.parse::<opcell_types::OperationId>().is_err() => {
                     Err(format!("`{}` cannot be the id of an operation", opcell_types::text::one_line(&id, 100)))
+                }
+                Ok(_) if typed.functions.contains_key(&id) => {
+                    Err(format!("another function is offered as `{}` already", opcell_types::text::one_line(&id, 100)))
                 }
                 schemas => schemas,
             };
@@ -129,54 +140,101 @@ impl Typed {
 }
 
 /// Exported functions in the order of the component, those of exported interfaces included.
-fn functions(component: &Component, engine: &Engine) -> Vec<Found> {
+///
+/// # Errors
+/// When there are too many: each becomes an operation with its schemas.
+fn functions(component: &Component, engine: &Engine) -> Result<Vec<Found>, LoadError> {
     let mut found = Vec::new();
+    let mut push = |function: Found| {
+        if found.len() >= MAX_FUNCTIONS {
+            let problem = format!(
+                "it exports more than {MAX_FUNCTIONS} functions; split it into several components, each with the interfaces that belong together"
+            );
+            return Err(LoadError::Typed { problems: vec![problem] });
+        }
+        found.push(function);
+        Ok(())
+    };
     for (name, item) in component.component_type().exports(engine) {
         match item.ty {
             ComponentItem::ComponentFunc(of_type) => {
                 let Some(index) = component.get_export_index(None, name) else { continue };
-                found.push(Found { interface: None, name: name.to_owned(), index, of_type });
+                push(Found { interface: None, name: name.to_owned(), index, of_type })?;
             }
             ComponentItem::ComponentInstance(instance) => {
                 let Some(parent) = component.get_export_index(None, name) else { continue };
+                let interface: Arc<str> = name.into();
                 for (function, item) in instance.exports(engine) {
                     let ComponentItem::ComponentFunc(of_type) = item.ty else { continue };
                     let Some(index) = component.get_export_index(Some(&parent), function) else { continue };
-                    found.push(Found { interface: Some(name.to_owned()), name: function.to_owned(), index, of_type });
+                    let (interface, name) = (Some(Arc::clone(&interface)), function.to_owned());
+                    push(Found { interface, name, index, of_type })?;
                 }
             }
             _ => {}
         }
     }
-    found
+    Ok(found)
 }
 
-/// `interface/function`, or `plugin/function` for a function of the world itself. The package comes first where two
-/// interfaces have one name.
-fn id(function: &Found, all: &[Found], plugin: &str) -> String {
-    let Some(interface) = &function.interface else {
-        return format!("{plugin}/{}", function.name.to_ascii_lowercase());
-    };
-    let (package, short) = parts(interface);
-    let same = |other: &Found| {
-        other.interface.as_ref().is_some_and(|other| other != interface && parts(other).1 == short)
-            || short == plugin && other.interface.is_none()
-    };
-    let namespace =
-        if all.iter().any(same) { format!("{}-{short}", package.replace(':', "-")) } else { short.to_owned() };
-    format!("{namespace}/{}", function.name).to_ascii_lowercase()
+/// The namespaces of operations: of each function's interface, or the plugin for functions of the world itself.
+struct Ids<'a> {
+    plugin: &'a str,
+    /// By the full name of the interface.
+    namespaces: HashMap<&'a str, String>,
 }
 
-/// `acme:math/adder@1.0.0` as `acme:math` and `adder`.
-fn parts(interface: &str) -> (&str, &str) {
-    let name = interface.split_once('@').map_or(interface, |(name, _)| name);
-    name.split_once('/').unwrap_or(("", name))
+impl<'a> Ids<'a> {
+    /// The short name of an interface. Where two have one short name, the package comes first; where two versions of
+    /// one interface are exported, each has its version as well.
+    fn of(functions: &'a [Found], plugin: &'a str) -> Self {
+        let mut short: HashMap<&str, HashSet<&str>> = HashMap::new();
+        let mut versions: HashMap<(&str, &str), HashSet<&str>> = HashMap::new();
+        for interface in functions.iter().map(|function| function.interface.as_deref()) {
+            match interface {
+                None => drop(short.entry(plugin).or_default().insert("")),
+                Some(interface) => {
+                    let (package, name, _) = parts(interface);
+                    short.entry(name).or_default().insert(package);
+                    versions.entry((package, name)).or_default().insert(interface);
+                }
+            }
+        }
+        let is_one = |count: Option<usize>| count.is_none_or(|count| count == 1);
+        let namespace = |interface: &'a str| {
+            let (package, name, version) = parts(interface);
+            let mut namespace = match is_one(short.get(name).map(HashSet::len)) {
+                true => name.to_owned(),
+                false => format!("{}-{name}", package.replace([':', '/'], "-")),
+            };
+            if !is_one(versions.get(&(package, name)).map(HashSet::len)) {
+                let version = version.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+                namespace = format!("{namespace}-{}", if version.is_empty() { "0" } else { &version });
+            }
+            (interface, namespace)
+        };
+        let interfaces = functions.iter().filter_map(|function| function.interface.as_deref());
+        let distinct: HashSet<&str> = interfaces.collect();
+        Self { plugin, namespaces: distinct.into_iter().map(namespace).collect() }
+    }
+
+    fn of_function(&self, function: &Found) -> String {
+        let namespace = function.interface.as_deref().and_then(|interface| self.namespaces.get(interface));
+        format!("{}/{}", namespace.map_or(self.plugin, String::as_str), function.name).to_ascii_lowercase()
+    }
+}
+
+/// `acme:math/adder@1.0.0` as `acme:math`, `adder` and `1.0.0`.
+fn parts(interface: &str) -> (&str, &str, &str) {
+    let (name, version) = interface.split_once('@').unwrap_or((interface, ""));
+    let (package, name) = name.rsplit_once('/').unwrap_or(("", name));
+    (package, name, version)
 }
 
 /// A call of an operation, by whichever way the plugin offers it.
 pub(crate) enum AskOperation {
     Contract(Ask<Operations>),
-    Typed { id: Arc<str>, arguments: Arc<str> },
+    Typed { id: Arc<str>, arguments: Arguments },
 }
 
 impl Export for AskOperation {
@@ -192,15 +250,11 @@ impl Export for AskOperation {
             Self::Contract(ask) => return ask.call(linked, store, instance).await,
             Self::Typed { id, arguments } => (id, arguments),
         };
-        store.data_mut().budget.give(arguments.len())?;
+        store.data_mut().budget.give(arguments.get().len())?;
         let function = linked.typed.as_ref().and_then(|typed| typed.functions.get(&id));
         let function = Arc::clone(function.ok_or_else(|| wasmtime::Error::msg("the function is not exported"))?);
-        let parameters = match json::arguments(&arguments, &function.parameters) {
-            Ok(parameters) => parameters,
-            Err(message) => {
-                return Ok(Err(Failure { reason: "invalid-arguments".to_owned(), message, details: None }));
-            }
-        };
+        let parameters = json::arguments(arguments.get(), &function.parameters)
+            .map_err(|message| wasmtime::Error::from(UnfitArguments(message)))?;
         drop(arguments);
         let callee = instance.get_func(&mut *store, function.index);
         let callee = callee.ok_or_else(|| wasmtime::Error::msg("the function is not exported"))?;

@@ -1,8 +1,12 @@
 //! JSON values to values of WIT types and back. How deep both go is bounded by the types, which were checked when the
 //! plugin was loaded.
 
-use super::schema::EXACT;
+use super::schema::{EXACT, LISTED_BYTES};
 use crate::bindings::{exports::opcell::plugin0_1_0::operations::Success, opcell::plugin0_1_0::types::Failure};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
 use opcell_types::text::{one_line, printable};
 use serde_json::{Map, Number, Value};
 use wasmtime::component::{Type, Val};
@@ -32,7 +36,7 @@ fn expected(what: &str, value: &Value) -> String {
 }
 
 fn to_val(value: Value, of_type: &Type) -> Result<Val, String> {
-    let small = |what: &str| value.as_i64().ok_or_else(|| expected(what, &value));
+    let small = |what: &str| signed(&value).ok_or_else(|| expected(what, &value));
     Ok(match of_type {
         Type::Bool => Val::Bool(value.as_bool().ok_or_else(|| expected("true or false", &value))?),
         Type::S8 => Val::S8(narrow(small("an s8")?)?),
@@ -41,10 +45,9 @@ fn to_val(value: Value, of_type: &Type) -> Result<Val, String> {
         Type::U16 => Val::U16(narrow(small("a u16")?)?),
         Type::S32 => Val::S32(narrow(small("an s32")?)?),
         Type::U32 => Val::U32(narrow(small("a u32")?)?),
-        Type::S64 => Val::S64(wide(&value, value.as_i64(), "an s64")?),
-        Type::U64 => Val::U64(wide(&value, value.as_u64(), "a u64")?),
-        #[expect(clippy::cast_possible_truncation, reason = "what the type can hold")]
-        Type::Float32 => Val::Float32(float(&value)? as f32),
+        Type::S64 => Val::S64(wide(&value, signed(&value), "an s64")?),
+        Type::U64 => Val::U64(wide(&value, unsigned(&value), "a u64")?),
+        Type::Float32 => Val::Float32(single(float(&value)?)?),
         Type::Float64 => Val::Float64(float(&value)?),
         Type::Char => {
             let mut letters = value.as_str().unwrap_or_default().chars();
@@ -57,9 +60,16 @@ fn to_val(value: Value, of_type: &Type) -> Result<Val, String> {
             Value::String(text) => Val::String(text),
             value => return Err(expected("a text", &value)),
         },
-        Type::List(list) => Val::List(elements(value, std::iter::repeat(list.ty()), None)?),
+        Type::List(list) => match (list.ty(), value) {
+            (Type::U8, Value::String(text)) => Val::List(bytes(&text, None)?),
+            (of_type, value) => Val::List(elements(value, std::iter::repeat(of_type), None)?),
+        },
         Type::FixedLengthList(list) => {
-            Val::FixedLengthList(elements(value, std::iter::repeat(list.ty()), usize::try_from(list.len()).ok())?)
+            let length = usize::try_from(list.len()).ok();
+            Val::FixedLengthList(match (list.ty(), value) {
+                (Type::U8, Value::String(text)) => bytes(&text, length)?,
+                (of_type, value) => elements(value, std::iter::repeat(of_type), length)?,
+            })
         }
         Type::Tuple(tuple) => Val::Tuple(elements(value, tuple.types(), Some(tuple.types().len()))?),
         Type::Record(record) => {
@@ -149,6 +159,40 @@ fn elements(value: Value, types: impl Iterator<Item = Type>, length: Option<usiz
     list.into_iter().zip(types).enumerate().map(element).collect()
 }
 
+/// Bytes from their base64 text, with or without padding.
+fn bytes(text: &str, length: Option<usize>) -> Result<Vec<Val>, String> {
+    let decoded = STANDARD_NO_PAD
+        .decode(text.trim_end_matches('='))
+        .map_err(|error| format!("expected base64 text or a list of numbers: {error}"))?;
+    if let Some(length) = length.filter(|length| *length != decoded.len()) {
+        return Err(format!("expected {length} bytes, got {}", decoded.len()));
+    }
+    Ok(decoded.into_iter().map(Val::U8).collect())
+}
+
+/// An integer, also one that is written with a fraction of zero.
+fn signed(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| {
+        let float = value.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT as f64)?;
+        #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
+        Some(float as i64)
+    })
+}
+
+fn unsigned(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| signed(value).and_then(|number| u64::try_from(number).ok()))
+}
+
+/// A number as one of 32 bits, if that is not infinite where the number was finite.
+fn single(number: f64) -> Result<f32, String> {
+    #[expect(clippy::cast_possible_truncation, reason = "the type has fewer digits")]
+    let single = number as f32;
+    if single.is_infinite() && number.is_finite() {
+        return Err(format!("{number:e} is out of range of an f32, whose largest is {:e}", f32::MAX));
+    }
+    Ok(single)
+}
+
 fn narrow<T: TryFrom<i64>>(number: i64) -> Result<T, String> {
     T::try_from(number).map_err(|_| format!("{number} is out of range"))
 }
@@ -214,10 +258,16 @@ fn from_val(value: Val) -> Value {
         Val::S64(number) => number.to_string().into(),
         Val::U64(number) if number <= EXACT => number.into(),
         Val::U64(number) => number.to_string().into(),
-        Val::Float32(number) => of_float(f64::from(number)),
+        // The shortest digits that mean this number among those of 32 bits, as languages print it.
+        Val::Float32(number) => of_float(number.to_string().parse().unwrap_or_else(|_| f64::from(number))),
         Val::Float64(number) => of_float(number),
         Val::Char(letter) => letter.to_string().into(),
         Val::String(text) | Val::Enum(text) => text.into(),
+        Val::List(list) | Val::FixedLengthList(list) if list.len() > LISTED_BYTES && is_bytes(&list) => {
+            let bytes: Vec<u8> =
+                list.into_iter().filter_map(|byte| if let Val::U8(byte) = byte { Some(byte) } else { None }).collect();
+            STANDARD.encode(bytes).into()
+        }
         Val::List(list) | Val::Tuple(list) | Val::FixedLengthList(list) => list.into_iter().map(from_val).collect(),
         Val::Record(fields) => Value::Object(fields.into_iter().map(|(name, value)| (name, from_val(value))).collect()),
         Val::Variant(name, None) => name.into(),
@@ -233,6 +283,11 @@ fn from_val(value: Val) -> Value {
         // Functions with these are not offered.
         Val::Map(_) | Val::Resource(_) | Val::Future(_) | Val::Stream(_) | Val::ErrorContext(_) => Value::Null,
     }
+}
+
+/// Returns `true` for a list of `u8`.
+fn is_bytes(list: &[Val]) -> bool {
+    list.iter().all(|value| matches!(value, Val::U8(_)))
 }
 
 fn of_float(number: f64) -> Value {
@@ -278,6 +333,48 @@ mod tests {
             schema.check(&given).unwrap_or_else(|error| panic!("{value}: {error}"));
             let val = arguments(&given.to_string(), &types).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert_eq!(from_val(val.into_iter().next().unwrap()), *value, "{of_type}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_taken_as_base64_text_and_given_so_where_they_are_many() {
+        let (schema, types) = parameter("", "(list u8)");
+        let given = |value: Value| {
+            let given = json!({ "a": value });
+            schema.check(&given).unwrap();
+            let val = arguments(&given.to_string(), &types).unwrap();
+            from_val(val.into_iter().next().unwrap())
+        };
+        for text in ["AQID", "AQIDBA==", "AQIDBA", ""] {
+            let bytes = STANDARD_NO_PAD.decode(text.trim_end_matches('=')).unwrap();
+            assert_eq!(given(json!(text)), json!(bytes));
+            assert_eq!(given(json!(bytes)), json!(bytes));
+        }
+        let many = vec![7_u8; LISTED_BYTES + 1];
+        assert_eq!(given(json!(many)), json!(STANDARD.encode(&many)));
+        assert!(arguments(r#"{"a": "no base64!"}"#, &types).unwrap_err().contains("base64"));
+    }
+
+    #[test]
+    fn numbers_of_32_bits_are_printed_shortest_and_never_become_infinite() {
+        survives("", "f32", &[json!(0.1), json!(1.0e-45), json!(3.4028235e38), json!("Infinity")]);
+        let (schema, types) = parameter("", "f32");
+        assert!(schema.check(&json!({"a": 1e39})).is_err());
+        assert!(arguments(r#"{"a": 1e39}"#, &types).unwrap_err().contains("out of range of an f32"));
+    }
+
+    #[test]
+    fn whole_numbers_are_integers_however_they_are_written() {
+        for of_type in ["u8", "s32", "u64", "s64"] {
+            let (schema, types) = parameter("", of_type);
+            for text in [r#"{"a": 5.0}"#, r#"{"a": 1e2}"#] {
+                assert_eq!(schema.check(&serde_json::from_str(text).unwrap()), Ok(()));
+                let val = arguments(text, &types).unwrap().into_iter().next().unwrap();
+                assert!(matches!(from_val(val).as_u64(), Some(5 | 100)), "{of_type} {text}");
+            }
+            for text in [r#"{"a": 1e30}"#, r#"{"a": 0.5}"#, r#"{"a": -1e30}"#] {
+                assert!(schema.check(&serde_json::from_str(text).unwrap()).is_err(), "{of_type} {text}");
+            }
         }
     }
 

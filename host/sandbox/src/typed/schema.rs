@@ -7,6 +7,7 @@
 //! | `s64`, `u64` | number where it is exact in every language (up to 2^53 - 1), otherwise decimal text |
 //! | `f32`, `f64` | number; `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | `list`, `tuple` | array |
+//! | `list<u8>` | array or base64 text; more than 1,024 bytes are returned as text |
 //! | `record` | object; a field of type `option` may be absent |
 //! | `enum`, `flags` | text, array of texts |
 //! | `variant` | text for a case without a value, otherwise an object with the case as its one member |
@@ -21,6 +22,9 @@ const MAX_DEPTH: usize = 32;
 
 /// Parts of one function's types, each use of a named type counted: types may share parts, and schemas repeat them.
 const MAX_PARTS: usize = 4_000;
+
+/// Bytes that are returned as a list of numbers; more are base64 text, which takes a third of the space.
+pub(super) const LISTED_BYTES: usize = 1_024;
 
 /// Largest number that every JSON reader keeps exact.
 pub(super) const EXACT: u64 = (1 << 53) - 1;
@@ -78,18 +82,28 @@ impl Walk {
             Type::S32 => integer(i64::from(i32::MIN), i64::from(i32::MAX)),
             Type::U32 => integer(0, i64::from(u32::MAX)),
             Type::S64 => json!({
-                "type": ["integer", "string"],
+                "type": ["integer", "string"], "minimum": i64::MIN, "maximum": i64::MAX,
                 "description": "A signed integer of 64 bits: a number up to 2^53 - 1, otherwise decimal text.",
             }),
             Type::U64 => json!({
-                "type": ["integer", "string"], "minimum": 0,
+                "type": ["integer", "string"], "minimum": 0, "maximum": u64::MAX,
                 "description": "An unsigned integer of 64 bits: a number up to 2^53 - 1, otherwise decimal text.",
             }),
-            Type::Float32 | Type::Float64 => {
-                json!({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]})
+            Type::Float32 => {
+                // As the shortest text of it reads, so that it fits itself.
+                let most = f32::MAX.to_string().parse().unwrap_or(f64::from(f32::MAX));
+                let number = json!({"type": "number", "minimum": -most, "maximum": most});
+                json!({"anyOf": [number, {"enum": ["NaN", "Infinity", "-Infinity"]}]})
             }
+            Type::Float64 => json!({"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}),
             Type::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
             Type::String => json!({"type": "string"}),
+            Type::List(list) if matches!(list.ty(), Type::U8) => {
+                bytes(&json!({"type": "array", "items": self.schema(&list.ty(), depth)?}))
+            }
+            Type::FixedLengthList(list) if matches!(list.ty(), Type::U8) => bytes(&json!({
+                "type": "array", "items": self.schema(&list.ty(), depth)?, "minItems": list.len(), "maxItems": list.len(),
+            })),
             Type::List(list) => json!({"type": "array", "items": self.schema(&list.ty(), depth)?}),
             Type::FixedLengthList(list) => json!({
                 "type": "array", "items": self.schema(&list.ty(), depth)?, "minItems": list.len(), "maxItems": list.len(),
@@ -151,6 +165,14 @@ impl Walk {
             _ => return Err("it has a type that this host does not know".to_owned()),
         })
     }
+}
+
+/// Bytes as a list of numbers, or as text.
+fn bytes(list: &Value) -> Value {
+    json!({
+        "anyOf": [list, {"type": "string", "contentEncoding": "base64"}],
+        "description": format!("Bytes: a list of numbers, or base64 text. More than {LISTED_BYTES} are returned as text."),
+    })
 }
 
 /// An object with exactly this member.
