@@ -16,7 +16,7 @@ use crate::{
     recording::{self, Player, Recorder, Running, Tape},
     state::CellState,
     ticker::SLICES_PER_TICK,
-    typed::UnfitArguments,
+    typed::{LargeResult, UnfitArguments, is_too_large},
     wasi::{ClosedWasi, drain_output},
 };
 use opcell_types::{CallContext, Denial, Touched};
@@ -250,10 +250,7 @@ pub(crate) fn store_of(linked: &Linked, state: CellState) -> wasmtime::Result<St
     let limits = Arc::clone(&state.limits);
     let mut store = Store::new(linked.engine.wasmtime(), state);
     store.limiter(|state| &mut state.memory);
-    // A value of a WIT type takes more in the host than over the boundary: each byte of a list forty bytes. Of such
-    // values the engine counts the memory; their length as text is charged when they are JSON.
-    let fuel = if linked.typed.is_some() { limits.memory.max(limits.result_bytes) } else { limits.result_bytes };
-    store.set_hostcall_fuel(usize::try_from(fuel).unwrap_or(usize::MAX));
+    store.set_hostcall_fuel(usize::try_from(limits.result_bytes).unwrap_or(usize::MAX));
     store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     // Armed before anything of the guest runs: instantiation may loop as well.
     store.set_epoch_deadline(1);
@@ -299,6 +296,9 @@ fn explain(end: End, state: &CellState) -> CellError {
     if let Some(unfit) = error.downcast_ref::<UnfitArguments>() {
         return CellError::InvalidArguments { id: state.operation.to_string(), message: unfit.to_string() };
     }
+    if let Some(large) = error.downcast_ref::<LargeResult>() {
+        return CellError::TransferLimit { message: large.to_string() };
+    }
     let text = opcell_types::text::printable(&format!("{error:#}"), 1_000);
     let refused = state.memory.refused > 0 || state.memory.tables_refused > 0;
     let memory = || CellError::Memory {
@@ -330,15 +330,10 @@ fn explain(end: End, state: &CellState) -> CellError {
         return CellError::Trap { code: format!("the plugin exited with status {status}"), panic: state.panic.clone() };
     }
     // The engine has no types for these; its words are checked by tests.
-    if text.contains("fuel allocated for hostcalls has been exhausted") {
-        let message = match state.linked.typed {
-            None => format!("more than {} bytes in one call (limit `result-bytes`)", limits.result_bytes),
-            Some(_) => format!(
-                "a value takes more than {} bytes of the host's memory in one call (limit `memory`)",
-                limits.memory.max(limits.result_bytes)
-            ),
+    if is_too_large(&error) {
+        return CellError::TransferLimit {
+            message: format!("more than {} bytes in one call (limit `result-bytes`)", limits.result_bytes),
         };
-        return CellError::TransferLimit { message };
     }
     if text.contains("store handle limit exceeded") || text.contains("resource table has no free keys") {
         return CellError::HandleLimit { limit: limits.handles };

@@ -26,7 +26,7 @@ use crate::{
     state::CellState,
     typed::{AskOperation, Typed},
 };
-use opcell_schema::Schema;
+use opcell_schema::{Schema, Weight};
 use opcell_types::{
     CallContext, Denial, Digest, Effects, Failure, OperationId, Outcome, Value, Verdict, suggest::did_you_mean,
     text::printable,
@@ -441,9 +441,14 @@ impl Plugin {
         let rest = (!fits).then(|| (Arc::clone(id), Arc::clone(schema), arguments.clone(), Checks(Arc::clone(linked))));
         let before = async move {
             let Some((id, schema, arguments, check)) = rest else { return Ok(()) };
-            let text = Arc::clone(arguments.text());
-            let checked = checks::check_arguments(&check.0.share, &schema, text, check.0.limits.memory).await;
-            let written = checked.map_err(|message| CellError::InvalidArguments { id: id.to_string(), message })?;
+            let (text, memory) = (Arc::clone(arguments.text()), check.0.limits.memory);
+            let checked = checks::check_arguments(&check.0.share, &schema, text, memory).await;
+            let written = checked.map_err(|mut message| {
+                if check.0.typed.is_some() && Weight::of(arguments.text()).bytes > memory {
+                    message.push_str("; a list of bytes takes less as base64 text");
+                }
+                CellError::InvalidArguments { id: id.to_string(), message }
+            })?;
             written.into_iter().for_each(|text| arguments.write(text));
             Ok(())
         };

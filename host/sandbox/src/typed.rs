@@ -52,11 +52,25 @@ pub(crate) struct Typed {
 #[error("{0}")]
 pub(crate) struct UnfitArguments(String);
 
+/// Bytes of a function's result that take more of the host's memory than its cell may have.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the bytes of the result take more than {limit} bytes of the host's memory, {EACH_BYTE} for each (limit `memory`)"
+)]
+pub(crate) struct LargeResult {
+    limit: u64,
+}
+
+/// The host's memory for each byte of a `list<u8>` while it is read.
+const EACH_BYTE: usize = size_of::<Val>();
+
 /// One exported function.
 struct Function {
     index: ComponentExportIndex,
     parameters: Vec<(String, Type)>,
     result: Option<Type>,
+    /// Whether the result has a `list<u8>` and no other list.
+    gives_bytes: bool,
 }
 
 /// A function while ids are given out.
@@ -114,7 +128,9 @@ impl Typed {
                     });
                     let parameters = function.of_type.params().map(|(name, of)| (name.to_owned(), of)).collect();
                     let result = function.of_type.results().next();
-                    typed.functions.insert(id, Arc::new(Function { index: function.index, parameters, result }));
+                    let gives_bytes = result.as_ref().is_some_and(schema::is_of_bytes);
+                    let function = Function { index: function.index, parameters, result, gives_bytes };
+                    typed.functions.insert(id, Arc::new(function));
                 }
                 Err(why) => refused.push(format!("`{shown}`: {why}")),
             }
@@ -231,6 +247,12 @@ fn parts(interface: &str) -> (&str, &str, &str) {
     (package, name, version)
 }
 
+/// Returns `true` if a result took more of the host's memory than the engine was told to allow. It has no type for this;
+/// its words are checked by tests.
+pub(crate) fn is_too_large(error: &wasmtime::Error) -> bool {
+    error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls has been exhausted"))
+}
+
 /// A call of an operation, by whichever way the plugin offers it.
 pub(crate) enum AskOperation {
     Contract(Ask<Operations>),
@@ -259,7 +281,17 @@ impl Export for AskOperation {
         let callee = instance.get_func(&mut *store, function.index);
         let callee = callee.ok_or_else(|| wasmtime::Error::msg("the function is not exported"))?;
         let mut results = vec![Val::Bool(false); usize::from(function.result.is_some())];
-        callee.call_async(&mut *store, &parameters, &mut results).await?;
+        let limit = store.data().limits.memory;
+        if function.gives_bytes {
+            // The engine counts the memory that a result takes, which for bytes is much more than what crosses the
+            // boundary. Their text is charged below.
+            store.set_hostcall_fuel(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        let called = callee.call_async(&mut *store, &parameters, &mut results).await;
+        called.map_err(|error| match function.gives_bytes && is_too_large(&error) {
+            true => LargeResult { limit }.into(),
+            false => error,
+        })?;
         let reply = json::reply(results.pop());
         let bytes = match &reply {
             Ok(success) => success.data.len(),

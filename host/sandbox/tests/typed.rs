@@ -137,3 +137,63 @@ async fn effects_of_an_operation_that_there_is_not_are_an_error() {
     let error = load("kit", &[("math/subtract", Effects::Pure)], "{}").await.unwrap_err().to_string();
     assert!(error.contains("`effects` names `math/subtract`; its operations are: kit/ping, math/add"), "{error}");
 }
+
+/// A component that exports these instances, each with functions of these names that return `true`.
+fn of_instances(instances: &[&str], functions: &[String]) -> Arc<[u8]> {
+    let members: String = functions.iter().map(|name| format!(r#" (export "{name}" (func $f))"#)).collect();
+    let exports: String = instances.iter().map(|name| format!(r#" (export "{name}" (instance $a))"#)).collect();
+    let wat = format!(
+        r#"(component
+            (core module $m (func (export "f") (result i32) (i32.const 1)))
+            (core instance $i (instantiate $m))
+            (func $f (result bool) (canon lift (core func $i "f")))
+            (instance $a{members}){exports})"#
+    );
+    wat::parse_str(wat).unwrap().into()
+}
+
+async fn load_bytes(bytes: Arc<[u8]>) -> Result<Arc<Plugin>, LoadError> {
+    let mut request = LoadRequest::new("kit", PluginSource::Bytes(bytes));
+    request.exports = Exports::Typed(std::collections::BTreeMap::new());
+    Sandbox::new(config()).unwrap().load(request).await
+}
+
+#[tokio::test]
+async fn interfaces_of_one_name_and_versions_of_one_interface_are_told_apart() {
+    let names = ["ping".to_owned()];
+    let ids = async |instances: &[&str]| {
+        let plugin = load_bytes(of_instances(instances, &names)).await.unwrap();
+        let mut ids: Vec<String> = plugin.operations().iter().map(|operation| operation.id.to_string()).collect();
+        ids.sort();
+        for id in &ids {
+            assert_eq!(call(&plugin, id, json!({})).await.result.unwrap().data, json!(true), "{id}");
+        }
+        ids
+    };
+    assert_eq!(ids(&["acme:kit/math@1.0.0"]).await, ["math/ping"]);
+    assert_eq!(ids(&["acme:kit/math@1.0.0", "acme:kit/math@2.0.0"]).await, ["math-1-0-0/ping", "math-2-0-0/ping"]);
+    assert_eq!(ids(&["acme:kit/math@1.0.0", "other:kit/math"]).await, ["acme-kit-math/ping", "other-kit-math/ping"]);
+    let both = ["acme:kit/math@1.0.0", "acme:kit/math@2.0.0", "other:kit/math"];
+    assert_eq!(ids(&both).await, ["acme-kit-math-1-0-0/ping", "acme-kit-math-2-0-0/ping", "other-kit-math/ping"]);
+}
+
+#[tokio::test]
+async fn more_functions_than_people_describe_are_offered_and_too_many_are_refused() {
+    let functions = |count: usize| -> Vec<String> { (0..count).map(|at| format!("f{at}")).collect() };
+    let plugin = load_bytes(of_instances(&["acme:kit/math@1.0.0"], &functions(1_000))).await.unwrap();
+    assert_eq!(plugin.operations().len(), 1_000);
+    assert_eq!(call(&plugin, "math/f999", json!({})).await.result.unwrap().data, json!(true));
+    let error = load_bytes(of_instances(&["acme:kit/math@1.0.0"], &functions(20_000))).await.unwrap_err().to_string();
+    assert!(error.contains("more than 1024 functions"), "{error}");
+}
+
+#[tokio::test]
+async fn arguments_that_no_value_can_be_made_of_are_the_fault_of_the_caller() {
+    let plugin = load("kit", &[], "{}").await.unwrap();
+    let sum = call(&plugin, "math/divide", json!({"a": 10.0, "b": 5e0})).await.result.unwrap();
+    assert_eq!(sum.data, json!(2));
+    for arguments in [json!({"a": "five", "b": 1}), json!({"a": 1e30, "b": 1})] {
+        let error = call(&plugin, "math/add", arguments).await.result.unwrap_err();
+        assert!(matches!(error, CellError::InvalidArguments { .. }), "{error}");
+    }
+}

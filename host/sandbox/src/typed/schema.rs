@@ -167,6 +167,28 @@ impl Walk {
     }
 }
 
+/// Returns `true` for a type that has a `list<u8>` and no other list. Types are not deep: they have been described.
+pub(super) fn is_of_bytes(of_type: &Type) -> bool {
+    fn look(of_type: &Type, bytes: &mut bool) -> bool {
+        let mut all = |types: Vec<Type>| types.iter().all(|of_type| look(of_type, bytes));
+        match of_type {
+            Type::List(list) => {
+                *bytes |= matches!(list.ty(), Type::U8);
+                matches!(list.ty(), Type::U8)
+            }
+            Type::FixedLengthList(_) | Type::Map(_) => false,
+            Type::Record(record) => all(record.fields().map(|field| field.ty).collect()),
+            Type::Tuple(tuple) => all(tuple.types().collect()),
+            Type::Variant(variant) => all(variant.cases().filter_map(|case| case.ty).collect()),
+            Type::Option(option) => all(vec![option.ty()]),
+            Type::Result(result) => all(result.ok().into_iter().chain(result.err()).collect()),
+            _ => true,
+        }
+    }
+    let mut bytes = false;
+    look(of_type, &mut bytes) && bytes
+}
+
 /// Bytes as a list of numbers, or as text.
 fn bytes(list: &Value) -> Value {
     json!({

@@ -192,10 +192,17 @@ pub(super) async fn check(
 ) -> Result<Json<Checked>, Problem> {
     let document = compiled(body).await?;
     let source = document.source.clone();
-    let mut findings = document.diagnostics.clone();
-    if let Ok(workflow) = Workflow::of(document) {
-        findings.extend(admitted.tenant.host.now().check(&workflow));
-    }
+    let host = admitted.tenant.host.now();
+    // Away from the threads that answer other requests.
+    let check = move || {
+        let mut findings = document.diagnostics.clone();
+        if let Ok(workflow) = Workflow::of(document) {
+            findings.extend(host.check(&workflow));
+        }
+        findings
+    };
+    let abandoned = |_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-checked", "the check was abandoned");
+    let findings = tokio::task::spawn_blocking(check).await.map_err(abandoned)?;
     let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
     let findings = findings.iter().map(|finding| report::to_json(Some(&source), finding)).collect();
     Ok(Json(Checked { ok, findings }))
