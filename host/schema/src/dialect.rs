@@ -95,3 +95,6 @@ fn marks_foreign(keyword: &str, value: &Value, map: &Map<String, Value>, is_root
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
