@@ -179,7 +179,7 @@ impl Arguments {
         }
     }
 
-    /// What the plugin gets.
+    /// The text that the plugin gets.
     pub(crate) fn get(&self) -> &Arc<str> {
         self.written.as_ref().and_then(|written| written.get()).unwrap_or(&self.text)
     }

@@ -69,7 +69,7 @@ pub(crate) struct CellState {
     pub(crate) stores: Option<Box<dyn Stores>>,
     /// Present only when the component imports WASI.
     pub(crate) wasi: Option<Box<ClosedWasi>>,
-    /// What its HTTP requests and responses hold; made when there is one.
+    /// The memory that its HTTP requests and responses hold; made with the first of them.
     pub(crate) http: Option<Held>,
 }
 

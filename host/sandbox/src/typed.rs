@@ -69,7 +69,7 @@ struct Function {
     index: ComponentExportIndex,
     parameters: Vec<(String, Type)>,
     result: Option<Type>,
-    /// Whether the result has a `list<u8>` and no other list.
+    /// Set if the result has a `list<u8>` and no other list.
     gives_bytes: bool,
 }
 

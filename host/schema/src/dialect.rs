@@ -40,7 +40,7 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct Translated<'a> {
     pub(crate) schema: Cow<'a, Value>,
-    /// What is not checked, each with its reason.
+    /// Keywords that are not checked, each with the reason.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -57,8 +57,7 @@ pub(crate) fn read(schema: &Value, reading: Reading) -> Result<Translated<'_>, S
     Ok(Translated { schema: Cow::Owned(written), warnings: writer.warnings(MAX_WARNINGS) })
 }
 
-/// Whether anything in a schema is not of draft 2020-12 with plain pointers. May say so of one that merely looks like
-/// it, for example where a member is named `$id`.
+/// Returns `true` if anything in a schema is not of draft 2020-12 with plain pointers, or merely looks like it, for example where a member is named `$id`.
 fn is_foreign(schema: &Value) -> bool {
     let mut left = vec![schema];
     let mut is_root = true;

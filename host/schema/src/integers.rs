@@ -148,7 +148,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether any number in a value is whole and written as a floating-point number.
+/// Returns `true` if any number in a value is whole and written as a floating-point number.
 fn has_whole_float(value: &Value) -> bool {
     match value {
         Value::Number(number) => whole(number).is_some(),

@@ -64,9 +64,9 @@ pub struct Schema {
     states: u64,
     /// The same as checks in a row, if it is so simple.
     plain: Option<Plain>,
-    /// Where it says integer.
+    /// The places of integers.
     integers: Option<Integers>,
-    /// What of it is not checked.
+    /// Keywords that are not checked.
     warnings: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ impl Schema {
         dialect::read(value, Reading::Lenient).map(|translated| translated.schema.into_owned())
     }
 
-    /// What of the schema is not checked, a sentence each; empty but for [`Schema::compile_leniently`].
+    /// The keywords that are not checked, a sentence each; empty but for [`Schema::compile_leniently`].
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -3,7 +3,7 @@
 //!
 //! A document can have a hundred thousand misspelt names and as many right ones. A person reads the first suggestions
 //! of a document, so these are all that are looked for: a word is compared with the first candidates only, and a
-//! [`bounded`] piece of work makes so many comparisons and no more.
+//! [`bounded`] piece of work makes a fixed number of comparisons at most.
 
 use std::cell::Cell;
 

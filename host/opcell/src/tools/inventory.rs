@@ -56,7 +56,7 @@ pub struct ServerTool {
     /// Why it cannot be used; nothing where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What of its schema the host does not check, since it cannot; the server does.
+    /// Keywords of its schema that the host cannot check and leaves to the server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Of name, description and schema; nothing for one that cannot be used.

@@ -36,7 +36,7 @@ impl Draft {
         })
     }
 
-    /// Whether `$ref` is all that counts of a schema that has one.
+    /// Returns `true` if `$ref` is all that counts of a schema that has one.
     pub(super) fn ref_stands_alone(self) -> bool {
         self <= Self::Draft7
     }
@@ -50,7 +50,7 @@ impl Draft {
         }
     }
 
-    /// Whether it knows a keyword. Those that it does not know say nothing in it.
+    /// Returns `true` for a keyword of this draft. Others say nothing in it.
     pub(super) fn knows(self, keyword: &str) -> bool {
         match keyword {
             "const" | "contains" | "propertyNames" => self >= Self::Draft6,
@@ -71,7 +71,7 @@ impl Draft {
     }
 }
 
-/// What a keyword holds.
+/// The kind of schemas in a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
     /// No schema.
@@ -84,7 +84,7 @@ pub(super) enum Holds {
     Map,
 }
 
-/// What a keyword of a draft holds.
+/// The kind of schemas in a keyword of a draft.
 pub(super) fn holds(draft: Draft, keyword: &str) -> Holds {
     if !draft.knows(keyword) {
         return Holds::Other;

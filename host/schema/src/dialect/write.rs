@@ -57,7 +57,7 @@ const ASSERTIONS: &[&str] = &[
 /// A schema in a scope: the same text means something else where dynamic references lead elsewhere.
 type Key = (usize, usize);
 
-/// What a reference leads to: a schema, or the dynamic anchor of a name and the schema that has it by default.
+/// The target of a reference: a schema, or the dynamic anchor of a name and the schema that has it by default.
 #[derive(Debug, Clone)]
 struct Target<'a> {
     schema: usize,
@@ -186,7 +186,7 @@ impl<'a> Writer<'a> {
 
     /// The document as draft 2020-12.
     ///
-    /// What is left out lets more values through, which must refuse none elsewhere, for example below a `not`: it is
+    /// A keyword that is left out lets more values through, which must refuse none elsewhere, as below a `not`: it is
     /// written again until nothing more is left out.
     pub(super) fn write(&mut self) -> Result<Value, String> {
         for _ in 0..MAX_PASSES {
@@ -219,7 +219,7 @@ impl<'a> Writer<'a> {
         Ok(written)
     }
 
-    /// What is not checked; of many, the first.
+    /// The keywords that are not checked; of many, the first.
     pub(super) fn warnings(mut self, most: usize) -> Vec<String> {
         let mut seen = HashSet::new();
         self.warnings.retain(|warning| seen.insert(warning.clone()));
@@ -231,7 +231,7 @@ impl<'a> Writer<'a> {
         self.warnings
     }
 
-    /// Whatever holds a schema that lets more through does so as well.
+    /// Marks the holders of schemas that let more through: they do so as well.
     fn spread(&mut self) {
         let mut left: Vec<Key> = self.wider.iter().copied().collect();
         while let Some(key) = left.pop() {
@@ -383,15 +383,15 @@ impl<'a> Writer<'a> {
                 also(out, json!({"anyOf": any}));
             }
             ("patternProperties", Value::Object(schemas)) if self.reading == Reading::Lenient => {
-                let mut kept = Map::new();
+                let mut matched = Map::new();
                 for (pattern, schema) in schemas {
                     if self.matches(key, pattern)? {
-                        kept.insert(pattern.clone(), self.inner(schema, key, depth)?);
+                        matched.insert(pattern.clone(), self.inner(schema, key, depth)?);
                     } else {
                         self.lacking.insert(key);
                     }
                 }
-                put(out, keyword, Value::Object(kept));
+                put(out, keyword, Value::Object(matched));
             }
             ("additionalProperties", _) if self.lacking.contains(&key) => self.let_go(key, keyword),
             _ => self.plain(key, (keyword, value), out, depth)?,
@@ -448,7 +448,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Whether a keyword has a form that says nothing; noted for its owner.
+    /// Returns `true` for a keyword of a form that says nothing, and notes it.
     fn is_odd(&mut self, key: Key, keyword: &str, value: &Value) -> bool {
         if self.reading == Reading::Strict {
             return false;
@@ -459,7 +459,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Whether a pattern is matched here.
+    /// Returns `true` for a pattern that is matched here.
     fn matches(&mut self, key: Key, pattern: &'a str) -> Result<bool, String> {
         if !self.unmatched.contains_key(pattern) {
             match self.patterns.weigh(pattern) {
@@ -491,7 +491,7 @@ impl<'a> Writer<'a> {
         self.let_through(key, format!("`{keyword}` is not checked here: it depends on what is not checked"));
     }
 
-    /// Whether a schema in another lets more through than its author meant.
+    /// Returns `true` for a schema in another that lets more through than its author meant.
     fn is_wider(&mut self, schema: &Value, holder: Key) -> Result<bool, String> {
         if self.wider.is_empty() {
             return Ok(false);

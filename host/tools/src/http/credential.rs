@@ -135,7 +135,7 @@ impl Secret {
     }
 }
 
-/// The Base64 of a secret that has so many bytes before it, modulo three: the characters that the secret alone decides.
+/// The Base64 of a secret after this number of bytes, modulo three: the characters that the secret alone decides.
 /// `None` where they are so few that they would match by chance.
 fn inside(engine: &impl Engine, secret: &[u8], before: usize) -> Option<String> {
     let mut padded = vec![0; before];

@@ -56,7 +56,7 @@ impl Held {
     }
 }
 
-/// What one resource holds.
+/// The part of the account that one resource holds.
 #[derive(Debug)]
 pub(crate) struct Share {
     held: Held,
@@ -115,7 +115,7 @@ impl Sent {
         self.finished.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing more is written.
+    /// Returns `true` once nothing more is written.
     pub(super) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Relaxed)
     }
