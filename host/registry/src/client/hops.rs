@@ -133,9 +133,10 @@ impl<'a> Connection<'a> {
         // On this machine registries often have no certificate. Nothing secret is in this question.
         if named == Reach::NamedLoopback {
             let plain = at("http")?;
-            let answer = connection.client_for(&plain)?.get(plain.clone()).send().await;
-            if answer.is_ok_and(|answer| matches!(answer.status(), StatusCode::OK | StatusCode::UNAUTHORIZED)) {
-                connection.base = plain;
+            let protected = std::mem::replace(&mut connection.base, plain.clone());
+            let answer = connection.client_for(&plain)?.get(plain).send().await;
+            if !answer.is_ok_and(|answer| matches!(answer.status(), StatusCode::OK | StatusCode::UNAUTHORIZED)) {
+                connection.base = protected;
             }
         }
         Ok(connection)
