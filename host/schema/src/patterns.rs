@@ -19,6 +19,10 @@ const FEWEST_STATES: u64 = 400;
 /// that needs more is matched without keeping them.
 pub(crate) const LAZY_BYTES: usize = 64 << 10;
 
+/// The reason for patterns that only backtracking matches, and what to do.
+const UNBOUNDED: &str =
+    "it is not a regular expression that is matched in linear time; write it without lookaround and back-references";
+
 /// The states of every pattern in a schema, wherever it stands and whether or not anything refers to it.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns<'a>(HashMap<&'a str, u64>);
@@ -67,12 +71,17 @@ impl<'a> Patterns<'a> {
             let shown = opcell_types::text::one_line(pattern, 200);
             format!("the pattern `{shown}` cannot be used: {why}")
         };
-        let translated = jsonschema_regex::to_rust_regex(pattern)
-            .map_err(|()| refused("it is not a regular expression that is matched in linear time; write it without lookaround and back-references".to_owned()))?;
+        let translated = jsonschema_regex::to_rust_regex(pattern).map_err(|()| refused(UNBOUNDED.to_owned()))?;
         let nfa = Compiler::new()
             .configure(Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)))
             .build(&translated)
-            .map_err(|error| refused(opcell_types::text::printable(&error.to_string(), 200)))?;
+            .map_err(|error| {
+            let looks_around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group));
+            refused(match looks_around {
+                true => UNBOUNDED.to_owned(),
+                false => opcell_types::text::printable(&error.to_string(), 200),
+            })
+        })?;
         let states = nfa.states().len() as u64;
         self.0.insert(pattern, states);
         Ok(states)
