@@ -179,7 +179,7 @@ impl Host {
     /// warnings: the languages' own runtimes only find out when the step is entered.
     #[must_use]
     pub fn check(&self, workflow: &Workflow) -> Vec<Diagnostic> {
-        let mut findings = opcell_types::suggest::bounded(|| checks::names(workflow.ir(), self));
+        let mut findings = checks::names(workflow.ir(), self);
         for finding in findings.iter_mut().filter(|finding| finding.code == checks::UNKNOWN_OPERATION) {
             finding.help.get_or_insert_with(|| {
                 let left_out = self.catalog.left_out_help();

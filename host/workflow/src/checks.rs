@@ -223,6 +223,10 @@ fn unset_references(ir: &WorkflowIr, graph: &Graph, reached: &HashSet<usize>) ->
 /// Checks the names that a workflow uses against what a host has.
 #[must_use]
 pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
+    opcell_types::suggest::bounded(|| all_names(ir, catalog))
+}
+
+fn all_names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
     let mut check = Names {
         operations: catalog.operations(),
         workflows: catalog.workflows(),
