@@ -123,7 +123,7 @@ impl Scope for View<'_> {
         match self.instance.program.ir().dialect.printing {
             Printing::Edn => print::edn(value),
             Printing::Javascript => interpolate::stringify(value).into_owned(),
-            Printing::Go => print::go::sprint(value),
+            Printing::Go => print::json(value),
         }
     }
 

@@ -68,8 +68,12 @@ fn spelled(wanted: &str, text: &str) -> Option<Json> {
     match wanted {
         "integer" => match text.parse::<i64>() {
             Ok(number) => Some(json!(number)),
+            Err(_) if let Ok(number) = text.parse::<u64>() => Some(json!(number)),
             Err(_) => text.parse::<f64>().ok().and_then(whole).map(|number| json!(number)),
         },
+        // An integer stays one: a double would round a long one.
+        "number" if let Ok(number) = text.parse::<i64>() => Some(json!(number)),
+        "number" if let Ok(number) = text.parse::<u64>() => Some(json!(number)),
         "number" => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number)),
         "boolean" => match text.trim().to_lowercase().as_str() {
             "true" | "t" | "1" | "yes" => Some(json!(true)),
@@ -101,6 +105,8 @@ mod tests {
     fn texts_become_what_they_spell() {
         assert_eq!(one(json!({"type": "integer"}), json!("5.0")), json!(5));
         assert_eq!(one(json!({"type": "integer"}), json!("3.14")), json!("3.14"));
+        assert_eq!(one(json!({"type": "integer"}), json!("18446744073709551615")), json!(u64::MAX));
+        assert_eq!(one(json!({"type": "number"}), json!("9007199254740993")), json!(9_007_199_254_740_993_u64));
         assert_eq!(one(json!({"type": "number"}), json!("0.8")), json!(0.8));
         assert_eq!(one(json!({"type": "number"}), json!("NaN")), json!("NaN"));
         assert_eq!(one(json!({"type": "boolean"}), json!(" Yes ")), json!(true));

@@ -61,6 +61,19 @@ fn digits_to_number(digits: &str, radix: u32) -> f64 {
     rounded * 2f64.powi(shift)
 }
 
+/// The number that a text is, as [`string_to_number`] reads it, but with every integer of 64 bits kept whole.
+#[must_use]
+pub fn parse_number(text: &str) -> Number {
+    let digits = text.trim_matches(is_space);
+    let unsigned = digits.strip_prefix('-').unwrap_or(digits);
+    // `-0` is a double of its own.
+    let is_integer = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) && digits != "-0";
+    let signed = is_integer.then(|| digits.parse::<i64>().ok()).flatten();
+    let parsed =
+        signed.map(Number::from).or_else(|| digits.parse::<u64>().ok().filter(|_| is_integer).map(Number::from));
+    parsed.unwrap_or_else(|| Number::from(string_to_number(text)))
+}
+
 /// The value of a JavaScript number: an integer where it is a safe one, so that it also prints as one in JSON.
 #[must_use]
 pub fn number(n: f64) -> Value {
@@ -106,14 +119,14 @@ fn write_text(value: &Value, out: &mut String) {
 }
 
 /// The largest integer up to which every integer is a double of its own.
-const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
+/// Integers in full, where JavaScript would round them to a double: an identifier is never another one.
 pub(crate) fn write_number(n: Number, out: &mut String) {
     match n.kind() {
-        NumberKind::Integer(n) if n.unsigned_abs() <= MAX_SAFE_INTEGER => {
-            out.push_str(itoa::Buffer::new().format(n));
-        }
-        _ => out.push_str(ryu_js::Buffer::new().format(n.as_f64())),
+        NumberKind::Integer(n) => out.push_str(itoa::Buffer::new().format(n)),
+        NumberKind::Unsigned(n) => out.push_str(itoa::Buffer::new().format(n)),
+        NumberKind::Float(n) => out.push_str(ryu_js::Buffer::new().format(n)),
     }
 }
 
@@ -243,7 +256,19 @@ mod tests {
         for (n, text) in [(7.0, "7"), (-0.0, "0"), (0.1, "0.1"), (1e21, "1e+21"), (1e-7, "1e-7"), (5e-324, "5e-324")] {
             assert_eq!(number_to_string(n), text);
         }
-        assert_eq!(to_text(&Value::from(9_007_199_254_740_993_i64)), "9007199254740992");
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_read_and_written_whole() {
+        for text in ["9007199254740993", "-9007199254740993", "18446744073709551615", "2512292042121000001", "0", "7"] {
+            assert_eq!(to_text(&Value::Number(parse_number(text))), text);
+            assert_eq!(to_json(&Value::array([Value::Number(parse_number(text))])), format!("[{text}]"));
+        }
+        for (text, printed) in
+            [("1e21", "1e+21"), ("0x10", "16"), (" 7 ", "7"), ("5.50", "5.5"), ("-0", "0"), ("x", "NaN")]
+        {
+            assert_eq!(to_text(&Value::Number(parse_number(text))), printed, "{text}");
+        }
     }
 
     #[test]

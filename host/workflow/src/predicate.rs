@@ -4,6 +4,7 @@ use crate::ir::Predicate;
 use crate::print::go;
 use crate::reference::{Scope, resolve_path, strip};
 use opcell_types::Value;
+use std::cmp::Ordering;
 
 /// Why a predicate has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,10 +69,10 @@ fn compare(op: &str, actual: &Value, value: &Value) -> Result<bool, PredicateErr
         "not_equals" => Ok(actual != value),
         "in" => is_in(actual, value),
         "not_in" => is_in(actual, value).map(|found| !found),
-        "less_than" => ordered(op, actual, value, |a, b| a < b),
-        "less_than_or_equals" => ordered(op, actual, value, |a, b| a <= b),
-        "greater_than" => ordered(op, actual, value, |a, b| a > b),
-        "greater_than_or_equals" => ordered(op, actual, value, |a, b| a >= b),
+        "less_than" => ordered(op, actual, value, Ordering::is_lt),
+        "less_than_or_equals" => ordered(op, actual, value, Ordering::is_le),
+        "greater_than" => ordered(op, actual, value, Ordering::is_gt),
+        "greater_than_or_equals" => ordered(op, actual, value, Ordering::is_ge),
         other => Err(PredicateError::UnknownOp(other.to_owned())),
     }
 }
@@ -81,9 +82,9 @@ fn is_in(actual: &Value, list: &Value) -> Result<bool, PredicateError> {
     Ok(items.contains(actual))
 }
 
-fn ordered(op: &str, actual: &Value, value: &Value, holds: fn(f64, f64) -> bool) -> Result<bool, PredicateError> {
+fn ordered(op: &str, actual: &Value, value: &Value, holds: fn(Ordering) -> bool) -> Result<bool, PredicateError> {
     match (actual, value) {
-        (Value::Number(a), Value::Number(b)) => Ok(holds(a.as_f64(), b.as_f64())),
+        (Value::Number(a), Value::Number(b)) => Ok(a.compare(*b).is_some_and(holds)),
         _ => Err(PredicateError::NotNumeric {
             op: op.to_owned(),
             actual: go::type_name(actual),

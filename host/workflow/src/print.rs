@@ -2,10 +2,11 @@
 //!
 //! psi prints EDN, the way Clojure's `str` does: a string as it is, null as nothing, `true` and `false` as words, and
 //! everything else in its printed form, `["i-1" "i-2"]` and `{:ticket 123}`. An object's keys print as keywords where
-//! they can be keywords.
+//! they can be keywords. PromptPack prints JSON. Numbers are written in full in both.
 
 pub mod go;
 
+use crate::js;
 use opcell_types::value::{Number, NumberKind, Object, Value};
 use std::fmt::Write;
 
@@ -86,8 +87,36 @@ fn is_keyword(key: &str) -> bool {
 fn number(n: Number) -> String {
     match n.kind() {
         NumberKind::Integer(n) => n.to_string(),
-        NumberKind::Unsigned(n) => format!("{n}N"),
+        NumberKind::Unsigned(n) => n.to_string(),
+        NumberKind::Float(n) if n.is_finite() => {
+            let text = decimal(n);
+            if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
+        }
         NumberKind::Float(n) => double(n),
+    }
+}
+
+/// The least and the largest size of a double that is written without an exponent.
+const PLAIN_SIZES: std::ops::Range<f64> = 1e-10..1e21;
+
+/// A double with the fewest digits that give it back, and without an exponent where a person would write none. The
+/// references print `1.2345678E7` and `1.2345678e+07`, which neither a model nor a URL should be sent.
+fn decimal(n: f64) -> String {
+    if n == 0.0 || PLAIN_SIZES.contains(&n.abs()) { n.to_string() } else { js::number_to_string(n) }
+}
+
+/// A value inside a text, as JSON: a string as it is, numbers as a person writes them, everything else as JSON.
+#[must_use]
+pub fn json(value: &Value) -> String {
+    match value {
+        Value::Undefined | Value::Null => "null".to_owned(),
+        Value::String(text) => text.as_ref().to_owned(),
+        Value::Number(n) => match n.kind() {
+            NumberKind::Integer(n) => n.to_string(),
+            NumberKind::Unsigned(n) => n.to_string(),
+            NumberKind::Float(n) => decimal(n),
+        },
+        value => value.to_json(),
     }
 }
 
@@ -161,17 +190,37 @@ mod tests {
     }
 
     #[test]
-    fn numbers_print_as_java_prints_them() {
+    fn numbers_print_in_full_and_doubles_with_a_point() {
         for (text, printed) in [
             ("42", "42"),
             ("1.0", "1.0"),
             ("0.3", "0.3"),
-            ("1e10", "1.0E10"),
-            ("1.25e-5", "1.25E-5"),
+            ("1e10", "10000000000.0"),
+            ("12345678.0", "12345678.0"),
+            ("1.25e-5", "0.0000125"),
             ("-1234567.5", "-1234567.5"),
-            ("18446744073709551615", "18446744073709551615N"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("9007199254740993", "9007199254740993"),
+            ("1e21", "1e+21"),
         ] {
             assert_eq!(edn(&json(text)), printed);
+        }
+    }
+
+    #[test]
+    fn a_value_in_json_has_no_exponent_that_no_one_wrote() {
+        for (text, printed) in [
+            ("12345678", "12345678"),
+            ("12345678.5", "12345678.5"),
+            ("1234567.0", "1234567"),
+            ("0.00001", "0.00001"),
+            ("2512292042121000001", "2512292042121000001"),
+            (r#"{"b":[1,{"c":null}],"a":12345678}"#, r#"{"b":[1,{"c":null}],"a":12345678}"#),
+            (r#""as it is""#, "as it is"),
+            ("true", "true"),
+            ("null", "null"),
+        ] {
+            assert_eq!(super::json(&json(text)), printed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! References by path: `${input.x}` and `${step.output.x}`, in documents whose dialect has them.
 
-use crate::print::go;
+use crate::print::{self, go};
 use opcell_types::Value;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -83,7 +83,7 @@ pub fn resolve(text: &str, scope: Scope<'_>) -> Result<Value, ReferenceError> {
     for (range, path) in embedded(text) {
         out.push_str(text.get(from..range.start).unwrap_or(""));
         match resolve_path(path, scope) {
-            Some(value) => out.push_str(&go::sprint(value)),
+            Some(value) => out.push_str(&print::json(value)),
             None => missing.extend(text.get(range.clone()).map(str::to_owned)),
         }
         from = range.end;

@@ -7,7 +7,7 @@ use crate::{
     ir::{Transform, TransformOperation},
     js,
 };
-use opcell_types::value::{self, Array, Object, Value};
+use opcell_types::value::{self, Array, Number, NumberKind, Object, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering};
 
@@ -248,7 +248,7 @@ fn part(
 /// What an element sorts by.
 #[derive(Debug, Clone, PartialEq)]
 enum Key<'a> {
-    Number(f64),
+    Number(Number),
     Text(Cow<'a, str>),
     /// Null and undefined: last in both directions.
     Missing,
@@ -260,18 +260,18 @@ impl<'a> Key<'a> {
             Cow::Borrowed(Value::String(text)) => Self::Text(Cow::Borrowed(text.as_str())),
             value => match value.as_ref() {
                 Value::Undefined | Value::Null => Self::Missing,
-                Value::Number(n) => Self::Number(n.as_f64()),
-                Value::Bool(b) => Self::Number(f64::from(u8::from(*b))),
+                Value::Number(n) => Self::Number(*n),
+                Value::Bool(b) => Self::Number(Number::from(u64::from(*b))),
                 other => Self::Text(Cow::Owned(js::to_text(other))),
             },
         }
     }
 
-    fn number(&self) -> f64 {
+    fn number(&self) -> Number {
         match self {
             Self::Number(n) => *n,
-            Self::Text(text) => js::string_to_number(text),
-            Self::Missing => f64::NAN,
+            Self::Text(text) => js::parse_number(text),
+            Self::Missing => Number::from(f64::NAN),
         }
     }
 
@@ -283,7 +283,7 @@ impl<'a> Key<'a> {
             (Self::Missing, _) => return Ordering::Greater,
             (_, Self::Missing) => return Ordering::Less,
             (Self::Text(a), Self::Text(b)) => js::compare_strings(a, b),
-            (a, b) => a.number().partial_cmp(&b.number()).unwrap_or(Ordering::Equal),
+            (a, b) => a.number().compare(b.number()).unwrap_or(Ordering::Equal),
         };
         if descending { order.reverse() } else { order }
     }
@@ -320,7 +320,11 @@ impl<'a> Field<'a> {
 }
 
 fn sort(items: &[Value], field: &str, descending: bool) -> Array {
-    if let Some(mut ranks) = number_ranks(items, field, descending) {
+    if let Some(mut ranks) = ranks(items, field, |key| number_rank(key, descending)) {
+        parts::sort_by(&mut ranks, Ord::cmp);
+        return Array::in_order(items, ranks.into_iter().map(|(_, at)| at));
+    }
+    if let Some(mut ranks) = ranks(items, field, |key| wide_rank(key, descending)) {
         parts::sort_by(&mut ranks, Ord::cmp);
         return Array::in_order(items, ranks.into_iter().map(|(_, at)| at));
     }
@@ -345,30 +349,69 @@ fn sort(items: &[Value], field: &str, descending: bool) -> Array {
     Array::in_order(items, order.into_iter())
 }
 
-/// The ranks of all items with their positions; `None` where one sorts by something else than a number.
-fn number_ranks(items: &[Value], field: &str, descending: bool) -> Option<Vec<(u64, usize)>> {
+/// The ranks of all items with their positions; `None` where `rank` has none for one of them.
+fn ranks<R: Clone + Send>(
+    items: &[Value],
+    field: &str,
+    rank: impl Fn(&Key<'_>) -> Option<R> + Sync,
+) -> Option<Vec<(R, usize)>> {
     let parts = parts::each(items, |from, items| {
         let mut field = Field::new(field);
         let mut ranks = Vec::with_capacity(items.len());
         for (at, item) in (from..).zip(items) {
-            ranks.push((number_rank(&Key::of(field.of(item)), descending)?, at));
+            ranks.push((rank(&Key::of(field.of(item)))?, at));
         }
         Some(ranks)
     });
     parts.into_iter().collect::<Option<Vec<_>>>().map(|ranks| ranks.concat())
 }
 
-/// Integers that order as the numbers do, missing ones last; `None` where the key is another.
+/// Integers that order as the numbers do, missing ones last; `None` where the key is another, or an integer that is no
+/// double.
 fn number_rank(key: &Key<'_>, descending: bool) -> Option<u64> {
     let n = match key {
         Key::Missing => return Some(u64::MAX),
-        Key::Number(n) if !n.is_nan() => *n,
+        Key::Number(n) if is_exact(*n) => n.as_f64(),
         _ => return None,
     };
+    let ascending = double_rank(n);
+    Some(if descending { !ascending } else { ascending })
+}
+
+/// The same for all numbers. An integer that is no double has the rank of the nearest one, and then its distance from
+/// it: rounding keeps the order.
+fn wide_rank(key: &Key<'_>, descending: bool) -> Option<u128> {
+    let n = match key {
+        Key::Missing => return Some(u128::MAX),
+        Key::Number(n) if !n.as_f64().is_nan() => *n,
+        _ => return None,
+    };
+    let rounded = n.as_f64();
+    #[expect(clippy::cast_possible_truncation, reason = "a double that an integer of 64 bits was rounded to is whole")]
+    let distance = match n.kind() {
+        NumberKind::Integer(n) => i128::from(n) - rounded as i128,
+        NumberKind::Unsigned(n) => i128::from(n) - rounded as i128,
+        NumberKind::Float(_) => 0,
+    };
+    let middle = u128::from(u64::MAX / 2);
+    let ascending = (u128::from(double_rank(rounded)) << 64) | middle.saturating_add_signed(distance);
+    Some(if descending { !ascending } else { ascending })
+}
+
+/// Whether a number is a double, and one that has an order.
+fn is_exact(n: Number) -> bool {
+    match n.kind() {
+        NumberKind::Integer(n) => n.unsigned_abs() <= js::MAX_SAFE_INTEGER,
+        NumberKind::Unsigned(_) => false,
+        NumberKind::Float(n) => !n.is_nan(),
+    }
+}
+
+/// Integers that order as doubles do.
+fn double_rank(n: f64) -> u64 {
     // Both zeros are equal; positive numbers order as their bits do, negative ones the other way round.
     let bits = (n + 0.0).to_bits();
-    let ascending = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
-    Some(if descending { !ascending } else { ascending })
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
 fn text_of<'k>(key: &'k Key<'_>) -> Option<Option<&'k str>> {
@@ -527,6 +570,30 @@ mod tests {
         };
         assert_eq!(order(false), "20314");
         assert_eq!(order(true), "03214");
+    }
+
+    #[test]
+    fn integers_that_are_no_doubles_are_compared_and_sorted_whole() {
+        let items = r#"[{"k":9007199254740993,"i":0},{"k":9007199254740992,"i":1},{"k":null,"i":2},
+            {"k":18446744073709551615,"i":3},{"k":-9007199254740993,"i":4},{"k":9007199254740992.0,"i":5},
+            {"k":18446744073709551614,"i":6},{"k":true,"i":7},{"k":-9007199254740992,"i":8}]"#;
+        let order = |descending: bool| {
+            let sort = format!(r#"{{"operation":"sort","field":"k","descending":{descending}}}"#);
+            let sorted = Value::from_json(&run_json(&sort, items).unwrap()).unwrap();
+            sorted.as_array().unwrap().iter().map(|v| v.get("i").unwrap().to_json()).collect::<String>()
+        };
+        assert_eq!(order(false), "487150632");
+        assert_eq!(order(true), "360157842");
+        // Texts of numbers beside numbers, which have no total order, are compared whole as well.
+        let mixed = r#"[{"k":"9007199254740993"},{"k":9007199254740992}]"#;
+        let sorted = run_json(r#"{"operation":"sort","field":"k"}"#, mixed).unwrap();
+        assert_eq!(sorted, r#"[{"k":9007199254740992},{"k":"9007199254740993"}]"#);
+        for condition in ["$item.k == 9007199254740993", "$item.k > 9007199254740992", "$item.k == '9007199254740993'"]
+        {
+            let filter = format!(r#"{{"operation":"filter","where":"{condition}"}}"#);
+            let two = r#"[{"k":9007199254740992},{"k":9007199254740993}]"#;
+            assert_eq!(run_json(&filter, two).unwrap(), r#"[{"k":9007199254740993}]"#, "{condition}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Numbers, as exact as their text was.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 /// A number: an integer where its text was one that fits, else a double. Doubles may be non-finite inside the host
 /// (WorkflowSkill computes with them); JSON writes those as `null`.
@@ -72,6 +72,20 @@ impl Number {
         }
     }
 
+    /// The order of two numbers by their exact values: an integer is never rounded to be compared with a double. `None`
+    /// where one is not a number.
+    #[must_use]
+    #[inline]
+    pub fn compare(self, other: Self) -> Option<Ordering> {
+        match (self.kind(), other.kind()) {
+            (NumberKind::Integer(a), NumberKind::Integer(b)) => Some(a.cmp(&b)),
+            (NumberKind::Float(a), NumberKind::Float(b)) => a.partial_cmp(&b),
+            (NumberKind::Float(a), b) => compare_double(wide(b), a).map(Ordering::reverse),
+            (a, NumberKind::Float(b)) => compare_double(wide(a), b),
+            (a, b) => Some(wide(a).cmp(&wide(b))),
+        }
+    }
+
     /// How many bytes the number takes as JSON.
     pub(super) fn written(self) -> usize {
         match self.kind() {
@@ -81,6 +95,26 @@ impl Number {
             NumberKind::Float(_) => "null".len(),
         }
     }
+}
+
+/// An integer of either form; 0 for a double, which is none.
+fn wide(n: NumberKind) -> i128 {
+    match n {
+        NumberKind::Integer(n) => n.into(),
+        NumberKind::Unsigned(n) => n.into(),
+        NumberKind::Float(_) => 0,
+    }
+}
+
+/// The order of an integer of 64 bits and a double.
+#[expect(clippy::cast_possible_truncation, reason = "whole doubles of this size fit in 128 bits, larger ones saturate")]
+fn compare_double(integer: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    let whole = double.trunc();
+    // What the double has beyond its whole part decides where the integer equals that.
+    Some(integer.cmp(&(whole as i128)).then_with(|| whole.total_cmp(&double)))
 }
 
 fn digits(n: u64) -> usize {
@@ -111,11 +145,7 @@ impl From<f64> for Number {
 impl PartialEq for Number {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        match (self.kind(), other.kind()) {
-            (NumberKind::Integer(a), NumberKind::Integer(b)) => a == b,
-            (NumberKind::Unsigned(a), NumberKind::Unsigned(b)) => a == b,
-            _ => self.as_f64() == other.as_f64(),
-        }
+        self.compare(*other) == Some(Ordering::Equal)
     }
 }
 
@@ -126,5 +156,39 @@ impl fmt::Debug for Number {
             NumberKind::Unsigned(n) => n.fmt(f),
             NumberKind::Float(n) => fmt::Debug::fmt(&n, f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Number;
+    use std::cmp::Ordering::{Equal, Greater, Less};
+
+    #[test]
+    fn integers_are_compared_whole_with_integers_and_with_doubles() {
+        let (i, u, f) = (|n: i64| Number::from(n), |n: u64| Number::from(n), |n: f64| Number::from(n));
+        for (a, b, order) in [
+            (i(9_007_199_254_740_993), i(9_007_199_254_740_992), Greater),
+            (i(9_007_199_254_740_993), f(9_007_199_254_740_992.0), Greater),
+            (i(-9_007_199_254_740_993), f(-9_007_199_254_740_992.0), Less),
+            (u(u64::MAX), u(u64::MAX - 1), Greater),
+            (u(u64::MAX), f(18_446_744_073_709_551_616.0), Less),
+            (i(i64::MAX), f(9_223_372_036_854_775_808.0), Less),
+            (i(i64::MIN), f(-9_223_372_036_854_775_808.0), Equal),
+            (u(u64::MAX), i(-1), Greater),
+            (i(5), f(5.0), Equal),
+            (i(5), f(5.5), Less),
+            (i(-5), f(-5.5), Greater),
+            (i(0), f(-0.5), Greater),
+            (i(0), f(-0.0), Equal),
+            (i(i64::MAX), f(f64::INFINITY), Less),
+            (i(i64::MIN), f(f64::NEG_INFINITY), Greater),
+        ] {
+            assert_eq!(a.compare(b), Some(order), "{a:?} {b:?}");
+            assert_eq!(b.compare(a), Some(order.reverse()), "{b:?} {a:?}");
+            assert_eq!(a == b, order == Equal, "{a:?} {b:?}");
+        }
+        assert_eq!(i(1).compare(f(f64::NAN)), None);
+        assert!(f(f64::NAN) != f(f64::NAN));
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::js;
 use opcell_types::value::{Number, Object, Shape, Value};
-use std::borrow::Cow;
+use std::{borrow::Cow, cmp::Ordering};
 
 /// One program that is evaluated again and again: its stack is kept, and so is where each property was found, which for
 /// rows of one shape is where it is found again.
@@ -173,13 +173,13 @@ pub(crate) fn own<'a>(base: &'a Value, key: &str) -> Cow<'a, Value> {
 }
 
 fn element<'a>(base: Operand<'a>, index: Operand<'a>) -> Operand<'a> {
-    let n = match index {
+    let number = match index {
         Operand::Part(Value::String(key)) => return property(base, key),
-        Operand::Part(Value::Number(n)) => n.as_f64(),
-        #[expect(clippy::cast_precision_loss, reason = "positions in memory are doubles of their own")]
-        Operand::Count(n) => n as f64,
+        Operand::Part(Value::Number(n)) => *n,
+        Operand::Count(n) => Number::from(n as u64),
         _ => return UNDEFINED_PART,
     };
+    let n = number.as_f64();
     // A double equals its truncation exactly when it is an index; the conversion saturates below 0 and above the
     // maximum.
     #[expect(
@@ -192,7 +192,11 @@ fn element<'a>(base: Operand<'a>, index: Operand<'a>) -> Operand<'a> {
         Operand::Part(Value::Array(items)) if (n as usize) as f64 == n => {
             items.get(n as usize).map_or(UNDEFINED_PART, Operand::Part)
         }
-        base => property(base, &js::number_to_string(n)),
+        base => {
+            let mut key = String::new();
+            js::write_number(number, &mut key);
+            property(base, &key)
+        }
     }
 }
 
@@ -235,10 +239,10 @@ fn steps(comparison: Comparison, left: Operand<'_>, right: Operand<'_>) -> usize
 
 fn compare(comparison: Comparison, left: Operand<'_>, right: Operand<'_>) -> bool {
     match comparison {
-        Comparison::Greater => magnitude(left) > magnitude(right),
-        Comparison::GreaterOrEqual => magnitude(left) >= magnitude(right),
-        Comparison::Less => magnitude(left) < magnitude(right),
-        Comparison::LessOrEqual => magnitude(left) <= magnitude(right),
+        Comparison::Greater => order(left, right).is_some_and(Ordering::is_gt),
+        Comparison::GreaterOrEqual => order(left, right).is_some_and(Ordering::is_ge),
+        Comparison::Less => order(left, right).is_some_and(Ordering::is_lt),
+        Comparison::LessOrEqual => order(left, right).is_some_and(Ordering::is_le),
         Comparison::Equal => equal(&left.into_cow(), &right.into_cow()),
         Comparison::NotEqual => !equal(&left.into_cow(), &right.into_cow()),
         Comparison::Contains => contains(&left.into_cow(), &right.into_cow()),
@@ -249,29 +253,33 @@ fn compare(comparison: Comparison, left: Operand<'_>, right: Operand<'_>) -> boo
 fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(n), Value::String(text)) | (Value::String(text), Value::Number(n)) => {
-            n.as_f64() == js::string_to_number(text)
+            *n == js::parse_number(text)
         }
         _ => strictly_equal(left, right),
     }
 }
 
-/// `===`: aggregates by identity, numbers as doubles.
+/// `===`: aggregates by identity, numbers by their exact values.
 fn strictly_equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
-        _ => left.is_same(right),
-    }
+    left.is_same(right)
+}
+
+fn order(left: Operand<'_>, right: Operand<'_>) -> Option<Ordering> {
+    magnitude(left).compare(magnitude(right))
 }
 
 /// What `<` and its like compare: whatever is not a number, a text of one or a boolean counts as 0.
-fn magnitude(value: Operand<'_>) -> f64 {
+fn magnitude(value: Operand<'_>) -> Number {
     match value {
-        Operand::Part(Value::Number(n)) => n.as_f64(),
-        Operand::Part(Value::String(text)) => Some(js::string_to_number(text)).filter(|n| !n.is_nan()).unwrap_or(0.0),
-        Operand::Part(Value::Bool(true)) | Operand::Bool(true) => 1.0,
-        #[expect(clippy::cast_precision_loss, reason = "positions in memory are doubles of their own")]
-        Operand::Count(n) => n as f64,
-        _ => 0.0,
+        Operand::Part(Value::Number(n)) => *n,
+        Operand::Part(Value::String(text)) => match js::parse_number(text) {
+            n if n.as_f64().is_nan() => Number::from(0_u64),
+            n => n,
+        },
+        Operand::Part(Value::Bool(b)) => Number::from(u64::from(*b)),
+        Operand::Bool(b) => Number::from(u64::from(b)),
+        Operand::Count(n) => Number::from(n as u64),
+        Operand::Part(_) => Number::from(0_u64),
     }
 }
 

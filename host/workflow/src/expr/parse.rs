@@ -14,7 +14,7 @@ use super::{
     lex::{Kind, Token, lex},
 };
 use crate::js;
-use opcell_types::Value;
+use opcell_types::{Value, value::NumberKind};
 use std::sync::Arc;
 
 /// One instruction; operands come off a stack of values.
@@ -111,6 +111,15 @@ fn error(message: String, token: &Token) -> ExprError {
     ExprError { kind: ExprErrorKind::Parse, message, position: Some(token.position) }
 }
 
+/// A number as a value: integers of 64 bits whole, `5.0` an integer as in JavaScript.
+fn literal(text: &str) -> Value {
+    let number = js::parse_number(text);
+    match number.kind() {
+        NumberKind::Float(n) => js::number(n),
+        NumberKind::Integer(_) | NumberKind::Unsigned(_) => Value::Number(number),
+    }
+}
+
 fn shown(token: &Token) -> String {
     format!("{} (\"{}\")", token.kind.name(), token.text)
 }
@@ -163,7 +172,7 @@ impl Parser {
                     let Some(after) = self.postfixes()? else { continue };
                     return Ok(after);
                 }
-                Kind::Number => js::number(js::string_to_number(&token.text)),
+                Kind::Number => literal(&token.text),
                 Kind::String => Value::from(token.text),
                 Kind::Boolean => Value::Bool(token.text.as_ref() == "true"),
                 Kind::Null => Value::Null,

@@ -52,48 +52,6 @@ pub fn list<S: AsRef<str>>(items: &[S]) -> String {
     format!("[{}]", words.join(" "))
 }
 
-/// A decoded JSON value as `fmt.Sprint` prints it: strings bare, `map[a:1 b:2]` with sorted keys, `[1 2]`, `<nil>`.
-#[must_use]
-pub fn sprint(value: &Value) -> String {
-    let mut out = String::new();
-    push_value(&mut out, value);
-    out
-}
-
-/// Recursion is bounded by the depth that JSON parsing admits.
-fn push_value(out: &mut String, value: &Value) {
-    match value {
-        Value::Undefined | Value::Null => out.push_str("<nil>"),
-        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&float(number.as_f64())),
-        Value::String(text) => out.push_str(text),
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push(' ');
-                }
-                push_value(out, item);
-            }
-            out.push(']');
-        }
-        Value::Object(entries) => {
-            let mut sorted: Vec<_> = entries.iter().collect();
-            sorted.sort_by(|a, b| a.0.cmp(b.0));
-            out.push_str("map[");
-            for (i, (key, item)) in sorted.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(' ');
-                }
-                out.push_str(key);
-                out.push(':');
-                push_value(out, item);
-            }
-            out.push(']');
-        }
-    }
-}
-
 /// A double as `%v` prints it: shortest digits, with an exponent below 1e-4 and from 1e6 on.
 #[must_use]
 pub fn float(n: f64) -> String {

@@ -2,6 +2,7 @@
 
 use super::report::{Place, Report};
 use crate::edn::{Kind, Node};
+use crate::js;
 use opcell_types::value::{Map, Number, Value};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(super) fn value(node: &Node, place: &Place, report: &mut Report) -> Option<V
             report.invalid(node.span, place, format!("{node} has no JSON value; expected a finite number"));
             return None;
         }
-        Kind::Decimal(text) => Value::from(text.parse::<f64>().unwrap_or(f64::NAN)),
+        Kind::Decimal(text) => Value::Number(js::parse_number(text)),
         Kind::Ratio(text) => {
             let (numerator, denominator) = text.split_once('/').unwrap_or((text, "1"));
             let float = |digits: &str| digits.parse::<f64>().unwrap_or(f64::NAN);

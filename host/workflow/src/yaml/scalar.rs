@@ -51,7 +51,13 @@ fn core_schema(text: &str) -> Option<Value> {
         "true" | "True" | "TRUE" => Value::Bool(true),
         "false" | "False" | "FALSE" => Value::Bool(false),
         ".nan" | ".NaN" | ".NAN" => Value::from(f64::NAN),
-        _ => js::number(number(text)?),
+        _ => match number(text)? {
+            // An integer that a double would round is kept whole, as far as 64 bits go.
+            n if n.fract() == 0.0 && n.abs() > js::MAX_SAFE_INTEGER as f64 => {
+                Value::Number(js::parse_number(text.strip_prefix('+').unwrap_or(text)))
+            }
+            n => js::number(n),
+        },
     };
     Some(value)
 }
