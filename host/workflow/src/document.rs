@@ -1,8 +1,10 @@
 //! Any document: finds out its language and hands it to that language's compiler.
 //!
-//! The name decides, then the text: `.edn` is psi; `.md` is WorkflowSkill when it holds a `workflow` fence and psi
-//! otherwise; `.yaml` and `.yml` are bare WorkflowSkill; `.json` is the IR itself when it says `"version":
-//! "workflow-ir/v1"`, and a PromptPack otherwise.
+//! The name decides, then the text: `.edn` is psi; `.md` is WorkflowSkill when it holds a `workflow` fence, or what can
+//! only have been meant for one, and psi otherwise; `.yaml` and `.yml` are bare WorkflowSkill; `.json` is the IR itself
+//! when its `version` is one of `workflow-ir`, or it has `steps` and nothing of a pack, and a PromptPack otherwise.
+//!
+//! [`Language::of`] is the only place that decides, and a text that it takes for one language is never read as another.
 
 use crate::{
     checks,
@@ -32,6 +34,8 @@ pub enum Language {
     Ir,
 }
 
+/// How the version of every IR begins.
+const IR_FAMILY: &str = "workflow-ir";
 const IR_VERSION: &str = "workflow-ir/v1";
 
 impl Language {
@@ -40,7 +44,7 @@ impl Language {
     pub fn of(source: &SourceFile) -> Option<Self> {
         match Path::new(source.name()).extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "edn" => Some(Self::PsiEdn),
-            "md" | "markdown" if workflowskill::has_workflow_block(source.text()) => Some(Self::WorkflowSkill),
+            "md" | "markdown" if workflowskill::is_meant(source.text()) => Some(Self::WorkflowSkill),
             "md" | "markdown" => Some(Self::PsiMarkdown),
             "yaml" | "yml" => Some(Self::WorkflowSkill),
             "json" if says_ir(source.text()) => Some(Self::Ir),
@@ -50,13 +54,23 @@ impl Language {
     }
 }
 
-/// Whether a JSON text says at its root that it is an IR. Everything else in it is skipped, not kept.
+/// Whether a JSON text is an IR by its root: by its version, whichever, or by steps without the prompts of a pack.
+/// Everything else in it is skipped, not kept.
 fn says_ir(text: &str) -> bool {
+    use serde::de::IgnoredAny;
     #[derive(serde::Deserialize)]
     struct Root {
-        version: String,
+        #[serde(default)]
+        version: serde_json::Value,
+        steps: Option<IgnoredAny>,
+        prompts: Option<IgnoredAny>,
+        template_engine: Option<IgnoredAny>,
     }
-    serde_json::from_str::<Root>(text).is_ok_and(|root| root.version == IR_VERSION)
+    serde_json::from_str::<Root>(text).is_ok_and(|root| {
+        let version = root.version.as_str().unwrap_or_default();
+        version.starts_with(IR_FAMILY)
+            || (root.steps.is_some() && root.prompts.is_none() && root.template_engine.is_none())
+    })
 }
 
 /// Compiles a document of any language.
@@ -68,7 +82,11 @@ pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
 fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn Companions) -> Compiled {
     match language {
         Some(Language::PsiEdn) => with_flow_checks(psi::compile_edn(source, companions)),
-        Some(Language::PsiMarkdown) => with_flow_checks(psi::compile_markdown(source)),
+        Some(Language::PsiMarkdown) => {
+            let mut compiled = with_flow_checks(psi::compile_markdown(source));
+            compiled.diagnostics.extend(workflowskill::doubt(source.text()));
+            compiled
+        }
         Some(Language::WorkflowSkill) => workflowskill::compile(source),
         Some(Language::PromptPack) => promptpack::compile_with(source, companions),
         Some(Language::Ir) => compile_ir(source),
@@ -79,6 +97,16 @@ fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn 
             )
         }
     }
+}
+
+/// Compiles one prompt of a PromptPack, asked by itself.
+#[must_use]
+pub fn compile_prompt(source: &SourceFile, companions: &dyn Companions, prompt: &str) -> Compiled {
+    if Language::of(source) == Some(Language::PromptPack) {
+        return promptpack::compile_prompt(source, companions, prompt);
+    }
+    let message = format!("`{}` is not a PromptPack, and has no prompts to choose from", source.name());
+    refused(Diagnostic::error("not-a-pack", message))
 }
 
 fn refused(diagnostic: Diagnostic) -> Compiled {
@@ -94,6 +122,11 @@ fn with_flow_checks(mut compiled: Compiled) -> Compiled {
     compiled
 }
 
+/// What is wrong with a value of an IR that is none of the forms that a value may have.
+const NO_VALUE: &str = "before this place is a value of no known form: expected `value`, `expression`, `interpolation`, \
+                        `fields`, `items`, a template, or a source: `from` (\"workflow-input\", \"workflow-original\", a \
+                        step's output or yield, an artifact) with `path` or `projection`";
+
 /// Reads an IR and checks it.
 fn compile_ir(source: &SourceFile) -> Compiled {
     let failed = |diagnostics| Compiled { ir: None, spans: SourceMap::default(), diagnostics };
@@ -101,6 +134,16 @@ fn compile_ir(source: &SourceFile) -> Compiled {
         Ok(document) => document,
         Err(diagnostics) => return failed(diagnostics),
     };
+    let version = document.json.get("version").and_then(serde_json::Value::as_str);
+    if version != Some(IR_VERSION) {
+        let message = match version {
+            Some(version) => format!("there is no version `{version}` of the IR"),
+            None => "an IR says which version it is".to_owned(),
+        };
+        let place = document.value_span("/version").or_else(|| document.value_span(""));
+        let help = format!("expected \"version\": \"{IR_VERSION}\"");
+        return failed(vec![Diagnostic::error("unknown-version", message).at(place).help(help)]);
+    }
     let unknown = unknown_step_keys(&document);
     if !unknown.is_empty() {
         return failed(unknown);
@@ -109,7 +152,9 @@ fn compile_ir(source: &SourceFile) -> Compiled {
         Ok(ir) => ir,
         Err(error) => {
             let offset = source.offset(error.line(), error.column());
-            return failed(vec![Diagnostic::error("invalid-ir", error.to_string()).at(Span::new(offset, offset))]);
+            let message =
+                error.to_string().replace("data did not match any variant of untagged enum ValueSpec", NO_VALUE);
+            return failed(vec![Diagnostic::error("invalid-ir", message).at(Span::new(offset, offset))]);
         }
     };
     let located = |found: Diagnostic| {
@@ -196,7 +241,10 @@ mod tests {
         assert_eq!(language("SKILL.md", "```workflow\nsteps: []\n```"), Some(Language::WorkflowSkill));
         assert_eq!(language("b.YML", ""), Some(Language::WorkflowSkill));
         assert_eq!(language("b.json", r#"{"steps":[],"version":"workflow-ir/v1"}"#), Some(Language::Ir));
+        assert_eq!(language("b.json", r#"{"version":"workflow-ir/v2"}"#), Some(Language::Ir));
+        assert_eq!(language("b.json", r#"{"steps":[]}"#), Some(Language::Ir));
         assert_eq!(language("b.json", r#"{"version":"1.0"}"#), Some(Language::PromptPack));
+        assert_eq!(language("b.json", r#"{"steps":[],"prompts":{}}"#), Some(Language::PromptPack));
         assert_eq!(language("b.json", "{"), Some(Language::PromptPack));
         assert_eq!(language("b.txt", ""), None);
         assert_eq!(language("b", ""), None);
@@ -214,6 +262,30 @@ mod tests {
         );
         assert_eq!(codes("w.json", &ir.replace("\"outputs\"", "\"output\"")), ["unknown-key"]);
         assert_eq!(codes("w.json", &ir.replace("\"operation\"", "\"operator\"")), ["invalid-ir"]);
+    }
+
+    #[test]
+    fn an_ir_of_another_version_is_told_so() {
+        assert_eq!(codes("w.json", r#"{"version":"workflow-ir/v2","steps":[]}"#), ["unknown-version"]);
+        assert_eq!(codes("w.json", r#"{"name":"w","steps":[]}"#), ["unknown-version"]);
+    }
+
+    #[test]
+    fn markdown_that_was_meant_as_a_workflow_is_one_or_is_refused_and_never_a_prompt() {
+        let text = |fence: &str| {
+            format!("---\nname: w\ndescription: d\n---\n{fence}\nsteps:\n  - {{ id: a, type: tool, tool: t }}\n```\n")
+        };
+        for fence in ["``` workflow", "```Workflow", "```yaml", "> ``` workflow", "```workflow x=1"] {
+            let source = SourceFile::new("w.md", text(fence));
+            assert_eq!(Language::of(&source), Some(Language::WorkflowSkill), "{fence}");
+            let compiled = compile(&source, &NoCompanions);
+            assert!(compiled.ir.is_none(), "{fence}");
+            let [found] = compiled.diagnostics.as_slice() else { panic!("{fence}: {:?}", compiled.diagnostics) };
+            assert_eq!(found.code, "workflow-fence");
+            assert!(found.span.is_some_and(|span| span.start > 0), "{fence}");
+        }
+        let other = text("```yaml").replace("{ id: a, type: tool, tool: t }", "command: make");
+        assert_eq!(codes("w.md", &other), ["looks-like-a-workflow"]);
     }
 
     #[test]

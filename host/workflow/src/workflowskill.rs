@@ -9,6 +9,7 @@ mod check;
 mod compile;
 mod definition;
 mod extract;
+mod resemblance;
 mod schema;
 mod types;
 mod validate;
@@ -21,6 +22,7 @@ use crate::{
     yaml::{self, Node},
 };
 use opcell_types::Value;
+use resemblance::Certainty;
 use std::{ops::Range, path::Path, sync::Arc};
 
 pub use definition::{Body, Definition, Extension, Field, RetryDefinition, StepDefinition, Text};
@@ -248,11 +250,25 @@ pub fn validate_workflow_skill(text: &str, tools: Option<&dyn Fn(&str) -> bool>)
     }
 }
 
-/// Whether a Markdown text holds a `workflow` fence.
+/// Whether a Markdown text is a WorkflowSkill: it holds a `workflow` fence, or what can only have been meant for one,
+/// which [`compile`] refuses with the reason.
 #[must_use]
-pub fn has_workflow_block(text: &str) -> bool {
+pub fn is_meant(text: &str) -> bool {
     extract::block(text).is_some()
+        || resemblance::find(text, &[]).is_some_and(|found| found.certainty == Certainty::Meant)
 }
+
+/// What in a Markdown text that is taken for a prompt may have been meant for a workflow.
+pub(crate) fn doubt(text: &str) -> Option<Diagnostic> {
+    let found = resemblance::find(text, &[])?;
+    let message = format!("this block has `steps` and is sent to a model as text: {}", found.reason);
+    let help =
+        "a workflow's block begins with ```workflow, alone on its line; in an example, put `steps` below another key";
+    Some(Diagnostic::warning("looks-like-a-workflow", message).at(found.span).help(help))
+}
+
+const FENCE_HELP: &str =
+    "begin the block with ```workflow, alone on a line without anything before it, and end it with a line ```";
 
 /// Compiles a document, Markdown or bare YAML (which the reference promises and refuses), and checks it statically.
 /// Where the reference runs a document, so does Opcell: what the checks find are warnings.
@@ -288,11 +304,26 @@ fn read(text: &str, is_yaml: bool) -> Result<(Skill, Vec<Diagnostic>), ParseErro
     let Some(block) = extract::block(text) else {
         // A YAML file is a workflow or a broken one; no one looks for a fence in it.
         let bare = is_yaml || tree(text, 0..text.len()).is_ok_and(|root| root.get("steps").is_some());
+        if let Some(found) = resemblance::find(text, &[]).filter(|_| !bare) {
+            let message = format!("this looks like a workflow and is none: {}", found.reason);
+            let diagnostic = Diagnostic::error("workflow-fence", message).at(found.span).help(FENCE_HELP);
+            return Err(ParseError {
+                message: NO_BLOCK.to_owned(),
+                details: Vec::new(),
+                diagnostics: vec![diagnostic],
+            });
+        }
         let skill = if bare { parse_workflow_yaml(text) } else { parse_workflow_from_md(text) };
         return skill.map(|skill| (skill, Vec::new()));
     };
     let mut skill = parse_yaml_at(text, block.clone(), None)?;
-    if let Some(second) = extract::block_after(text, block.end) {
+    let second = extract::block_after(text, block.end);
+    let known: Vec<_> = [Some(block), second.clone()].into_iter().flatten().collect();
+    if let Some(found) = resemblance::find(text, &known).filter(|found| found.certainty == Certainty::Meant) {
+        let message = format!("this looks like a workflow and is ignored: {}", found.reason);
+        skill.warnings.push(Diagnostic::warning("second-workflow", message).at(found.span));
+    }
+    if let Some(second) = second {
         let message = "only the first ```workflow block of a document counts, and this one is ignored";
         skill.warnings.push(Diagnostic::warning("second-workflow", message).at(Span::new(second.start, second.end)));
     }

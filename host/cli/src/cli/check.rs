@@ -1,6 +1,6 @@
 //! `opcell check`: one verdict per file, with every finding.
 
-use super::{Exit, Failure, Global, Terminal};
+use super::{Exit, Failure, Global, Terminal, units::counted};
 use clap::Args;
 use indicatif::ProgressBar;
 use opcell::{
@@ -10,13 +10,13 @@ use opcell::{
     report,
     run::Workflow,
 };
-use opcell_workflow::{Diagnostic, Severity};
+use opcell_workflow::{Diagnostic, Severity, document::Language, ir::Form};
 use serde_json::json;
 use std::{
     collections::{HashMap, hash_map::Entry},
     fmt::Write as _,
     io::IsTerminal,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -125,6 +125,35 @@ fn verdict_json(
     json!({"file": name, "ok": good, "language": language, "diagnostics": diagnostics})
 }
 
+/// What a document was taken for, where its name leaves that to its text. A prompt's power is part of it.
+fn taken_for(document: &Document) -> Option<String> {
+    let name = document.source.name();
+    Some(match document.language? {
+        Language::WorkflowSkill if !has_ending(name, &["yaml", "yml"]) => "WorkflowSkill".to_owned(),
+        Language::PsiMarkdown => {
+            let session = document.ir.as_ref().and_then(|ir| ir.steps.first()).map(|step| &step.form);
+            match session {
+                Some(Form::Session { session }) => match session.tools.as_deref() {
+                    None => "psi: a prompt that a model is sent, with every tool of the project".to_owned(),
+                    Some([]) => "psi: a prompt that a model is sent, without tools".to_owned(),
+                    Some(tools) => {
+                        format!("psi: a prompt that a model is sent, with {}", counted(tools.len() as u64, "tool"))
+                    }
+                },
+                _ => "psi: a prompt that a model is sent".to_owned(),
+            }
+        }
+        Language::Ir => "IR".to_owned(),
+        Language::PromptPack if !name.to_ascii_lowercase().ends_with(".pack.json") => "PromptPack".to_owned(),
+        Language::PsiEdn | Language::WorkflowSkill | Language::PromptPack => return None,
+    })
+}
+
+fn has_ending(name: &str, endings: &[&str]) -> bool {
+    let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    endings.iter().any(|known| ending.eq_ignore_ascii_case(known))
+}
+
 fn verdict_text(
     name: &str,
     good: bool,
@@ -139,6 +168,9 @@ fn verdict_text(
     };
     let (errors, warnings) = (count(Severity::Error) + usize::from(document.is_none()), count(Severity::Warning));
     let mut text = format!("{} {}", if good { "ok   " } else { "wrong" }, report::printable(name));
+    if let Some(taken_for) = document.and_then(taken_for) {
+        let _ = write!(text, " ({taken_for})");
+    }
     let plural = |n: usize| if n == 1 { "" } else { "s" };
     match (errors, warnings) {
         (0, 0) => {}

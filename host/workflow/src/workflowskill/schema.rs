@@ -424,13 +424,6 @@ impl Reader {
         let retry = self.retry(&place);
         let body = self.body(&place, kind);
         self.unknown_keys(&place, &known_keys(kind, &body));
-        if matches!(kind, "conditional" | "exit") {
-            for key in ["inputs", "outputs"].into_iter().filter(|key| place.node.entry(key).is_none()) {
-                let message = format!("a step of type `{kind}` is written with `{key}: {{}}`");
-                let span = id.as_ref().map_or(node.span, |id| id.span);
-                self.unknown.push(Diagnostic::warning("missing-key", message).at(span).path(place.child(key).1));
-            }
-        }
         let extension = self.extension(&place);
         Some(StepDefinition {
             id: id?,
