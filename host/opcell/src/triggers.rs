@@ -3,6 +3,8 @@
 //! This module says what a trigger is, and when a schedule is due; `opcell serve` asks it and acts. Whatever a trigger
 //! does has a key, so that two servers on one journal, or one that was killed, do it once.
 
+mod crontab;
+
 use crate::http::SecretSource;
 use croner::{
     Cron,
@@ -177,6 +179,7 @@ impl Schedule {
     /// # Errors
     /// When it cannot be read, or never comes, or the time zone is unknown.
     pub fn new(text: &str, zone: &str, missed: Missed) -> Result<Self, ScheduleError> {
+        crontab::check(text).map_err(|problem| ScheduleError::Expression { text: text.to_owned(), problem })?;
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let cron = parser.parse(text).map_err(|error| ScheduleError::Expression {
             text: text.to_owned(),
