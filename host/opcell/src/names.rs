@@ -31,6 +31,10 @@ impl Catalog for Host {
         self.library().find(name)
     }
 
+    fn arguments(&self, id: &str) -> Option<serde_json::Value> {
+        Some(self.catalog().resolve(id)?.0.arguments_schema.clone())
+    }
+
     fn is_judge(&self, id: &str) -> bool {
         self.catalog().resolve(id).is_some_and(|(entry, _)| matches!(entry.offer, Offer::Judge { .. }))
     }

@@ -3,12 +3,15 @@
 //!
 //! What a reference runtime accepts is a warning here; a strict caller treats warnings as errors.
 
+mod arguments;
 mod callees;
 mod graph;
 
 use crate::{
     diagnostic::{Diagnostic, did_you_mean},
-    ir::{Contribution, DelegateTarget, Form, Goto, Invoke, Judge, Session, SourceRef, SourceSpec, WorkflowIr},
+    ir::{
+        Contribution, DelegateTarget, Form, Goto, Invoke, Judge, Printing, Session, SourceRef, SourceSpec, WorkflowIr,
+    },
     names::Outcome,
     validate::references,
 };
@@ -41,6 +44,10 @@ pub trait Catalog {
     }
     /// A workflow by name.
     fn workflow(&self, _name: &str) -> Option<Arc<WorkflowIr>> {
+        None
+    }
+    /// The JSON Schema of what an operation or a judge takes.
+    fn arguments(&self, _id: &str) -> Option<serde_json::Value> {
         None
     }
     /// Whether an id is a judge's, which steps cannot invoke.
@@ -85,6 +92,9 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
     }
     found.extend(unset_references(ir, &graph, &reached));
     found.extend(nothing_asked(ir));
+    if ir.dialect.printing == Printing::Edn {
+        found.extend(arguments::inputs(ir));
+    }
     if ir.limits.total_visits.is_none() {
         found.extend(graph.unbounded_loops(&reached).into_iter().map(|members| {
             let names: Vec<String> =
@@ -164,9 +174,17 @@ fn unknown_targets(ir: &WorkflowIr) -> Vec<Diagnostic> {
             None => warning,
         });
     };
+    let first = ir.steps.iter().position(|step| !step.grouped);
+    let mut nowhere = Vec::new();
     for (i, step) in ir.steps.iter().enumerate() {
         for (j, route) in step.on.iter().enumerate() {
             for (goto, key) in [(Some(&route.goto), "goto"), (route.on_max_iterations.as_ref(), "on-max-iterations")] {
+                if goto == Some(&Goto::Previous) && first == Some(i) {
+                    let message =
+                        format!("Step '{}': there is no step before it, and a run that goes there fails", step.name);
+                    let warning = Diagnostic::warning("no-previous-step", message);
+                    nowhere.push(warning.path(format!("steps[{i}].on[{j}].{key}")).help("name a step, or :done"));
+                }
                 if let Some(Goto::Step(target)) = goto {
                     check(target, &step.name, format!("steps[{i}].on[{j}].{key}"));
                 }
@@ -189,6 +207,7 @@ fn unknown_targets(ir: &WorkflowIr) -> Vec<Diagnostic> {
             _ => {}
         }
     }
+    found.extend(nowhere);
     found
 }
 
@@ -239,7 +258,9 @@ fn all_names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
     }
     steps(ir, "", catalog, &mut check);
     check.found.extend(callees::check(ir, "", catalog));
+    check.found.extend(arguments::calls(ir, "", catalog));
     for (at, own) in ir.workflows.iter().enumerate() {
+        check.found.extend(arguments::calls(own, &format!("workflows[{at}]."), catalog));
         steps(own, &format!("workflows[{at}]."), catalog, &mut check);
     }
     check.found

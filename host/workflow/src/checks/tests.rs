@@ -124,6 +124,18 @@ fn ten_thousand_steps_take_no_time() {
 struct Host;
 
 impl Catalog for Host {
+    fn arguments(&self, id: &str) -> Option<serde_json::Value> {
+        let properties = serde_json::json!({"path": {"type": "string"}, "limit": {"type": "integer"}});
+        let open = serde_json::json!({"type": "object", "properties": properties, "required": ["path"]});
+        let mut closed = open.clone();
+        closed["additionalProperties"] = serde_json::json!(false);
+        match id {
+            "typed/open" => Some(open),
+            "typed/closed" => Some(closed),
+            _ => None,
+        }
+    }
+
     fn operations(&self) -> Option<Vec<String>> {
         Some(vec!["x/y".into(), "j/j".into()])
     }
@@ -239,4 +251,46 @@ fn an_output_that_a_callee_never_yields_is_an_error() {
     assert_eq!(found("data"), [("missing-yield-field", "steps[0].outputs.t.source".to_owned())]);
     assert_eq!(found("text"), []);
     assert_eq!(found("unknown"), []);
+}
+
+#[test]
+fn arguments_that_an_operation_does_not_take_or_lacks_are_told() {
+    let call = |operation: &str, args: &str| {
+        let ir = workflow(&format!("{{:name \"a\" :type :invoke :operation \"{operation}\" :args {args}}}"));
+        let found = arguments::calls(&ir, "", &Host);
+        found.into_iter().map(|d| (d.code, d.path.unwrap(), d.help.unwrap_or_default())).collect::<Vec<_>>()
+    };
+    assert_eq!(call("typed/open", "{:path \"x\" :limit 3}"), []);
+    assert_eq!(
+        call("typed/open", "{:pth \"x\"}"),
+        [
+            ("unknown-argument", "steps[0].invoke.args.pth".to_owned(), "did you mean `path`?".to_owned()),
+            ("missing-argument", "steps[0].invoke".to_owned(), String::new()),
+        ]
+    );
+    assert_eq!(call("typed/open", "{:path \"x\" :zebra 1}"), [], "an open schema takes what it does not name");
+    assert_eq!(
+        call("typed/closed", "{:path \"x\" :zebra 1}"),
+        [("unknown-argument", "steps[0].invoke.args.zebra".to_owned(), "it takes: path, limit".to_owned())]
+    );
+    assert_eq!(call("x/y", "{:anything 1}"), [], "an operation that the host does not have is told elsewhere");
+}
+
+#[test]
+fn a_path_into_an_input_that_is_not_declared_is_told() {
+    let text = |key: &str| {
+        format!(
+            "{{:name \"w\" :description \"d\" :inputs {{:file {{:type \"string\"}}}} :steps [{{:name \"a\" :type :invoke \
+             :operation \"x/y\" :args {{:v {{:from :workflow-input :path [{key}]}}}}}}]}}"
+        )
+    };
+    let found = |key: &str| {
+        let source = SourceFile::new("w.edn", text(key));
+        let compiled = psi::compile_edn(&source, &crate::companions::NoCompanions);
+        let ir = compiled.ir.unwrap_or_else(|| panic!("{:#?}", compiled.diagnostics));
+        flow(&ir).into_iter().map(|d| (d.code, d.help.unwrap_or_default())).collect::<Vec<_>>()
+    };
+    assert_eq!(found(":file"), []);
+    assert_eq!(found(":input"), []);
+    assert_eq!(found(":fiel"), [("unknown-input", "did you mean `file`?".to_owned())]);
 }

@@ -1,7 +1,8 @@
 //! Every reference that a step makes to something the run has.
 
 use crate::ir::{
-    Contribution, DelegateTarget, Form, Judge, PromptString, SourceRef, SourceSpec, Step, Template, ValueSpec,
+    Contribution, DelegateTarget, Form, Judge, PathSegment, PromptString, SourceRef, SourceSpec, Step, Template,
+    ValueSpec,
 };
 
 /// A reference and where it is in its step.
@@ -9,6 +10,8 @@ use crate::ir::{
 pub struct Reference<'a> {
     /// To what.
     pub source: &'a SourceRef,
+    /// Which part of it, where one is named.
+    pub within: Option<&'a [PathSegment]>,
     /// Path below the step, `session.contributions[0].from`.
     pub path: String,
     /// Whether the step's judge makes it, after the step has run.
@@ -98,7 +101,9 @@ impl<'a> Collector<'a> {
     }
 
     fn source(&mut self, spec: &'a SourceSpec, path: &str) {
-        self.found.push(Reference { source: &spec.from, path: format!("{path}.from"), in_judge: self.in_judge });
+        let within = spec.path.as_deref();
+        let path = format!("{path}.from");
+        self.found.push(Reference { source: &spec.from, within, path, in_judge: self.in_judge });
     }
 
     fn values(&mut self, specs: impl IntoIterator<Item = (impl std::fmt::Display, &'a ValueSpec)>, path: &str) {
