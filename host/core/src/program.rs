@@ -49,6 +49,14 @@ pub enum ProgramError {
         /// The workflow.
         workflow: Arc<str>,
     },
+    /// The workflow leaves it to its caller where a run begins.
+    #[error("workflow `{workflow}` does not say where a run begins; it can begin at: {steps}")]
+    NoEntry {
+        /// The workflow.
+        workflow: Arc<str>,
+        /// The names of its steps, with commas between them.
+        steps: String,
+    },
     /// A name that refers to no step.
     #[error("workflow `{workflow}`: {user} names step `{name}`, which does not exist")]
     UnknownStep {
@@ -92,6 +100,10 @@ impl Program {
             })
             .collect::<Result<_, _>>()?;
         let entry = match &ir.entry {
+            Some(name) if name.is_empty() => {
+                let steps: Vec<&str> = ir.steps.iter().map(|step| step.name.as_ref()).collect();
+                return Err(ProgramError::NoEntry { workflow: ir.name.clone(), steps: steps.join(", ") });
+            }
             Some(name) => *index.get(name).ok_or_else(|| unknown("the entry".to_owned(), name))?,
             None => match main.first() {
                 Some(step) => *step,

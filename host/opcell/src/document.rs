@@ -117,15 +117,28 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
 #[must_use]
 pub fn compile(path: &Path, text: String) -> Document {
     let source = Arc::new(SourceFile::new(path.display().to_string(), text));
-    let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-    let compiled = document::compile(&source, &SiblingFiles(folder));
+    let compiled = document::compile(&source, &SiblingFiles(folder_of(path)));
+    let language = Language::of(&source);
+    Document { language, source, spans: compiled.spans, ir: compiled.ir, diagnostics: compiled.diagnostics }
+}
+
+/// One prompt of a PromptPack, asked by itself.
+#[must_use]
+pub(crate) fn compile_prompt(pack: &Document, prompt: &str) -> Document {
+    let source = pack.source.clone();
+    let folder = folder_of(Path::new(source.name()));
+    let compiled = document::compile_prompt(&source, &SiblingFiles(folder), prompt);
     Document {
-        language: Language::of(&source),
-        source,
+        language: pack.language,
         spans: compiled.spans,
         ir: compiled.ir,
         diagnostics: compiled.diagnostics,
+        source: source.clone(),
     }
+}
+
+fn folder_of(path: &Path) -> Option<&Path> {
+    path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 /// The Markdown files in a document's own folder. A link that leads out of it is no such file.

@@ -1,11 +1,56 @@
 //! What a run must be given, found before it starts: a state that is reached late must not be the first to miss it.
 
 use crate::run::Workflow;
+use opcell_schema::Schema;
 use opcell_types::Value;
 use opcell_workflow::{
     Diagnostic,
+    document::Language,
     ir::{Form, PathSegment, SourceRef, SourceSpec, ValueSpec},
 };
+
+/// Steps that the check of one variable may take.
+const MAX_STEPS: u64 = 5_000_000;
+
+/// The prompts of a pack of which a run has to choose one.
+pub(crate) fn unchosen(workflow: &Workflow) -> Option<Diagnostic> {
+    let ir = workflow.ir();
+    if ir.entry.as_deref() != Some("") {
+        return None;
+    }
+    let keys: Vec<&str> = ir.steps.iter().map(|step| step.name.as_ref()).collect();
+    let message =
+        format!("`{}` has {} prompts and no workflow: a run has to say which one is asked", ir.name, keys.len());
+    let first = keys.first().copied().unwrap_or_default();
+    let help = format!("choose one, such as `--prompt {first}`; its prompts are: {}", keys.join(", "));
+    Some(Diagnostic::error("no-entry", message).help(help))
+}
+
+/// The variables of a pack's prompts that are given and break their rules. (Other workflows check what they are given
+/// when they begin; a pack does as well, for those who start it otherwise.)
+pub(crate) fn unfit(workflow: &Workflow, input: &Value) -> Option<Diagnostic> {
+    let is_pack = workflow.document().is_some_and(|document| document.language == Some(Language::PromptPack));
+    let declared = workflow.ir().inputs.iter().filter(|_| is_pack);
+    let mut wrong: Vec<String> = Vec::new();
+    for (name, declared) in declared {
+        let Some(given) = input.get(name).filter(|given| !given.is_nullish()) else { continue };
+        let Some(schema) = declared.schema.as_ref() else { continue };
+        let given = serde_json::Value::from(given);
+        let found = match Schema::shared(&serde_json::Value::from(schema)) {
+            Ok(schema) => match schema.check_cost(&given, MAX_STEPS) {
+                Ok(()) => schema.violations(&given, 1).into_iter().next(),
+                Err(too_large) => Some(too_large),
+            },
+            Err(problem) => Some(problem),
+        };
+        wrong.extend(found.map(|problem| format!("`{name}`, which is declared `{}`: {problem}", declared.kind)));
+    }
+    if wrong.is_empty() {
+        return None;
+    }
+    let message = format!("the input breaks the rules of the pack's variables: {}", wrong.join("; "));
+    Some(Diagnostic::error("invalid-input", message))
+}
 
 /// The required variables of a workflow's sessions that an input does not give.
 pub(crate) fn missing(workflow: &Workflow, input: &Value) -> Option<Diagnostic> {
@@ -28,7 +73,8 @@ pub(crate) fn missing(workflow: &Workflow, input: &Value) -> Option<Diagnostic> 
                 }
                 _ => None,
             };
-            if needed == Some(name.as_ref()) && !is_given(name) && !missing.contains(&name.as_ref()) {
+            let name = name.trim();
+            if needed == Some(name) && !is_given(name) && !missing.contains(&name) {
                 missing.push(name);
             }
         }

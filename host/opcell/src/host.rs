@@ -25,7 +25,7 @@ use opcell_journal::RunId;
 use opcell_sandbox::PoolUse;
 use opcell_session::{HostSessions, skills::SkillLibrary};
 use opcell_types::Value;
-use opcell_workflow::{Diagnostic, Severity, checks};
+use opcell_workflow::{Diagnostic, Severity, checks, document::Language};
 use std::{sync::Arc, time::Duration};
 
 /// Runs workflows and single operations. Cheap to clone.
@@ -104,8 +104,11 @@ impl Host {
         if !errors.is_empty() {
             return Err(StartError::Rejected(workflow.reject(errors)));
         }
-        if let Some(missing) = given::missing(workflow, &input) {
-            return Err(StartError::Rejected(workflow.reject(vec![missing])));
+        let wrong = given::unchosen(workflow)
+            .or_else(|| given::missing(workflow, &input))
+            .or_else(|| given::unfit(workflow, &input));
+        if let Some(wrong) = wrong {
+            return Err(StartError::Rejected(workflow.reject(vec![wrong])));
         }
         let program = Program::new(workflow.ir().clone())
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
@@ -180,10 +183,18 @@ impl Host {
     #[must_use]
     pub fn check(&self, workflow: &Workflow) -> Vec<Diagnostic> {
         let mut findings = checks::names(workflow.ir(), self);
+        // A pack names tools, and the project file says what they are.
+        let is_pack = workflow.document().is_some_and(|document| document.language == Some(Language::PromptPack));
+        let usual = match is_pack {
+            true => {
+                "say under `[tools]` of opcell.toml what the tool is: an operation, or a tool of the host or of a server"
+            }
+            false => "`opcell op list` lists the operations",
+        };
         for finding in findings.iter_mut().filter(|finding| finding.code == checks::UNKNOWN_OPERATION) {
             finding.help.get_or_insert_with(|| {
                 let left_out = self.catalog.left_out_help();
-                left_out.unwrap_or_else(|| "`opcell op list` lists the operations".to_owned())
+                left_out.unwrap_or_else(|| usual.to_owned())
             });
         }
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()

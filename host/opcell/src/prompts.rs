@@ -9,17 +9,18 @@ use opcell_engine::{
     ports::{Failure, OpenSession},
 };
 use opcell_session::prompt::{SystemPrompt, tokens};
-use opcell_types::{CallContext, ToolDescription, Value};
+use opcell_types::{CallContext, ToolDescription, Value, value::Map};
 use opcell_workflow::{
     Diagnostic, WorkflowIr,
     diagnostic::did_you_mean,
+    expr::{Context, Expression},
     interpolate,
     ir::{
         Callee, Contribution, Form, Judge, Printing, PromptMode, Session, SourceRef, SourceSpec, Step, StepName,
         ValueSpec,
     },
     print,
-    resolve::{self, Scope},
+    resolve::{self, ResolveError, Scope},
     template,
 };
 use serde::Serialize;
@@ -57,7 +58,6 @@ pub struct StepPrompt {
     #[serde(flatten)]
     pub system: SystemPrompt,
     /// The tools that the model is sent beside it, with their parameters.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolDescription>,
     /// What is said first, in order.
     pub conversation: Vec<PromptMessage>,
@@ -134,7 +134,10 @@ impl Host {
     ) -> Result<Vec<StepPrompt>, Rejected> {
         let ir = workflow.ir();
         let wanted = |step: &Step| request.step.as_ref().is_none_or(|name| name.as_str() == step.name.as_ref());
-        let program = Program::new(ir.clone())
+        // What leaves its entry to a run has the same prompts wherever that begins.
+        let entered = workflow.ir().steps.first().filter(|_| ir.entry.as_deref() == Some(""));
+        let entered = entered.and_then(|first| workflow.entered_at(&first.name));
+        let program = Program::new(entered.as_ref().map_or(ir, Workflow::ir).clone())
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
         let mut prompts = Vec::new();
         for (index, step) in ir.steps.iter().enumerate().filter(|(_, step)| wanted(step)) {
@@ -201,17 +204,27 @@ fn no_session(ir: &WorkflowIr, name: &str) -> Diagnostic {
     Diagnostic::error("no-session", message).help(help)
 }
 
+/// What stands for an input that is not known.
+const UNKNOWN_INPUT: &str = "⟨workflow input⟩";
+
 /// A run before it starts: the input may be known, nothing else is.
 struct PreviewScope<'a> {
     input: Option<&'a Value>,
     original: Option<&'a Value>,
+    /// What is given of the declared inputs, and the defaults of the others.
+    inputs: Value,
     printing: Printing,
 }
 
 impl<'a> PreviewScope<'a> {
     fn new(ir: &WorkflowIr, input: Option<&'a Value>) -> Self {
         let original = input.map(|input| input.get("original").unwrap_or(input));
-        Self { input, original, printing: ir.dialect.printing }
+        let defaults =
+            ir.inputs.iter().filter_map(|(name, declared)| Some((name.clone().into(), declared.default.clone()?)));
+        let mut inputs: Map = defaults.collect();
+        let given = input.and_then(Value::as_object).into_iter().flat_map(|given| given.iter());
+        inputs.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+        Self { input, original, inputs: Value::from(inputs), printing: ir.dialect.printing }
     }
 
     fn conversation(&self, prompt: Option<&Arc<str>>, contributions: &[Contribution]) -> Vec<PromptMessage> {
@@ -241,8 +254,9 @@ impl<'a> PreviewScope<'a> {
             other => other.clone(),
         };
         match resolve::value(&spec, self) {
+            Ok(value) if value.as_str() == Some(UNKNOWN_INPUT) => format!("⟨{}⟩", name.trim()),
             Ok(value) if !value.is_nullish() => self.print(&value),
-            _ => format!("⟨{name}⟩"),
+            _ => format!("⟨{}⟩", name.trim()),
         }
     }
 
@@ -271,7 +285,7 @@ impl<'a> PreviewScope<'a> {
 
 impl Scope for PreviewScope<'_> {
     fn input(&self) -> &Value {
-        static UNKNOWN: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("⟨workflow input⟩"));
+        static UNKNOWN: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from(UNKNOWN_INPUT));
         self.input.unwrap_or(&UNKNOWN)
     }
 
@@ -293,11 +307,18 @@ impl Scope for PreviewScope<'_> {
         Some(Value::from(format!("⟨artifact {name}⟩")))
     }
 
+    fn expression(&self, expression: &Expression) -> Result<Value, ResolveError> {
+        let steps = Value::object::<&str>([]);
+        expression
+            .evaluate(&Context::new(&self.inputs, &steps))
+            .map_err(|error| ResolveError::Expression { text: expression.text().to_owned(), problem: error.message })
+    }
+
     fn print(&self, value: &Value) -> String {
         match self.printing {
             Printing::Edn => print::edn(value),
             Printing::Javascript => interpolate::stringify(value).into_owned(),
-            Printing::Go => print::go::sprint(value),
+            Printing::Go => print::json(value),
         }
     }
 }

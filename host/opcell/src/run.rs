@@ -116,6 +116,28 @@ impl Workflow {
         Some(Self { ir: Arc::new(ir), document: self.document.clone() })
     }
 
+    /// One prompt of the PromptPack that this workflow was compiled from, asked by itself, whatever else the pack has.
+    ///
+    /// # Errors
+    /// When the workflow is of another language, or the pack has no such prompt.
+    pub fn prompt(&self, key: &str) -> Result<Self, Rejected> {
+        match &self.document {
+            Some(document) => Self::of(document::compile_prompt(document, key)),
+            None => {
+                let message = format!("`{}` has no document with prompts to choose from", self.ir.name);
+                Err(self.reject(vec![Diagnostic::error("not-a-pack", message)]))
+            }
+        }
+    }
+
+    /// One prompt of the PromptPack in a file, asked by itself. Other prompts of the pack may be refused.
+    ///
+    /// # Errors
+    /// As [`Workflow::load`]; when the document is of another language, or the pack has no such prompt.
+    pub fn load_prompt(path: impl AsRef<Path>, key: &str) -> Result<Self, Rejected> {
+        Self::of(document::compile_prompt(&document::read(path.as_ref())?, key))
+    }
+
     /// The names of its steps, in authored order.
     #[must_use]
     pub fn step_names(&self) -> Vec<Arc<str>> {

@@ -15,6 +15,7 @@ pub mod contracts;
 pub mod decode;
 mod governed;
 pub mod pack;
+mod rules;
 pub mod schema;
 mod skills;
 mod speaker;
@@ -22,7 +23,7 @@ pub mod spec;
 pub mod template;
 pub mod validate;
 
-pub use compile::{compile, compile_with};
+pub use compile::{compile, compile_prompt, compile_with};
 pub use compose::compile_composition;
 pub use contracts::Contracts;
 pub use pack::Pack;

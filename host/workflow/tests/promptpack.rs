@@ -652,3 +652,179 @@ mod checks {
         assert!(!found.has_errors());
     }
 }
+
+/// Packs as they are published: fragments by their full name, several prompts, rules of variables.
+mod published {
+    use super::*;
+    use opcell_workflow::ir::WorkflowIr;
+    use std::sync::Arc;
+
+    fn prompts() -> Json {
+        json!({
+            "id": "p", "name": "P", "version": "1.0.0",
+            "template_engine": {"version": "v1", "syntax": "{{variable}}"},
+            "fragments": {"tone": "Be kind."},
+            "prompts": {
+                "support": {"id": "support", "name": "S", "version": "1.0.0", "system_template": "Help. {{fragments.tone}}"},
+                "sales": {"id": "sales", "name": "S", "version": "1.0.0", "system_template": "Sell {{ what }}. {{tone}}",
+                    "variables": [{"name": "what", "type": "string", "required": true}]},
+            },
+        })
+    }
+
+    fn template(ir: &WorkflowIr, step: &str) -> String {
+        let Form::Session { session } = &ir.step(step).unwrap().form else { panic!("a prompt is a session") };
+        session.system_prompt.clone().unwrap()
+    }
+
+    fn prompt(pack: &Json, key: &str) -> Result<Arc<WorkflowIr>, String> {
+        let source = SourceFile::new("a.pack.json", pack.to_string());
+        let compiled = promptpack::compile_prompt(&source, &opcell_workflow::companions::NoCompanions, key);
+        compiled.ir.ok_or_else(|| {
+            let found = &compiled.diagnostics[0];
+            format!("{}: {}; {}", found.code, found.message, found.help.as_deref().unwrap_or_default())
+        })
+    }
+
+    #[test]
+    fn a_fragment_is_named_with_its_prefix_or_without() {
+        let compiled = compile(&prompts());
+        assert!(compiled.is_clean(), "{:?}", compiled.diagnostics);
+        let ir = compiled.ir.unwrap();
+        assert_eq!(template(&ir, "support"), "Help. Be kind.");
+        assert_eq!(template(&ir, "sales"), "Sell {{ what }}. Be kind.");
+    }
+
+    #[test]
+    fn an_unknown_fragment_is_an_error_that_lists_what_there_is() {
+        let mut pack = prompts();
+        pack["fragments"]["style"] = json!("Plain.");
+        pack["prompts"]["support"]["system_template"] = json!("Help. {{fragments.ton}} {{ fragments.zebra }}");
+        let found = compile(&pack).diagnostics;
+        let said: Vec<_> = found.iter().map(|found| (found.code, found.help.as_deref().unwrap_or_default())).collect();
+        assert_eq!(
+            said,
+            [
+                ("unknown-fragment", "did you mean fragments.tone? the pack has: style, tone"),
+                ("unknown-fragment", "the pack's fragments are: style, tone"),
+            ]
+        );
+        pack.as_object_mut().unwrap().remove("fragments");
+        assert_eq!(codes(&pack, Severity::Error), ["unknown-fragment", "unknown-fragment"]);
+    }
+
+    #[test]
+    fn several_prompts_without_a_workflow_are_checked_and_a_run_has_to_choose() {
+        let ir = compile(&prompts()).ir.unwrap();
+        assert_eq!(ir.entry.as_deref(), Some(""));
+        assert_eq!(ir.steps.len(), 2);
+        assert!(!ir.advertise, "no model can call what has to be told where it begins");
+        let mut broken = prompts();
+        broken["prompts"]["sales"]["validators"] = json!([{"type": "nothing_of_ours"}]);
+        assert_eq!(codes(&broken, Severity::Error), ["unenforced-validator"], "every prompt is checked");
+    }
+
+    #[test]
+    fn a_chosen_prompt_is_asked_by_itself_and_needs_its_own_variables_only() {
+        let sales = prompt(&prompts(), "sales").unwrap();
+        assert_eq!(
+            (sales.name.as_ref(), sales.entry.as_deref(), sales.steps.len()),
+            ("p/prompts/sales", Some("sales"), 1)
+        );
+        assert!(sales.inputs.contains_key("what"));
+        assert!(prompt(&prompts(), "support").unwrap().inputs.is_empty());
+        let unknown = prompt(&prompts(), "suport").unwrap_err();
+        assert_eq!(
+            unknown,
+            "unknown-prompt: the pack has no prompt `suport`; did you mean `support`? the pack's prompts are: support, sales"
+        );
+        let workflow = json!({"version": 1, "entry": "a", "states": {"a": {"prompt_task": "p"}}});
+        let own = prompt(&pack(workflow), "p").unwrap();
+        assert_eq!((own.steps.len(), own.entry.as_deref()), (1, Some("p")));
+    }
+
+    fn variable(variable: Json) -> Json {
+        let mut pack = pack(json!({"version": 1, "entry": "a", "states": {"a": {"prompt_task": "p"}}}));
+        pack["prompts"]["p"]["system_template"] = json!("Say {{v}}.");
+        pack["prompts"]["p"]["variables"] = json!([variable]);
+        pack
+    }
+
+    #[test]
+    fn the_rules_of_variables_are_part_of_what_a_run_is_given() {
+        let fits = |declared: Json, given: Json| {
+            let compiled = compile(&variable(declared));
+            assert!(compiled.diagnostics.is_empty(), "{:?}", compiled.diagnostics);
+            let ir = compiled.ir.unwrap();
+            let Some(schema) = &ir.input_schema else { return true };
+            let schema = opcell_schema::Schema::compile(&Json::from(schema)).unwrap();
+            schema.check(&json!({"v": given, "text": "what else is given is free"})).is_ok()
+        };
+        let of = |kind: &str, rules: Json| json!({"name": "v", "type": kind, "required": true, "validation": rules});
+        for (kind, rules, good, bad) in [
+            ("string", json!({"pattern": "^A"}), json!("Ada"), json!("Eve")),
+            ("string", json!({"min_length": 2, "max_length": 3}), json!("ab"), json!("abcd")),
+            ("string", json!({"enum": ["low", 3]}), json!("3"), json!("high")),
+            ("number", json!({"minimum": 1, "maximum": 5}), json!(5), json!(5.5)),
+            ("number", json!({}), json!(5), json!("five")),
+            ("boolean", json!({}), json!(true), json!("yes")),
+            ("array", json!({}), json!([1]), json!({})),
+            ("object", json!({}), json!({}), json!([])),
+        ] {
+            assert!(fits(of(kind, rules.clone()), good.clone()), "{kind} {rules} {good}");
+            assert!(!fits(of(kind, rules.clone()), bad.clone()), "{kind} {rules} {bad}");
+            assert!(fits(of(kind, rules), Json::Null), "null is not given");
+        }
+        for given in [json!("a"), json!(12_345_678), json!(true)] {
+            assert!(fits(of("string", json!({})), given), "a text without rules may be written as a number");
+        }
+        assert!(fits(of("money", json!({})), json!(["anything"])), "a type of the host's own is not checked");
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_kept_is_an_error_and_a_default_that_breaks_one_a_warning() {
+        let look =
+            variable(json!({"name": "v", "type": "string", "required": true, "validation": {"pattern": "(?<=a)b"}}));
+        assert_eq!(codes(&look, Severity::Error), ["unenforced-validation"]);
+        let default = json!({"name": "v", "type": "number", "required": false, "default": "five"});
+        assert_eq!(codes(&variable(default), Severity::Warning), ["default-breaks-rules"]);
+    }
+
+    #[test]
+    fn a_guard_is_never_turned_round() {
+        let of = |validator: Json| {
+            let mut pack = pack(json!({"version": 1, "entry": "a", "states": {"a": {"prompt_task": "p"}}}));
+            pack["prompts"]["p"]["validators"] = json!([validator]);
+            pack
+        };
+        let hidden = json!({"type": "regex", "params": {"pattern": "secret", "expect_match": false, "message": "No."}});
+        let ir = compile(&of(hidden)).ir.unwrap();
+        let Form::Session { session } = &ir.steps[0].form else { panic!("a state is a session") };
+        assert_eq!(session.guards[0].rewrite("the secret"), Some("No.".to_owned()));
+        assert_eq!(session.guards[0].rewrite("nothing"), None);
+        let long = json!({"type": "length", "params": {"max_characters": 9, "direction": "output"}});
+        assert!(compile(&of(long)).is_clean());
+        let input = json!({"type": "regex", "params": {"pattern": "x", "direction": "input"}});
+        let found = compile(&of(input)).diagnostics;
+        assert!(found[0].message.contains("only answers are guarded"), "{}", found[0].message);
+        let other = json!({"type": "regex_matches", "params": {"pattern": "x", "negate": true}});
+        let found = compile(&of(other)).diagnostics;
+        assert!(!found[0].help.as_deref().unwrap_or_default().contains("did you mean"), "{:?}", found[0].help);
+    }
+
+    #[test]
+    fn what_rfc_0009_warns_of_is_warned_of() {
+        let mut pack = pack(json!({
+            "version": 2, "entry": "a", "engine": {"budget": {"max_total_visits": 3}},
+            "states": {
+                "a": {"prompt_task": "q", "on_event": {"Go": "b"}, "max_visits": 5,
+                    "artifacts": {"x": {"type": "text/plain"}}},
+                "b": {"prompt_task": "p", "terminal": true},
+            },
+        }));
+        pack["prompts"]["q"] =
+            json!({"id": "q", "name": "Q", "version": "1.0.0", "system_template": "See {{artifacts.x}}."});
+        pack["prompts"]["p"]["system_template"] = json!("Read {{artifacts.x}}.");
+        assert_eq!(codes(&pack, Severity::Warning), ["undeclared-artifact", "unreachable-limit"]);
+    }
+}

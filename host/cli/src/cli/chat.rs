@@ -7,15 +7,15 @@ pub use lines::Lines;
 use super::{
     Exit, Failure, Global, Terminal,
     follow::{self, RunObserver},
-    input,
     run::{JournalArgs, put_in_force, show_warnings},
+    skill,
     stop::{Stop, StopArgs},
     units::counted,
 };
 use clap::Args;
 use opcell::{
     host::Host,
-    report::printable,
+    report::{Rejected, printable},
     run::{Run, Workflow},
 };
 use opcell_engine::{
@@ -33,7 +33,7 @@ use opcell_workflow::{
     names::Outcome,
     promptpack::Pack,
 };
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, io, path::Path, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -43,9 +43,8 @@ pub struct ChatArgs {
     /// Variables of the pack: `key=value` (repeatable) or JSON.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
-    /// Start in the state of this agent of the pack (RFC 0011).
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    #[command(flatten)]
+    part: PackArgs,
     /// Do not keep typed lines for later chats.
     #[arg(long)]
     no_history: bool,
@@ -59,14 +58,14 @@ const HELP: &str = "type a message, or: /event NAME [CONTEXT] raises an external
                     /artifacts shows the artifacts, /quit leaves the chat";
 
 pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let given = input::run_input(&args.input)?;
     let mut config = global.trusted()?;
     args.journal.choose(&mut config)?;
     put_in_force(&mut config, &args.workflow);
     let journaled = config.journal.is_some();
     let host = crate::cli::host(config, terminal).await?;
     crate::cli::warn_of_skills(&host);
-    let workflow = as_agent(host.open(&args.workflow)?, args.agent.as_deref())?;
+    let workflow = args.part.open(&host, &args.workflow)?;
+    let given = skill::run_input(&workflow, &args.input, None)?;
     require_states(&workflow)?;
     show_warnings(&workflow, terminal);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
@@ -133,26 +132,55 @@ pub fn first_said(workflow: &Workflow, given: Value, mut say: Vec<String>) -> (V
     (Value::object(entries.chain([("text".to_owned(), Value::from(first))])), say)
 }
 
-/// The workflow as an agent of its pack opens it: entered at the agent's state.
-///
-/// # Errors
-/// When the document is not a pack, or the pack has no such agent, or the agent has no state.
-pub fn as_agent(workflow: Workflow, agent: Option<&str>) -> Result<Workflow, Failure> {
-    let Some(agent) = agent else { return Ok(workflow) };
+/// Which part of a pack is asked.
+#[derive(Debug, Args)]
+pub struct PackArgs {
+    /// Ask this prompt of the PromptPack by itself, whether or not the pack has a workflow.
+    #[arg(long, value_name = "KEY")]
+    prompt: Option<String>,
+    /// Ask this agent of the pack: start in its state, or ask its prompt if it has none (RFC 0011).
+    #[arg(long, value_name = "NAME", conflicts_with = "prompt")]
+    agent: Option<String>,
+}
+
+impl PackArgs {
+    /// Opens a workflow by its file or name, or the part of the pack that is asked for. A prompt can be asked although
+    /// another one of its pack is refused.
+    ///
+    /// # Errors
+    /// When there is no such workflow, the document is not a pack, or the pack has no such prompt or agent.
+    pub fn open(&self, host: &Host, target: &str) -> Result<Workflow, Rejected> {
+        let whole = host.open(target);
+        match (&self.prompt, &self.agent) {
+            (Some(key), _) => match whole {
+                Err(_) if Path::new(target).is_file() => Workflow::load_prompt(target, key),
+                whole => whole?.prompt(key),
+            },
+            (None, Some(agent)) => as_agent(&whole?, agent),
+            (None, None) => whole,
+        }
+    }
+}
+
+/// The workflow as an agent of its pack opens it: entered at the agent's state, or its prompt asked by itself.
+fn as_agent(workflow: &Workflow, agent: &str) -> Result<Workflow, Rejected> {
     let json = workflow.document().and_then(|document| serde_json::from_str(document.source.text()).ok());
     let pack = json.and_then(|json: serde_json::Value| Pack::from_json(&json).ok());
     let members = pack.and_then(|pack| pack.agents).map(|agents| agents.members).unwrap_or_default();
-    let unknown = |message: String, help: Option<String>| {
-        let error = Diagnostic::error("unknown-agent", message);
-        Failure::from(help.into_iter().fold(error, Diagnostic::help))
-    };
     let Some(member) = members.get(agent) else {
-        let near =
-            did_you_mean(agent, members.keys().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
-        return Err(unknown(format!("`{}` has no agent `{agent}`", workflow.ir().name), near));
+        let names: Vec<&str> = members.keys().map(String::as_str).collect();
+        let help = match did_you_mean(agent, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if names.is_empty() => "`--prompt KEY` asks a prompt of a pack without agents".to_owned(),
+            None => format!("its agents are: {}", names.join(", ")),
+        };
+        let message = format!("`{}` has no agent `{agent}`", workflow.ir().name);
+        return Err(Rejected::plain(Diagnostic::error("unknown-agent", message).help(help)));
     };
-    let entered = member.state.as_deref().and_then(|state| workflow.entered_at(state));
-    entered.ok_or_else(|| unknown(format!("agent `{agent}` names no state"), Some("give it a `state`".to_owned())))
+    match member.state.as_deref().and_then(|state| workflow.entered_at(state)) {
+        Some(entered) => Ok(entered),
+        None => workflow.prompt(agent),
+    }
 }
 
 /// Drives a run until it ends, or is suspended and there are no more lines.

@@ -1,7 +1,9 @@
 //! `opcell prompt`: what models would receive.
 
 use super::{
-    Exit, Failure, Global, Terminal, input,
+    Exit, Failure, Global, Terminal,
+    chat::PackArgs,
+    skill,
     units::{Align, columns},
 };
 use clap::{Args, ValueEnum};
@@ -25,6 +27,8 @@ pub struct PromptArgs {
     /// Input of the run, as for `opcell run`. Without it, references to the input are shown unresolved.
     #[arg(long, short, value_name = "INPUT")]
     input: Vec<String>,
+    #[command(flatten)]
+    part: PackArgs,
     /// Prompt mode to use instead of the sessions' own.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
@@ -37,17 +41,17 @@ enum Mode {
 }
 
 pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = global.looking(terminal).await?;
+    crate::cli::warn_of_skills(&host);
+    let workflow = args.part.open(&host, &args.workflow)?;
     let request = PromptRequest {
         step: args.step.clone(),
-        input: if args.input.is_empty() { None } else { Some(input::run_input(&args.input)?) },
+        input: if args.input.is_empty() { None } else { Some(skill::run_input(&workflow, &args.input, None)?) },
         mode: args.mode.map(|mode| match mode {
             Mode::Lambda => PromptMode::Lambda,
             Mode::Prose => PromptMode::Prose,
         }),
     };
-    let host = global.looking(terminal).await?;
-    crate::cli::warn_of_skills(&host);
-    let workflow = host.open(&args.workflow)?;
     let prompts = host.prompts(&workflow, &request)?;
     if terminal.json {
         terminal.json(&json!({"workflow": workflow.ir().name, "prompts": prompts}))?;

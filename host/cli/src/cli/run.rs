@@ -2,7 +2,7 @@
 
 use super::{
     Exit, Failure, Global, Terminal,
-    chat::{self, Lines},
+    chat::{self, Lines, PackArgs},
     follow::Steps,
     graph, skill,
     stop::{Stop, StopArgs},
@@ -46,9 +46,8 @@ pub struct RunArgs {
     /// Require that the PromptPack has a workflow, instead of running a pack without one as a single conversation.
     #[arg(long)]
     workflow: bool,
-    /// Start in the state of this agent of the pack (RFC 0011).
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    #[command(flatten)]
+    part: PackArgs,
     /// User message to send each time the run waits (repeatable); `/event NAME [CONTEXT]` raises an external event.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
@@ -101,8 +100,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         true => skill::write_refusal(global, &args.document, &host, terminal).err().unwrap_or(rejected),
         false => rejected,
     };
-    let workflow = host.open(&args.document).map_err(|rejected| refused(rejected.into()))?;
-    let workflow = chat::as_agent(workflow, args.agent.as_deref())?;
+    let workflow = args.part.open(&host, &args.document).map_err(|rejected| refused(rejected.into()))?;
     let given = skill::run_input(&workflow, &args.input, args.json_input.as_deref())?;
     if args.strict
         && let Some(rejected) = workflow.document().and_then(|document| document.rejection(true))

@@ -70,6 +70,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => args.store.config(global)?,
         // The journal may be missing: that is what a copy is for.
         RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?)?,
+        RunsCommand::List(_) | RunsCommand::Show(_) => args.store.reading(global)?,
         _ => args.store.looking(global)?,
     };
     match &args.command {
@@ -99,6 +100,14 @@ impl StoreArgs {
     /// is the user's own word; one that the project names takes consent.
     pub(super) fn looking(&self, global: &Global) -> Result<Config, Failure> {
         self.with(self.looking_at(global)?)
+    }
+
+    /// As [`Self::looking`], for what only reads. A file that lies in the project's own folder is read without consent
+    /// to whatever else the project asks for.
+    fn reading(&self, global: &Global) -> Result<Config, Failure> {
+        let config = global.config()?;
+        let is_own = config.journal.as_ref().is_some_and(|journal| journal.place.file().is_some());
+        if is_own { self.with(config) } else { self.looking(global) }
     }
 
     fn looking_at(&self, global: &Global) -> Result<Config, Failure> {

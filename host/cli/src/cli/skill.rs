@@ -16,14 +16,19 @@ use opcell_types::{
     Value,
     value::{Map, NumberKind},
 };
-use opcell_workflow::{Diagnostic, document::Language, ir::Input, workflowskill};
+use opcell_workflow::{
+    Diagnostic,
+    document::Language,
+    ir::{Form, Input},
+    workflowskill,
+};
 use std::{path::Path, sync::Arc};
 
 /// What a run is given: `--input` pairs by the types that the workflow declares, and over them `--json-input`.
 pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> Result<Value, Rejected> {
     let pairs: Option<Vec<(&str, &str)>> = parts.iter().map(|part| input::written_pair(part)).collect();
     let given = match pairs {
-        Some(pairs) if is_skill(workflow) => typed(workflow, &pairs)?,
+        Some(pairs) if reads_by_type(workflow) => typed(workflow, &pairs)?,
         Some(pairs) => texts(workflow, &pairs, input::run_input(parts)?),
         None => input::run_input(parts)?,
     };
@@ -35,6 +40,13 @@ pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> R
     let mut merged = given.to_map();
     merged.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
     Ok(Value::from(merged))
+}
+
+/// Whether what is not declared to be anything else is a text: WorkflowSkill's inputs, and a pack's variables, which
+/// stand in a prompt as they were typed.
+fn reads_by_type(workflow: &Workflow) -> bool {
+    let language = workflow.document().and_then(|document| document.language);
+    matches!(language, Some(Language::WorkflowSkill | Language::PromptPack))
 }
 
 fn is_skill(workflow: &Workflow) -> bool {
@@ -52,7 +64,8 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
         let value = match workflow.ir().inputs.get(*key) {
             Some(declared) => read_as(declared, text).ok_or_else(|| {
                 let help = match declared.kind.as_str() {
-                    "int" => format!("such as `{key}=3`"),
+                    "int" | "integer" => format!("such as `{key}=3`"),
+                    "number" => format!("such as `{key}=3` or `{key}=0.5`"),
                     "float" => format!("such as `{key}=0.5`"),
                     "boolean" => format!("`{key}=true` or `{key}=false`"),
                     "array" => format!("JSON, such as `'{key}=[1, 2]'`"),
@@ -61,6 +74,7 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
                 let message = format!("input `{key}` is declared `{}`, but `{text}` is not one", declared.kind);
                 Rejected::plain(Diagnostic::error("invalid-input", message).help(help))
             })?,
+            None if takes_data(workflow) => Value::from_json(text).unwrap_or_else(|_| Value::from(*text)),
             None => Value::from(*text),
         };
         if given.insert((*key).into(), value).is_some() {
@@ -68,6 +82,12 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
         }
     }
     Ok(Value::from(given))
+}
+
+/// Whether a run begins with a composition of a pack, which takes data and declares none of it.
+fn takes_data(workflow: &Workflow) -> bool {
+    let entry = workflow.ir().entry.as_ref().and_then(|entry| workflow.ir().step(entry));
+    entry.is_some_and(|entry| matches!(entry.form, Form::Delegate { .. }))
 }
 
 /// What is declared a text is one, also where it looks like JSON.
@@ -81,16 +101,18 @@ fn texts(workflow: &Workflow, pairs: &[(&str, &str)], given: Value) -> Value {
 }
 
 fn read_as(declared: &Input, text: &str) -> Option<Value> {
-    if declared.kind == "string" {
+    let kind = declared.kind.as_str();
+    // A pack may have types of its host's own: their values are texts here.
+    if !matches!(kind, "int" | "integer" | "float" | "number" | "boolean" | "array" | "object") {
         return Some(text.into());
     }
     let value = Value::from_json(text).ok()?;
-    let fits = match (declared.kind.as_str(), &value) {
-        ("int", Value::Number(n)) => match n.kind() {
+    let fits = match (kind, &value) {
+        ("int" | "integer", Value::Number(n)) => match n.kind() {
             NumberKind::Float(n) => n.fract() == 0.0,
             NumberKind::Integer(_) | NumberKind::Unsigned(_) => true,
         },
-        ("float", Value::Number(_))
+        ("float" | "number", Value::Number(_))
         | ("boolean", Value::Bool(_))
         | ("array", Value::Array(_))
         | ("object", Value::Object(_)) => true,

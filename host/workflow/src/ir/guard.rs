@@ -47,6 +47,11 @@ pub enum GuardRule {
         /// A regular expression without look-around.
         pattern: String,
     },
+    /// Text that a pattern matches nowhere; any other answer is replaced.
+    MatchesNot {
+        /// A regular expression without look-around.
+        pattern: String,
+    },
 }
 
 impl Guard {
@@ -69,6 +74,10 @@ impl Guard {
             }
             GuardRule::Matches { pattern } => match compile(pattern) {
                 Ok(pattern) if pattern.is_match(answer) => None,
+                _ => Some(replaced()),
+            },
+            GuardRule::MatchesNot { pattern } => match compile(pattern) {
+                Ok(pattern) if !pattern.is_match(answer) => None,
                 _ => Some(replaced()),
             },
         }
@@ -141,5 +150,9 @@ mod tests {
         let digits = guard(GuardRule::Matches { pattern: r"^\d+$".to_owned() });
         assert_eq!((digits.rewrite("42"), digits.rewrite("forty")), (None, Some("No.".to_owned())));
         assert_eq!(guard(GuardRule::Matches { pattern: "(".to_owned() }).rewrite("x"), Some("No.".to_owned()));
+        let secret = guard(GuardRule::MatchesNot { pattern: r"(?i)\brouting number\b".to_owned() });
+        assert_eq!(secret.rewrite("Hello."), None);
+        assert_eq!(secret.rewrite("The Routing Number is 7."), Some("No.".to_owned()));
+        assert_eq!(guard(GuardRule::MatchesNot { pattern: "(".to_owned() }).rewrite("x"), Some("No.".to_owned()));
     }
 }

@@ -7,6 +7,7 @@
 
 use super::compile::{artifact_slots, state_step};
 use super::pack::{Agent, Pack, Prompt};
+use super::rules;
 use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
@@ -71,6 +72,7 @@ pub(super) fn workflow(pack: &Pack, key: &str, whole: &WorkflowIr, skills: &Skil
     ir.steps = vec![state_step(pack, key, &state, skills)];
     ir.entry = Some(key.into());
     ir.inputs = speaker::inputs(pack.prompts.get(key));
+    ir.input_schema = rules::input_schema(&ir.inputs);
     ir.limits = crate::ir::RunLimits::default();
     ir.artifacts = artifact_slots([]);
     ir

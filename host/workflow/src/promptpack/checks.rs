@@ -4,6 +4,7 @@
 use super::composition::RESERVED_NAMES;
 use super::governed;
 use super::pack::{Pack, Prompt};
+use super::rules;
 use super::speaker;
 use super::spec::{Spec, State};
 use super::template::{Piece, pieces};
@@ -55,6 +56,8 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
     check_agents(pack, &mut found);
     check_requires(pack, &mut found);
     check_outputs(pack, &mut found);
+    check_order(pack, &mut found);
+    check_terminations(pack, &mut found);
     if let Some(spec) = &pack.workflow {
         check_budget(spec, &mut found);
         for (name, state) in &spec.states {
@@ -79,6 +82,17 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
         if let Err(message) = &template {
             found.error("fragments", format!("{pointer}/system_template"), message.clone(), "");
         }
+        for name in speaker::unknown_fragments(template.as_deref().unwrap_or_default()) {
+            let known: Vec<&str> = pack.fragments.keys().map(String::as_str).collect();
+            let help = match did_you_mean(name, known.iter().copied()) {
+                _ if known.is_empty() => "the pack has no `fragments`".to_owned(),
+                Some(near) => format!("did you mean fragments.{near}? the pack has: {}", known.join(", ")),
+                None => format!("the pack's fragments are: {}", known.join(", ")),
+            };
+            let message =
+                format!("prompts[\"{key}\"] uses {{{{fragments.{name}}}}}, and the pack has no such fragment");
+            found.error("unknown-fragment", format!("{pointer}/system_template"), message, &help);
+        }
         for name in speaker::undeclared(prompt, template.as_deref().unwrap_or_default()) {
             let message =
                 format!("prompts[\"{key}\"] uses {{{{{name}}}}} without declaring it: every run must provide it");
@@ -86,11 +100,26 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             found.warning("undeclared-variable", pointer, message, "add it to `variables`");
         }
         for (index, variable) in prompt.variables.iter().enumerate() {
+            let pointer = format!("{pointer}/variables/{index}");
+            match rules::problem(variable) {
+                Some(rules::Problem::Unenforced(problem)) => {
+                    let message = format!("variable {:?} has rules that cannot be kept: {problem}", variable.name);
+                    let help =
+                        "a rule that guards nothing must not look as if it did: write it another way, or leave it out";
+                    found.error("unenforced-validation", format!("{pointer}/validation"), message, help);
+                }
+                Some(rules::Problem::Default(problem)) => {
+                    let message =
+                        format!("the default of variable {:?} breaks its own rules: {problem}", variable.name);
+                    found.warning("default-breaks-rules", format!("{pointer}/default"), message, "");
+                }
+                None => {}
+            }
             let Some(default) = speaker::default_of(variable) else { continue };
             if *defaults.entry(&variable.name).or_insert_with(|| default.clone()) != default {
                 let message =
                     format!("variable {:?} has a different default in an earlier prompt, which applies", variable.name);
-                found.warning("conflicting-defaults", format!("{pointer}/variables/{index}"), message, "");
+                found.warning("conflicting-defaults", pointer, message, "");
             }
         }
         if let Some(provider) = prompt
@@ -240,6 +269,53 @@ fn check_outputs(pack: &Pack, found: &mut Findings) {
     }
 }
 
+/// What a step reads must have run before it.
+fn check_order(pack: &Pack, found: &mut Findings) {
+    for (name, composition) in &pack.compositions {
+        for forward in composition.forward_references() {
+            let why = match forward.at_once {
+                true => "runs at the same time",
+                false if forward.names == forward.step => "is the step itself",
+                false => "runs later",
+            };
+            let message = format!(
+                "compositions[{}].steps[{}] reads ${{{}…}}, which {why}: every run would fail there",
+                quote(name),
+                quote(forward.step),
+                forward.names
+            );
+            let pointer = format!("/compositions/{}{}", pointer_part(name), forward.pointer);
+            let help = "a reference names `input` or a step that comes before; `depends_on` puts one before another";
+            found.error("forward-reference", pointer, message, help);
+        }
+    }
+}
+
+/// A tool that ends an agent's step must be one that it has: else only `max_steps` ends it, or nothing does.
+fn check_terminations(pack: &Pack, found: &mut Findings) {
+    for (name, composition) in &pack.compositions {
+        for step in composition.all_steps() {
+            let Some(until) = step.termination.as_ref().filter(|until| !until.tool_called.is_empty()) else { continue };
+            if step.tools.contains(&until.tool_called) {
+                continue;
+            }
+            let meant = did_you_mean(&until.tool_called, step.tools.iter().map(String::as_str));
+            let help = match meant {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => "add it to the step's `tools`".to_owned(),
+            };
+            let message = format!(
+                "compositions[{}].steps[{}].termination.tool_called names {}, which is not among the step's tools: it can \
+                 never be called",
+                quote(name),
+                quote(&step.id),
+                quote(&until.tool_called)
+            );
+            found.warning("unreachable-termination", format!("/compositions/{}", pointer_part(name)), message, &help);
+        }
+    }
+}
+
 fn check_budget(spec: &Spec, found: &mut Findings) {
     let Some(raw) = spec.engine.get("budget").filter(|raw| !raw.is_nullish()) else { return };
     let pointer = "/workflow/engine/budget".to_owned();
@@ -262,6 +338,18 @@ fn check_budget(spec: &Spec, found: &mut Findings) {
             let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
             let message = format!("workflow.engine.budget has no limit {}", quote(key));
             found.error("malformed-budget", format!("{pointer}/{}", pointer_part(key)), message, &help);
+        }
+    }
+    for (name, state) in spec.states.iter().filter(|_| budget.max_total_visits > 0) {
+        if state.max_visits > budget.max_total_visits {
+            let message = format!(
+                "{}.max_visits is {}, and workflow.engine.budget.max_total_visits ends the run at {} before that",
+                place(name),
+                state.max_visits,
+                budget.max_total_visits
+            );
+            let help = "lower it, or raise the budget (RFC 0009)";
+            found.warning("unreachable-limit", format!("{}/max_visits", state_pointer(name)), message, help);
         }
     }
     if budget.max_total_visits == 1 && spec.states.get(&spec.entry).is_some_and(|state| !state.is_terminal()) {
@@ -372,16 +460,35 @@ fn check_artifact_references(pack: &Pack, spec: &Spec, found: &mut Findings) {
         spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect();
     for (key, prompt) in speaker::spoken(pack, spec.states.values()) {
         let template = speaker::expand_fragments(pack, prompt).unwrap_or_else(|_| prompt.system_template.clone());
-        for piece in pieces(&template) {
-            let Piece::Token { name, .. } = piece else { continue };
-            let Some(artifact) = name.strip_prefix("artifacts.").filter(|artifact| !declared.contains(artifact)) else {
+        let pointer = format!("/prompts/{}/system_template", pointer_part(key));
+        let read: BTreeSet<&str> = pieces(&template)
+            .filter_map(|piece| match piece {
+                Piece::Token { name, .. } => name.trim().strip_prefix("artifacts."),
+                Piece::Text(_) => None,
+            })
+            .collect();
+        for artifact in read {
+            if !declared.contains(artifact) {
+                let meant = did_you_mean(artifact, declared.iter().copied());
+                let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
+                let message =
+                    format!("prompts[{}] uses artifact {}, which no state declares", quote(key), quote(artifact));
+                found.error("unknown-artifact", pointer.clone(), message, &help);
                 continue;
-            };
-            let meant = did_you_mean(artifact, declared.iter().copied());
-            let help = meant.map(|meant| format!("did you mean {meant}?")).unwrap_or_default();
-            let message = format!("prompts[{}] uses artifact {}, which no state declares", quote(key), quote(artifact));
-            let pointer = format!("/prompts/{}/system_template", pointer_part(key));
-            found.error("unknown-artifact", pointer, message, &help);
+            }
+            let speaks = |state: &State| !state.is_composition() && state.prompt_task == key;
+            let without =
+                spec.states.iter().filter(|(_, state)| speaks(state) && !state.artifacts.contains_key(artifact));
+            for (state, _) in without {
+                let message = format!(
+                    "{} speaks with prompts[{}], which uses artifact {}, and does not declare it",
+                    place(state),
+                    quote(key),
+                    quote(artifact)
+                );
+                let help = "declare it in this state as well (RFC 0009); here it is read all the same";
+                found.warning("undeclared-artifact", state_pointer(state), message, help);
+            }
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::agents;
 use super::checks::{check_prompts, checks};
 use super::compose::{self, compile_composition};
-use super::composition::{Available, validate_all};
+use super::composition::{Available, Composition, Step as Node, validate_all};
 use super::contracts::Contracts;
 use super::pack::Pack;
+use super::rules;
 use super::schema::{Edition, check_pack};
 use super::skills::Skills;
 use super::speaker;
@@ -35,7 +36,7 @@ pub(super) const DIALECT: Dialect = Dialect {
 };
 
 /// Compiles a pack's workflow. A pack without one becomes a single conversation with its only prompt, or with its entry
-/// agent's.
+/// agent's. One of several prompts has no entry of its own: each is checked, and a run chooses ([`compile_prompt`]).
 #[must_use]
 pub fn compile(source: &SourceFile) -> Compiled {
     compile_with(source, &NoCompanions)
@@ -44,11 +45,22 @@ pub fn compile(source: &SourceFile) -> Compiled {
 /// The same, with the files beside the pack, of which its skills may be some.
 #[must_use]
 pub fn compile_with(source: &SourceFile, beside: &dyn Companions) -> Compiled {
+    compile_chosen(source, beside, None)
+}
+
+/// Compiles one prompt of a pack, asked by itself, whatever else the pack has.
+#[must_use]
+pub fn compile_prompt(source: &SourceFile, beside: &dyn Companions, prompt: &str) -> Compiled {
+    compile_chosen(source, beside, Some(prompt))
+}
+
+fn compile_chosen(source: &SourceFile, beside: &dyn Companions, chosen: Option<&str>) -> Compiled {
     let document = match Document::read(source) {
         Ok(document) => document,
         Err(diagnostics) => return Compiled { ir: None, spans: SourceMap::default(), diagnostics },
     };
-    let mut compiler = Compiler { document: &document, beside, diagnostics: Vec::new(), spans: SourceMap::default() };
+    let (diagnostics, spans) = (Vec::new(), SourceMap::default());
+    let mut compiler = Compiler { document: &document, beside, chosen, diagnostics, spans };
     let ir = compiler.pack();
     let failed = compiler.diagnostics.iter().any(|found| found.severity == Severity::Error);
     let mut diagnostics = compiler.diagnostics;
@@ -59,6 +71,8 @@ pub fn compile_with(source: &SourceFile, beside: &dyn Companions) -> Compiled {
 struct Compiler<'d> {
     document: &'d Document,
     beside: &'d dyn Companions,
+    /// The prompt that is asked by itself.
+    chosen: Option<&'d str>,
     diagnostics: Vec<Diagnostic>,
     spans: SourceMap,
 }
@@ -98,12 +112,29 @@ impl Compiler<'_> {
         for finding in checks(&pack) {
             self.report(finding.diagnostic, &finding.pointer);
         }
-        let states = states(&pack).or_else(|| {
-            let message = "the pack has neither a workflow nor an entry prompt";
-            self.report(Diagnostic::error("no-workflow", message).help("add `workflow`, or `agents.entry`"), "");
-            None
-        })?;
+        let states = match self.chosen {
+            Some(key) if pack.prompts.contains_key(key) => States::of_prompt(key),
+            Some(key) => {
+                let keys: Vec<&str> = pack.prompts.keys().map(String::as_str).collect();
+                let near = did_you_mean(key, keys.iter().copied()).map(|near| format!("did you mean `{near}`? "));
+                let help = format!("{}the pack's prompts are: {}", near.unwrap_or_default(), keys.join(", "));
+                self.report(
+                    Diagnostic::error("unknown-prompt", format!("the pack has no prompt `{key}`")).help(help),
+                    "",
+                );
+                return None;
+            }
+            None if pack.prompts.is_empty() => {
+                self.report(Diagnostic::error("no-prompts", "the pack has no prompts"), "/prompts");
+                return None;
+            }
+            None => states(&pack),
+        };
         let mut asked = speaker::spoken(&pack, states.states.iter().map(|(_, state)| state));
+        if self.chosen.is_none() && pack.workflow.is_none() {
+            // A run may ask any of them.
+            asked = pack.prompts.iter().map(|(key, prompt)| (key.as_str(), prompt)).collect();
+        }
         let called = agents::reached(&pack, asked.iter().map(|(key, _)| *key));
         let called = called.into_iter().filter_map(|key| pack.prompts.get_key_value(key));
         asked.extend(called.map(|(key, prompt)| (key.as_str(), prompt)));
@@ -116,6 +147,16 @@ impl Compiler<'_> {
         for unread in unread {
             let pointer = format!("/skills/{}", unread.index);
             self.report(Diagnostic::warning("skills-unread", unread.problem), &pointer);
+        }
+        for (name, state) in states.states.iter().filter(|(_, state)| !matches!(state.skills.as_str(), "" | "none")) {
+            // The name of a skill of the host is one, too; a path only means the pack's own.
+            if !skills.is_empty() && state.skills.contains(['/', '*']) && skills.filtered(&state.skills).is_empty() {
+                let message =
+                    format!("state `{name}` filters all skills away: none of the pack's is in `{}`", state.skills);
+                let help = "name a folder of `skills`, the name of a skill, or \"none\"";
+                let pointer = format!("/workflow/states/{}/skills", pointer_part(name));
+                self.report(Diagnostic::warning("empty-skill-filter", message).help(help), &pointer);
+            }
         }
         let (contracts, unusable) = Contracts::read(&pack, &self.document.json, self.beside);
         for finding in unusable {
@@ -205,30 +246,36 @@ impl Compiler<'_> {
     }
 
     fn workflow(&mut self, pack: &Pack, states: &States, skills: &Skills, contracts: &Contracts) -> WorkflowIr {
+        let spoken = speaker::spoken(pack, states.states.iter().map(|(_, state)| state));
+        let inputs = speaker::inputs(spoken.into_iter().map(|(_, prompt)| prompt));
+        let own = pack.workflow.as_ref().filter(|_| self.chosen.is_none());
         let mut ir = WorkflowIr {
             version: Version::V1,
-            name: pack.id.as_str().into(),
+            name: match self.chosen {
+                Some(key) => format!("{}/prompts/{key}", pack.id).into(),
+                None => pack.id.as_str().into(),
+            },
             description: pack.description.clone(),
-            advertise: true,
+            // A workflow that has to be told where it begins is none that a model can call.
+            advertise: !states.entry.is_empty(),
             dialect: DIALECT,
-            inputs: speaker::inputs(
-                speaker::spoken(pack, states.states.iter().map(|(_, state)| state))
-                    .into_iter()
-                    .map(|(_, prompt)| prompt),
-            ),
+            input_schema: rules::input_schema(&inputs),
+            inputs,
             outputs: IndexMap::new(),
-            input_schema: None,
             output_schema: None,
             entry: Some(states.entry.as_str().into()),
             steps: Vec::new(),
             result: None,
             terminal_contract: None,
-            limits: pack.workflow.as_ref().map(super::Spec::limits).unwrap_or_default(),
-            artifacts: artifact_slots(pack.workflow.iter().flat_map(|spec| spec.states.values())),
+            limits: own.map(super::Spec::limits).unwrap_or_default(),
+            artifacts: artifact_slots(own.iter().flat_map(|spec| spec.states.values())),
             workflows: Vec::new(),
         };
         for (name, state) in &states.states {
-            let pointer = format!("/workflow/states/{}", pointer_part(name));
+            let pointer = match own {
+                Some(_) => format!("/workflow/states/{}", pointer_part(name)),
+                None => format!("/prompts/{}", pointer_part(name)),
+            };
             if let Some(span) = self.document.key_span(&pointer) {
                 self.spans.insert(format!("steps[{}]", ir.steps.len()), span);
             }
@@ -239,6 +286,7 @@ impl Compiler<'_> {
                     let workflow = compile_composition(&workflow, definition, pack, contracts);
                     let step = compose::state(name, state, &workflow);
                     if ir.workflows.iter().all(|known| known.name != workflow.name) {
+                        self.place_steps(ir.workflows.len(), composition, definition);
                         ir.workflows.push(Arc::new(workflow));
                     }
                     step
@@ -252,6 +300,27 @@ impl Compiler<'_> {
         let called: Vec<_> = called.into_iter().map(|key| agents::workflow(pack, key, &ir, skills)).collect();
         ir.workflows.extend(called.into_iter().map(Arc::new));
         ir
+    }
+}
+
+impl Compiler<'_> {
+    /// Where the steps of a composition stand in the pack, in the order in which they are compiled.
+    fn place_steps(&mut self, workflow: usize, name: &str, composition: &Composition) {
+        let list = format!("/compositions/{}/steps", pointer_part(name));
+        let at = |list: &str, steps: &[Node]| -> Vec<String> {
+            (0..steps.len()).rev().map(|index| format!("{list}/{index}")).collect()
+        };
+        let mut open: Vec<(String, &Node)> =
+            at(&list, &composition.steps).into_iter().zip(composition.steps.iter().rev()).collect();
+        let mut index = 0;
+        while let Some((pointer, node)) = open.pop() {
+            if let Some(span) = self.document.value_span(&pointer) {
+                self.spans.insert(format!("workflows[{workflow}].steps[{index}]"), span);
+            }
+            index += 1;
+            let branches = at(&format!("{pointer}/branches"), &node.branches);
+            open.extend(branches.into_iter().zip(node.branches.iter().rev()));
+        }
     }
 }
 
@@ -278,21 +347,37 @@ pub(super) fn state_step(pack: &Pack, name: &str, state: &State, skills: &Skills
     step
 }
 
-/// The states to compile: the workflow's, or one for a pack that is only prompts.
+/// The states to compile: the workflow's, or one for each prompt that may be asked.
 struct States {
+    /// Empty where a run has to choose.
     entry: String,
     states: Vec<(String, State)>,
 }
 
-fn states(pack: &Pack) -> Option<States> {
+impl States {
+    fn of_prompt(key: &str) -> Self {
+        Self { entry: key.to_owned(), states: vec![(key.to_owned(), alone(key))] }
+    }
+}
+
+/// A prompt that is asked by itself.
+fn alone(key: &str) -> State {
+    State { prompt_task: key.to_owned(), terminal: true, ..State::default() }
+}
+
+fn states(pack: &Pack) -> States {
     if let Some(spec) = &pack.workflow {
         let states = spec.states.iter().map(|(name, state)| (name.clone(), state.clone())).collect();
-        return Some(States { entry: spec.entry.clone(), states });
+        return States { entry: spec.entry.clone(), states };
     }
     let only = pack.prompts.keys().next().filter(|_| pack.prompts.len() == 1);
-    let entry = pack.agents.as_ref().map(|agents| &agents.entry).or(only)?.clone();
-    let state = State { prompt_task: entry.clone(), terminal: true, ..State::default() };
-    Some(States { states: vec![(entry.clone(), state)], entry })
+    match pack.agents.as_ref().map(|agents| &agents.entry).or(only) {
+        Some(entry) => States::of_prompt(entry),
+        None => {
+            let states = pack.prompts.keys().map(|key| (key.clone(), alone(key))).collect();
+            States { entry: String::new(), states }
+        }
+    }
 }
 
 /// A pointer that names a composition's step by its id, as a pointer into the list.

@@ -158,7 +158,12 @@ fn session(node: &Node, pack: &Pack) -> Session {
     let tools = if is_agent { node.tools.as_slice() } else { &[] };
     let mut session = speaker::session(pack, &node.prompt_task, tools);
     for (name, value) in node.input.as_object().into_iter().flatten() {
-        session.variables.insert(name.into(), spec(value));
+        let value = spec(value);
+        // `{{ name }}` is bound as it is written, and means the same.
+        for (_, bound) in session.variables.iter_mut().filter(|(token, _)| token.trim() == name.as_ref()) {
+            *bound = value.clone();
+        }
+        session.variables.insert(name.into(), value);
     }
     if !node.provider.is_empty() {
         session.session_profile = Some(node.provider.clone());

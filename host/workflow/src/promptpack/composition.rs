@@ -1,5 +1,6 @@
 //! Compositions (RFC 0010): named step graphs over a pack's prompts, tools and evals.
 
+mod order;
 mod validate;
 
 pub use validate::{Available, RESERVED_NAMES, validate, validate_all};
@@ -188,6 +189,11 @@ impl Composition {
         });
         decoder.finish()?;
         Ok(composition)
+    }
+
+    /// References to steps that cannot have run when they are read.
+    pub(crate) fn forward_references(&self) -> Vec<order::Forward<'_>> {
+        order::forward(self)
     }
 
     /// Every step, branches of parallel steps included, in document order.

@@ -21,13 +21,17 @@ pub(super) struct Governed {
 pub(super) type Refused = (Diagnostic, String);
 
 /// The kinds of validators that are enforced here, with the parameters of each.
-const KINDS: [(&str, &[&str]); 5] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("banned_words", &["words"]),
     ("max_length", &["max_characters", "max_tokens"]),
     ("length", &["max_characters", "max_tokens"]),
     ("max_sentences", &["max_sentences"]),
-    ("regex_match", &["pattern"]),
+    ("regex_match", &["pattern", "expect_match"]),
+    ("regex", &["pattern", "expect_match"]),
 ];
+
+/// Parameters of every kind: which way the text goes that is looked at, and what takes its place.
+const COMMON: [&str; 2] = ["direction", "message"];
 
 /// Stages that every session goes through, in this order.
 const STAGES: [&str; 3] = ["template", "provider", "validator"];
@@ -82,7 +86,15 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
     let Some((_, known)) = KINDS.iter().find(|(name, _)| *name == kind) else {
         let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
         let message = format!("a validator of type \"{kind}\" is not enforced here, and would guard nothing");
-        let help = match did_you_mean(kind, names.iter().copied()) {
+        // A hint that leads to a rule with the opposite meaning is worse than none.
+        let takes_params = |near: &str| {
+            let known = KINDS.iter().find(|(name, _)| *name == near).map(|(_, known)| *known).unwrap_or_default();
+            let params = validator.get("params").and_then(Value::as_object);
+            params.is_none_or(|params| {
+                params.keys().all(|key| known.contains(&key.as_ref()) || COMMON.contains(&key.as_ref()))
+            })
+        };
+        let help = match did_you_mean(kind, names.iter().copied()).filter(|near| takes_params(near)) {
             Some(near) => format!("did you mean {near}?"),
             None => format!("there are: {}; `enabled: false` turns it off, an eval only observes", names.join(", ")),
         };
@@ -91,11 +103,25 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
     let nothing = Value::object::<&str>([]);
     let params = validator.get("params").unwrap_or(&nothing);
     for param in params.as_object().into_iter().flat_map(|params| params.keys()) {
-        if !known.contains(&param.as_ref()) {
-            let near = did_you_mean(param, known.iter().copied());
+        if !known.contains(&param.as_ref()) && !COMMON.contains(&param.as_ref()) {
+            let all: Vec<&str> = known.iter().copied().chain(COMMON).collect();
+            let near = did_you_mean(param, all.iter().copied());
             let help = near
-                .map_or_else(|| format!("{kind} takes: {}", known.join(", ")), |near| format!("did you mean {near}?"));
+                .map_or_else(|| format!("{kind} takes: {}", all.join(", ")), |near| format!("did you mean {near}?"));
             return Err((format!("{kind} has no parameter \"{param}\""), help));
+        }
+    }
+    // Answers are guarded, and nothing else: a rule for what the user says would not be kept.
+    match params.get("direction").filter(|direction| !direction.is_nullish()) {
+        None => {}
+        Some(direction) if direction.as_str() == Some("output") => {}
+        Some(direction) => {
+            let message = format!(
+                "{kind} with the direction {} is not enforced here: only answers are guarded",
+                direction.to_json()
+            );
+            let help = "use the direction \"output\", check what the user says in a tool, or set `enabled: false`";
+            return Err((message, help.to_owned()));
         }
     }
     let count = |param: &str| -> Result<Option<usize>, (String, String)> {
@@ -120,11 +146,19 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
                 sentences: count("max_sentences")?.ok_or_else(|| required("max_sentences"))?,
             }]
         }
-        "regex_match" => {
+        "regex_match" | "regex" => {
             let pattern = params.get("pattern").and_then(Value::as_str).ok_or_else(|| required("pattern"))?;
             compile(pattern)
                 .map_err(|error| (format!("pattern is not a regular expression: {error}"), String::new()))?;
-            vec![GuardRule::Matches { pattern: pattern.to_owned() }]
+            let expected = match params.get("expect_match").filter(|expected| !expected.is_nullish()) {
+                None => true,
+                Some(Value::Bool(expected)) => *expected,
+                Some(_) => return Err(("expect_match must be true or false".to_owned(), String::new())),
+            };
+            vec![match expected {
+                true => GuardRule::Matches { pattern: pattern.to_owned() },
+                false => GuardRule::MatchesNot { pattern: pattern.to_owned() },
+            }]
         }
         _ => {
             // About four characters are a token, as everywhere in prompts.
@@ -134,7 +168,8 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
         }
     };
     let name = validator.get("id").and_then(Value::as_str).unwrap_or(kind).to_owned();
-    let message = validator.get("message").and_then(Value::as_str).map(str::to_owned);
+    let message = validator.get("message").or_else(|| params.get("message")).and_then(Value::as_str);
+    let message = message.map(str::to_owned);
     Ok(rules.into_iter().map(|rule| Guard { name: name.clone(), rule, message: message.clone() }).collect())
 }
 

@@ -63,7 +63,9 @@ impl Skills {
     /// Every `SKILL.md` in and under a folder of the pack's own.
     fn read_folder(&mut self, path: &str, preload: bool, beside: &dyn Companions) -> Result<(), String> {
         let path = normal(path);
-        let files = beside.files(&path, SKILL_FILE);
+        let is_file = path.to_ascii_lowercase().ends_with(".md");
+        // A file is a skill whatever it is called: the pack names it.
+        let files = if is_file { vec![path.clone()] } else { beside.files(&path, SKILL_FILE) };
         if files.is_empty() {
             return Err(format!("`{path}` has no {SKILL_FILE} in the pack's folder"));
         }
@@ -75,11 +77,16 @@ impl Skills {
             let field = |key: &str| {
                 front.text(key).map(str::to_owned).ok_or_else(|| format!("the front matter of `{file}` lacks `{key}`"))
             };
-            let folder = file.strip_suffix(SKILL_FILE).unwrap_or(&file).trim_end_matches('/').to_owned();
+            let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
             let instructions = parts.body.trim().to_owned();
             self.add(field("name")?, folder, OwnSkill { description: field("description")?, instructions, preload })?;
         }
         Ok(())
+    }
+
+    /// Whether a pack brings any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.skills.is_empty()
     }
 
     /// What a state's filter leaves: all without one, none of them for `none`, else those in or under the folder that
@@ -146,6 +153,22 @@ mod tests {
         assert_eq!(names("./skills/*"), ["pci", "orders"]);
         assert_eq!(names("greet"), ["greet"]);
         assert!(names("skills/bill").is_empty(), "a path is not a prefix of a word");
+    }
+
+    #[test]
+    fn a_file_is_a_skill_whatever_it_is_called() {
+        struct One;
+        impl Companions for One {
+            fn text(&self, path: &str) -> Option<Result<String, String>> {
+                (path == "skills/refunds.md").then(|| Ok("---\nname: refunds\ndescription: d\n---\nDo.\n".to_owned()))
+            }
+        }
+        let pack = |path: &str| Pack { skills: vec![SkillSource::Location(path.to_owned())], ..Pack::default() };
+        let (skills, unread) = Skills::read(&pack("./skills/refunds.md"), &One);
+        assert!(unread.is_empty());
+        assert!(skills.filtered("skills").contains_key("refunds"));
+        let (_, unread) = Skills::read(&pack("skills/none.md"), &One);
+        assert_eq!(unread.first().map(|unread| unread.problem.as_str()), Some("`skills/none.md` does not exist"));
     }
 
     #[test]

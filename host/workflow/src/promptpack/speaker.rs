@@ -3,6 +3,7 @@
 use super::composition::Composition;
 use super::governed;
 use super::pack::{Pack, Prompt, Tool, Variable};
+use super::rules;
 use super::spec::State;
 use super::template::{Piece, pieces};
 use crate::expr::Expression;
@@ -12,6 +13,8 @@ use opcell_types::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// How a token that names a fragment begins.
+const FRAGMENTS: &str = "fragments.";
 /// How deep fragments may stand in fragments.
 const MAX_FRAGMENT_DEPTH: usize = 16;
 /// How long a template may become by its fragments, in bytes.
@@ -77,22 +80,24 @@ fn shape(tool: &Tool) -> (String, ToolShape) {
 fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
     let declared = prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name)));
     let mut variables: IndexMap<Arc<str>, ValueSpec> = declared.collect();
-    for name in tokens(template) {
+    for token in tokens(template) {
+        let name = token.trim();
         let stands_for = if let Some(artifact) = name.strip_prefix("artifacts.") {
             let from = SourceRef::Artifact { artifact: artifact.into() };
             ValueSpec::Source(SourceSpec { from, path: None, projection: None })
         } else if name == "workflow_context" {
             ValueSpec::Literal { value: Value::from("") }
-        } else if !variables.contains_key(name) {
-            given(name)
+        } else if prompt.variables.iter().any(|variable| variable.name == name) {
+            input(name)
         } else {
-            continue;
+            given(name)
         };
-        variables.insert(name.into(), stands_for);
+        variables.insert(token.into(), stands_for);
     }
     variables
 }
 
+/// What a template's tokens hold, blanks included: `{{ name }}` means `name`, and is replaced as it is written.
 fn tokens(template: &str) -> impl Iterator<Item = &str> {
     pieces(template).filter_map(|piece| match piece {
         Piece::Token { name, .. } => Some(name),
@@ -103,9 +108,25 @@ fn tokens(template: &str) -> impl Iterator<Item = &str> {
 /// Tokens that neither the prompt nor the workflow gives a meaning: every run must give them.
 pub(super) fn undeclared<'t>(prompt: &Prompt, template: &'t str) -> BTreeSet<&'t str> {
     tokens(template)
-        .filter(|name| !name.starts_with("artifacts.") && *name != "workflow_context")
+        .map(str::trim)
+        .filter(|name| !name.starts_with("artifacts.") && !name.starts_with(FRAGMENTS) && *name != "workflow_context")
         .filter(|name| !prompt.variables.iter().any(|variable| variable.name == *name))
         .collect()
+}
+
+/// The fragments that a template, whose fragments are in place, names and the pack does not have.
+pub(super) fn unknown_fragments(template: &str) -> BTreeSet<&str> {
+    tokens(template).filter_map(|token| token.trim().strip_prefix(FRAGMENTS)).map(str::trim).collect()
+}
+
+/// The fragment that a token names: `fragments.tone`, or `tone` alone unless the prompt declares a variable of that
+/// name.
+fn fragment<'p>(pack: &'p Pack, declared: &BTreeSet<&str>, token: &str) -> Option<&'p String> {
+    let name = token.trim();
+    match name.strip_prefix(FRAGMENTS) {
+        Some(name) => pack.fragments.get(name.trim()),
+        None => pack.fragments.get(name).filter(|_| !declared.contains(name)),
+    }
 }
 
 /// A declared variable: what the host gave, or its default.
@@ -149,6 +170,11 @@ pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> Index
             description: variable.description.clone(),
             schema: None,
         });
+        // Prompts may declare one variable, each with its own rules: all of them hold.
+        input.schema = match (input.schema.take(), rules::schema(variable)) {
+            (Some(known), Some(more)) if known != more => Some(Value::object([("allOf", Value::array([known, more]))])),
+            (known, more) => known.or(more),
+        };
         if input.default.is_none() {
             input.default = default_of(variable);
         }
@@ -178,7 +204,7 @@ pub(super) fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, S
         for piece in pieces(&text) {
             match piece {
                 Piece::Text(literal) => out.push_str(literal),
-                Piece::Token { name, whole } => match pack.fragments.get(name).filter(|_| !declared.contains(name)) {
+                Piece::Token { name, whole } => match fragment(pack, &declared, name) {
                     Some(fragment) => {
                         out.push_str(fragment);
                         changed = true;

@@ -367,7 +367,11 @@ fn contribution(node: &Node, allowed: Allowed, place: &Place, report: &mut Repor
         Some("template") => template(node, place, report).map(Contribution::Template),
         _ => {
             let message = "Unsupported target workflow contribution type";
-            report.compile_error(node.span, place, message, "expected :type :source or :type :template");
+            let expected = match allowed {
+                Allowed::All => "expected :type :source or :type :template",
+                Allowed::Sources => "expected :type :source",
+            };
+            report.compile_error(node.span, place, message, expected);
             None
         }
     }

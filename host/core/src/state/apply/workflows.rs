@@ -8,7 +8,7 @@ use crate::state::memory::StepMemory;
 use crate::state::{Instance, Raw, Stage, State};
 use opcell_types::Value;
 use opcell_types::value::Map;
-use opcell_workflow::ir::{Form, Session};
+use opcell_workflow::ir::{Form, References, Session};
 use std::sync::Arc;
 
 impl State {
@@ -57,6 +57,10 @@ impl State {
         let Some(parent) = self.instances.get(&id).and_then(|instance| instance.parent) else {
             return missing(format!("instance {id}"));
         };
+        let is_composition = self
+            .instances
+            .get(&id)
+            .is_some_and(|instance| instance.program.ir().dialect.references == References::Paths);
         let Some(workflow) = self.instances.get(&id).map(|instance| instance.program.name().clone()) else {
             return missing(format!("instance {id}"));
         };
@@ -64,7 +68,7 @@ impl State {
         self.work_mut(parent)?.stage = if end.status == Status::Completed {
             Stage::Produced(Raw::Delegate(Box::new(end.clone())))
         } else {
-            Stage::Failed(delegate_failure(&workflow, end))
+            Stage::Failed(delegate_failure(&workflow, is_composition, end))
         };
         self.refresh(parent);
         Ok(())
@@ -92,7 +96,7 @@ impl State {
     }
 }
 
-fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
+fn delegate_failure(workflow: &Arc<str>, is_composition: bool, end: &RunEnd) -> Failure {
     let verb = if end.status == Status::Cancelled { "cancelled" } else { "failed" };
     let why = end.message.as_deref().or(end.reason.as_deref()).unwrap_or("no reason was given");
     let mut details: Map = [("target".into(), Value::from(workflow.clone()))].into_iter().collect();
@@ -111,7 +115,11 @@ fn delegate_failure(workflow: &Arc<str>, end: &RunEnd) -> Failure {
     // What the callee failed with is what the caller fails with.
     let reason = end.reason.clone().filter(|_| end.status == Status::Failed);
     let reason = reason.unwrap_or_else(|| format!("delegate-{verb}").into());
-    let message = format!("Delegated workflow {verb}: `{workflow}`: {why}");
+    // A document whose states run its own step graphs delegates to none.
+    let message = match is_composition {
+        true => format!("composition `{workflow}` {verb}: {why}"),
+        false => format!("Delegated workflow {verb}: `{workflow}`: {why}"),
+    };
     let failure = Failure::engine(reason, message).with_details(Value::from(details));
     Failure { denial: end.denial.clone(), ..failure }
 }

@@ -118,7 +118,7 @@ static ROOT: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\$\{[\t\n\x0c\r ]*([a-zA-Z_][a-zA-Z0-9_]*)[^}]*\}").expect("a literal pattern"));
 
 /// The first names of all references in a value; bounded by the depth of the JSON value, with a stack of its own.
-fn roots(value: &Value) -> BTreeSet<String> {
+pub(super) fn roots(value: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![value];
     while let Some(value) = waiting.pop() {
@@ -148,7 +148,7 @@ fn check_roots(place: &str, step: &Step, ids: &BTreeSet<&str>, found: &mut Valid
 }
 
 /// A step's predicate and all that it is made of.
-fn predicates(step: &Step) -> Vec<&Predicate> {
+pub(super) fn predicates(step: &Step) -> Vec<&Predicate> {
     let mut found = Vec::new();
     let mut waiting: Vec<&Predicate> = step.predicate.iter().collect();
     while let Some(predicate) = waiting.pop() {
