@@ -285,7 +285,7 @@ fn check_order(pack: &Pack, found: &mut Findings) {
                 forward.names
             );
             let pointer = format!("/compositions/{}{}", pointer_part(name), forward.pointer);
-            let help = "a reference names `input` or a step that comes before; `depends_on` puts one before another";
+            let help = "a reference names `input` or a step that comes before it in the list";
             found.error("forward-reference", pointer, message, help);
         }
     }
