@@ -204,14 +204,14 @@ fn no_session(ir: &WorkflowIr, name: &str) -> Diagnostic {
     Diagnostic::error("no-session", message).help(help)
 }
 
-/// What stands for an input that is not known.
+/// The placeholder of an input that is not known.
 const UNKNOWN_INPUT: &str = "⟨workflow input⟩";
 
 /// A run before it starts: the input may be known, nothing else is.
 struct PreviewScope<'a> {
     input: Option<&'a Value>,
     original: Option<&'a Value>,
-    /// What is given of the declared inputs, and the defaults of the others.
+    /// The declared inputs that are given, and the defaults of the others.
     inputs: Value,
     printing: Printing,
 }

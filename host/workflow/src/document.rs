@@ -34,7 +34,7 @@ pub enum Language {
     Ir,
 }
 
-/// How the version of every IR begins.
+/// The beginning of every IR's version.
 const IR_FAMILY: &str = "workflow-ir";
 const IR_VERSION: &str = "workflow-ir/v1";
 
@@ -54,8 +54,8 @@ impl Language {
     }
 }
 
-/// Whether a JSON text is an IR by its root: by its version, whichever, or by steps without the prompts of a pack.
-/// Everything else in it is skipped, not kept.
+/// Returns `true` if a JSON text is an IR by its root: by its version, whichever, or by steps without the prompts of a
+/// pack. Everything else in it is skipped, not kept.
 fn says_ir(text: &str) -> bool {
     use serde::de::IgnoredAny;
     #[derive(serde::Deserialize)]
@@ -122,7 +122,7 @@ fn with_flow_checks(mut compiled: Compiled) -> Compiled {
     compiled
 }
 
-/// What is wrong with a value of an IR that is none of the forms that a value may have.
+/// The message about a value of an IR that has none of the forms of values.
 const NO_VALUE: &str = "before this place is a value of no known form: expected `value`, `expression`, `interpolation`, \
                         `fields`, `items`, a template, or a source: `from` (\"workflow-input\", \"workflow-original\", a \
                         step's output or yield, an artifact) with `path` or `projection`";

@@ -81,7 +81,7 @@ pub struct WorkflowIr {
     /// The step whose yielded value is the run's result; absent: the step that reached the end (PromptPack RFC 0010).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<StepName>,
-    /// Where a run starts; absent: the first step; empty: the caller has to choose one.
+    /// The step where a run starts; absent: the first one; empty: the caller has to choose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<StepName>,
     /// At least one, in authored order.

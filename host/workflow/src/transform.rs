@@ -398,7 +398,7 @@ fn wide_rank(key: &Key<'_>, descending: bool) -> Option<u128> {
     Some(if descending { !ascending } else { ascending })
 }
 
-/// Whether a number is a double, and one that has an order.
+/// Returns `true` if a number is a double, and one that has an order.
 fn is_exact(n: Number) -> bool {
     match n.kind() {
         NumberKind::Integer(n) => n.unsigned_abs() <= js::MAX_SAFE_INTEGER,

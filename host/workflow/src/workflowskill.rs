@@ -250,7 +250,7 @@ pub fn validate_workflow_skill(text: &str, tools: Option<&dyn Fn(&str) -> bool>)
     }
 }
 
-/// Whether a Markdown text is a WorkflowSkill: it holds a `workflow` fence, or what can only have been meant for one,
+/// Returns `true` if a Markdown text is a WorkflowSkill: it holds a `workflow` fence, or a part meant for one,
 /// which [`compile`] refuses with the reason.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
@@ -258,7 +258,7 @@ pub fn is_meant(text: &str) -> bool {
         || resemblance::find(text, &[]).is_some_and(|found| found.certainty == Certainty::Meant)
 }
 
-/// What in a Markdown text that is taken for a prompt may have been meant for a workflow.
+/// A warning about a part of a prompt in Markdown that may have been meant for a workflow.
 pub(crate) fn doubt(text: &str) -> Option<Diagnostic> {
     let found = resemblance::find(text, &[])?;
     let message = format!("this block has `steps` and is sent to a model as text: {}", found.reason);

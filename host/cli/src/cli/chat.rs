@@ -132,7 +132,7 @@ pub fn first_said(workflow: &Workflow, given: Value, mut say: Vec<String>) -> (V
     (Value::object(entries.chain([("text".to_owned(), Value::from(first))])), say)
 }
 
-/// Which part of a pack is asked.
+/// The part of a pack that is asked.
 #[derive(Debug, Args)]
 pub struct PackArgs {
     /// Ask this prompt of the PromptPack by itself, whether or not the pack has a workflow.

@@ -125,7 +125,7 @@ fn verdict_json(
     json!({"file": name, "ok": good, "language": language, "diagnostics": diagnostics})
 }
 
-/// What a document was taken for, where its name leaves that to its text. A prompt's power is part of it.
+/// The kind of document that a text was taken for, unless its name says it. A prompt's power is part of it.
 fn taken_for(document: &Document) -> Option<String> {
     let name = document.source.name();
     Some(match document.language? {

@@ -42,8 +42,8 @@ pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> R
     Ok(Value::from(merged))
 }
 
-/// Whether what is not declared to be anything else is a text: WorkflowSkill's inputs, and a pack's variables, which
-/// stand in a prompt as they were typed.
+/// Returns `true` if all that is not declared otherwise is a text: WorkflowSkill's inputs, and a pack's variables,
+/// which a prompt has as they were typed.
 fn reads_by_type(workflow: &Workflow) -> bool {
     let language = workflow.document().and_then(|document| document.language);
     matches!(language, Some(Language::WorkflowSkill | Language::PromptPack))
@@ -84,7 +84,7 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
     Ok(Value::from(given))
 }
 
-/// Whether a run begins with a composition of a pack, which takes data and declares none of it.
+/// Returns `true` if a run begins with a composition of a pack, which takes data and declares none of it.
 fn takes_data(workflow: &Workflow) -> bool {
     let entry = workflow.ir().entry.as_ref().and_then(|entry| workflow.ir().step(entry));
     entry.is_some_and(|entry| matches!(entry.form, Form::Delegate { .. }))

@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::Value as Json;
 
-/// What a text that is given as the whole input is found under, declared or not.
+/// Keys of an input that is a text as a whole, declared or not.
 const WHOLE_INPUT: [&str; 2] = ["input", "original"];
 
 /// Checks the calls of every step, its judge's included.

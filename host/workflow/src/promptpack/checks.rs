@@ -269,7 +269,7 @@ fn check_outputs(pack: &Pack, found: &mut Findings) {
     }
 }
 
-/// What a step reads must have run before it.
+/// References to steps that cannot have run before the step that reads them.
 fn check_order(pack: &Pack, found: &mut Findings) {
     for (name, composition) in &pack.compositions {
         for forward in composition.forward_references() {

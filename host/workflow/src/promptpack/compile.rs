@@ -304,7 +304,7 @@ impl Compiler<'_> {
 }
 
 impl Compiler<'_> {
-    /// Where the steps of a composition stand in the pack, in the order in which they are compiled.
+    /// Records the places of a composition's steps in the pack, in the order in which they are compiled.
     fn place_steps(&mut self, workflow: usize, name: &str, composition: &Composition) {
         let list = format!("/compositions/{}/steps", pointer_part(name));
         let at = |list: &str, steps: &[Node]| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What a prompt's variables may be: `type` and `validation`, as JSON Schemas that a run's input is checked with.
+//! Rules of a prompt's variables: `type` and `validation`, as JSON Schemas that a run's input is checked with.
 
 use super::pack::Variable;
 use crate::ir::Input;
@@ -51,7 +51,7 @@ pub(super) fn schema(variable: &Variable) -> Option<Value> {
     (!schema.is_empty()).then(|| Value::from(schema))
 }
 
-/// What the input of a run must be: its variables keep their rules, and whatever else it holds is free.
+/// The schema of a run's input: its variables keep their rules, and whatever else it holds is free.
 pub(super) fn input_schema(inputs: &IndexMap<Arc<str>, Input>) -> Option<Value> {
     let properties: Vec<(Arc<str>, Value)> =
         inputs.iter().filter_map(|(name, input)| Some((name.clone(), optional(input.schema.as_ref()?)))).collect();
@@ -64,7 +64,7 @@ fn optional(schema: &Value) -> Value {
     Value::object([("anyOf", Value::array([schema.clone(), null]))])
 }
 
-/// Why the rules of a variable cannot be kept, or its default breaks them.
+/// The reason that the rules of a variable cannot be kept, or that its default breaks them.
 pub(super) fn problem(variable: &Variable) -> Option<Problem> {
     let authored = schema(variable)?;
     let compiled = match Schema::compile(&serde_json::Value::from(&authored)) {
@@ -76,7 +76,7 @@ pub(super) fn problem(variable: &Variable) -> Option<Problem> {
     violations.into_iter().next().map(Problem::Default)
 }
 
-/// What is wrong with the rules of a variable.
+/// A problem of the rules of a variable.
 pub(super) enum Problem {
     /// They are none that can be checked.
     Unenforced(String),

@@ -84,7 +84,7 @@ impl Skills {
         Ok(())
     }
 
-    /// Whether a pack brings any.
+    /// Returns `true` if the pack brings none.
     pub(super) fn is_empty(&self) -> bool {
         self.skills.is_empty()
     }

@@ -13,7 +13,7 @@ use opcell_types::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How a token that names a fragment begins.
+/// The beginning of a token that names a fragment.
 const FRAGMENTS: &str = "fragments.";
 /// How deep fragments may stand in fragments.
 const MAX_FRAGMENT_DEPTH: usize = 16;
@@ -97,7 +97,7 @@ fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
     variables
 }
 
-/// What a template's tokens hold, blanks included: `{{ name }}` means `name`, and is replaced as it is written.
+/// The insides of a template's tokens, blanks included: `{{ name }}` means `name`, and is replaced as it is written.
 fn tokens(template: &str) -> impl Iterator<Item = &str> {
     pieces(template).filter_map(|piece| match piece {
         Piece::Token { name, .. } => Some(name),

@@ -10,7 +10,7 @@ use crate::ir::{
 pub struct Reference<'a> {
     /// To what.
     pub source: &'a SourceRef,
-    /// Which part of it, where one is named.
+    /// The part of it that is named, if any is.
     pub within: Option<&'a [PathSegment]>,
     /// Path below the step, `session.contributions[0].from`.
     pub path: String,

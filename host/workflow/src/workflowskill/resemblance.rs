@@ -13,15 +13,15 @@ use std::ops::Range;
 pub(crate) struct Resemblance {
     /// The line that opens it.
     pub(crate) span: Span,
-    /// Where all of it is.
+    /// The place of all of it.
     whole: Range<usize>,
-    /// What keeps it from being one.
+    /// The reason that it is none.
     pub(crate) reason: String,
-    /// How sure it is that a workflow was meant.
+    /// The certainty that a workflow was meant.
     pub(crate) certainty: Certainty,
 }
 
-/// How sure it is that a workflow was meant.
+/// The certainty that a workflow was meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Certainty {
     /// The fence names a workflow, or the text holds steps of one.
@@ -60,7 +60,7 @@ pub(crate) fn find(text: &str, known: &[Range<usize>]) -> Option<Resemblance> {
 #[derive(Debug)]
 struct Fence<'t> {
     line: Range<usize>,
-    /// Whether anything but blanks precedes the marker on its line.
+    /// Something else than blanks precedes the marker on its line.
     in_container: bool,
     is_indented: bool,
     marker: char,
@@ -163,7 +163,7 @@ fn words(info: &str) -> impl Iterator<Item = &str> {
     info.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_'))).filter(|word| !word.is_empty())
 }
 
-/// Whether an info string names a workflow: its first word does, or the second after `yaml` or `language`.
+/// Returns `true` if an info string names a workflow: its first word does, or the second after `yaml` or `language`.
 fn names_workflow(info: &str) -> bool {
     let mut words = words(info);
     let Some(first) = words.next() else { return false };
@@ -177,7 +177,7 @@ fn names_workflow(info: &str) -> bool {
             && words.next().is_some_and(|second| matches!(second.to_lowercase().as_str(), "workflow" | "workflows")))
 }
 
-/// Whether a word is `workflow` with a slip or two.
+/// Returns `true` if a word is `workflow` with a slip or two.
 fn is_typo(word: &str) -> bool {
     let wanted: Vec<char> = "workflow".chars().collect();
     let word: Vec<char> = word.chars().take(wanted.len() + MAX_TYPOS + 1).collect();
@@ -222,7 +222,7 @@ impl Fence<'_> {
         Some(Resemblance { span, whole: self.line.start..end, reason, certainty })
     }
 
-    /// Why a fence that names a workflow opens none.
+    /// The reason that a fence that names a workflow opens none.
     fn reason(&self, body: &str) -> String {
         if self.marker != '`' || self.width < 3 {
             let written: String = std::iter::repeat_n(self.marker, self.width.min(8)).collect();
@@ -248,7 +248,7 @@ impl Fence<'_> {
     }
 }
 
-/// Whether YAML or JSON, perhaps broken, has steps at its root, and whether they are those of a WorkflowSkill.
+/// The certainty that YAML or JSON, perhaps broken, is a workflow; `None` without steps at its root.
 fn steps_of(block: &str) -> Option<Certainty> {
     let named = |line: &str| {
         let key = line.trim_start_matches(['{', ' ', '\t', '"', '\'', '>', '-']);
@@ -280,7 +280,7 @@ fn dedented(block: &str) -> String {
     lines.join("\n")
 }
 
-/// Whether a text has `type: tool`, or another form of a step, anywhere.
+/// Returns `true` if a text has `type: tool`, or another form of a step, anywhere.
 fn has_step_type(text: &str) -> bool {
     text.match_indices("type").any(|(at, key)| {
         let Some(rest) = text.get(at + key.len()..) else { return false };

@@ -15,7 +15,7 @@ pub(crate) struct Forward<'c> {
     pub(crate) names: String,
     /// JSON Pointer of the step below the composition.
     pub(crate) pointer: String,
-    /// Whether both are branches of one parallel step, which run at once.
+    /// Both are branches of one parallel step, which run at once.
     pub(crate) at_once: bool,
 }
 
