@@ -5,7 +5,7 @@ use super::{
     parse::{Comparison, Op, Root},
 };
 use crate::js;
-use opcell_types::value::{Number, Object, Shape, Value};
+use opcell_types::value::{Number, NumberKind, Object, Shape, Value};
 use std::{borrow::Cow, cmp::Ordering};
 
 /// One program that is evaluated again and again: its stack is kept, and so is where each property was found, which for
@@ -253,7 +253,12 @@ fn compare(comparison: Comparison, left: Operand<'_>, right: Operand<'_>) -> boo
 fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(n), Value::String(text)) | (Value::String(text), Value::Number(n)) => {
-            *n == js::parse_number(text)
+            let read = js::parse_number(text);
+            match read.kind() {
+                // A published case wants it: beyond 64 bits with a sign, texts are doubles, as in JavaScript.
+                NumberKind::Unsigned(_) => n.as_f64() == read.as_f64(),
+                NumberKind::Integer(_) | NumberKind::Float(_) => *n == read,
+            }
         }
         _ => strictly_equal(left, right),
     }
