@@ -9,7 +9,7 @@ use opcell_sandbox::{
     store::Stores,
 };
 use opcell_session::skills::{SkillError, SkillLibrary};
-use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Value};
+use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Value, text::cleaned};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +70,7 @@ impl HostServices for PluginServices {
     fn skills(&self) -> Vec<SkillDescription> {
         let describe = |skill: &opcell_session::skills::Skill| SkillDescription {
             name: skill.name.clone(),
-            description: skill.description.clone(),
+            description: cleaned(&skill.description).into_owned(),
         };
         self.skills.skills().map(describe).collect()
     }

@@ -1,6 +1,5 @@
 //! Model conversations of a project: its models, its skills, the tools that a model may call.
 
-mod cleaned;
 mod delegation;
 
 use crate::{
@@ -15,6 +14,7 @@ pub(crate) use delegation::ChildRuns;
 use indexmap::IndexMap;
 use opcell_engine::{ports::Operations, receipt::Provider};
 use opcell_sandbox::Access;
+use opcell_schema::shown;
 use opcell_session::{
     HostSessions,
     context::project_context,
@@ -167,8 +167,8 @@ fn reaches(catalog: &Catalog, plugin: &str) -> bool {
 fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, .. } = entry.offer else { return None };
-        let schema = cleaned::schema(&entry.arguments_schema);
-        let description = ToolDescription::new(entry.id.as_str(), cleaned::text(&entry.summary), schema);
+        let schema = shown::schema(&entry.arguments_schema);
+        let description = ToolDescription::new(entry.id.as_str(), shown::text(&entry.summary), schema);
         let operations: Arc<dyn Operations> = catalog.clone();
         let provider = Provider::Plugin(entry.plugin.clone());
         let tool = OperationTool::new(operations, description, effects, provider);

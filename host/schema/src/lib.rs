@@ -17,6 +17,7 @@ mod plain;
 #[cfg(test)]
 mod promises;
 mod shared;
+pub mod shown;
 mod stack;
 mod unique;
 mod weight;

@@ -20,13 +20,55 @@ pub fn is_invisible(c: char) -> bool {
             | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Whether a character belongs to a picture that may be joined to others, or be asked for in colour.
+fn is_picture(c: char) -> bool {
+    matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}'
+        | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
+}
+
+/// Whether a letter is of a script whose words are written with joiners.
+fn is_joined_script(c: char) -> bool {
+    matches!(c, '\u{600}'..='\u{dff}') && c.is_alphanumeric()
+}
+
+/// The characters of a text, with every one that a person does not see as U+FFFD.
+///
+/// Two that are invisible by themselves are kept where people write them: one variation selector after a picture
+/// (`⚠️`), and a joiner between two pictures or two letters of a script that needs it.
+pub fn visible(text: &str) -> impl Iterator<Item = char> {
+    let (mut chars, mut before) = (text.chars().peekable(), None);
+    std::iter::from_fn(move || {
+        let c = chars.next()?;
+        let next = chars.peek().copied();
+        let around = |fits: fn(char) -> bool| before.is_some_and(fits) && next.is_some_and(fits);
+        let coloured = |c: char| is_picture(c) || c == '\u{fe0f}';
+        let is_kept = match c {
+            '\u{fe0f}' => before.is_some_and(is_picture),
+            '\u{200c}' => around(is_joined_script),
+            '\u{200d}' => around(is_joined_script) || (before.is_some_and(coloured) && next.is_some_and(is_picture)),
+            c => !is_invisible(c),
+        };
+        let shown = if is_kept { c } else { char::REPLACEMENT_CHARACTER };
+        before = Some(shown);
+        Some(shown)
+    })
+}
+
+/// The whole text without invisible characters; see [`visible`].
+#[must_use]
+pub fn cleaned(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(visible(text).collect())
+}
+
 /// The text with invisible characters replaced by U+FFFD, cut at a character boundary to at most `limit` bytes and then
 /// marked with `…`.
 #[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
     let mut out = String::with_capacity(text.len().min(limit));
-    for c in text.chars() {
-        let c = if is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c };
+    for c in visible(text) {
         if out.len() + c.len_utf8() > limit {
             out.push('…');
             break;
@@ -57,7 +99,7 @@ pub fn masked(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{masked, one_line, printable};
+    use super::{cleaned, masked, one_line, printable};
 
     #[test]
     fn a_cut_never_splits_a_character() {
@@ -94,6 +136,24 @@ mod tests {
             assert_eq!(printable(&format!("a{hidden}b"), 100), "a\u{fffd}b", "{hidden:?}");
         }
         assert_eq!(printable("naïve 漢字 العربية\tok", 100), "naïve 漢字 العربية\tok");
+    }
+
+    #[test]
+    fn pictures_and_scripts_that_need_joiners_stay_as_they_are_written() {
+        for text in ["⚠️ Careful", "👩‍💻 and 👨‍👩‍👧", "❤️‍🔥", "می‌خواهم", "ක්‍ෂ"]
+        {
+            assert_eq!(cleaned(text), text);
+            assert_eq!(printable(text, 1_000), text);
+        }
+        for (text, shown) in [
+            ("⚠\u{fe0f}\u{fe0f}", "⚠\u{fe0f}\u{fffd}"),
+            ("⚠\u{fe01}", "⚠\u{fffd}"),
+            ("👩\u{200d}a", "👩\u{fffd}a"),
+            ("م\u{200c}\u{200c}م", "م\u{fffd}\u{fffd}م"),
+            ("a\u{e0061}", "a\u{fffd}"),
+        ] {
+            assert_eq!(cleaned(text), shown);
+        }
     }
 
     #[test]

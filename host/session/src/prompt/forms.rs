@@ -1,6 +1,7 @@
 //! The text of a prompt: each component in lambda mode and in prose.
 
 use super::parts::{ContextFile, Entry, PromptContribution};
+use opcell_types::text::cleaned;
 use opcell_workflow::ir::PromptMode;
 use std::fmt::Write as _;
 
@@ -97,7 +98,7 @@ pub(super) fn workflows(mode: PromptMode, workflows: &[Entry]) -> String {
 pub(super) fn context_files(files: &[&ContextFile]) -> String {
     let mut text = "# Project context".to_owned();
     for file in files {
-        let _ = write!(text, "\n\n## {}\n\n{}", one_line(&file.path), file.text.trim_end());
+        let _ = write!(text, "\n\n## {}\n\n{}", one_line(&file.path), lines(file.text.trim_end()));
     }
     text
 }
@@ -106,7 +107,7 @@ pub(super) fn context_files(files: &[&ContextFile]) -> String {
 pub(super) fn contributions(contributions: &[&PromptContribution]) -> String {
     let mut text = "# Extension prompt contributions".to_owned();
     for contribution in contributions {
-        let _ = write!(text, "\n\n{}", contribution.text.trim());
+        let _ = write!(text, "\n\n{}", lines(contribution.text.trim()));
     }
     text
 }
@@ -158,10 +159,17 @@ fn prose_list(heading: &str, entries: &[Entry]) -> String {
     text
 }
 
-/// One line of plain text: a description written by a plugin's author must not be able to open a section of its own.
+/// Text of several lines, without what no person sees in it.
+fn lines(text: &str) -> String {
+    cleaned(&text.replace("\r\n", "\n")).into_owned()
+}
+
+/// One line of plain text: a description written by a plugin's author must not be able to open a section of its own, or
+/// to say something that no person sees.
 fn one_line(text: &str) -> String {
     let spaced: String =
         text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect();
+    let spaced = cleaned(&spaced);
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -50,6 +50,28 @@ fn everything_in_prose_mode() {
     assert_snapshot!(assemble(&full(PromptMode::Prose)).text());
 }
 
+#[test]
+fn what_no_person_sees_in_files_skills_and_extensions_reaches_no_model() {
+    let hidden = "plain\u{e0041}\u{202e}\u{200b} text";
+    for mode in [PromptMode::Lambda, PromptMode::Prose] {
+        let entry = || Entry::new(hidden, hidden).with_lambda(Some(hidden.to_owned())).at(hidden);
+        let parts = PromptParts {
+            tools: vec![entry(), Entry::new("read", "Reads.")],
+            skills: vec![entry()],
+            extensions: vec![entry()],
+            workflows: vec![entry()],
+            context_files: vec![ContextFile {
+                path: hidden.to_owned(), text: format!("# Rules\r\n{hidden} ⚠️\r\n")
+            }],
+            contributions: vec![PromptContribution { extension: "e".to_owned(), priority: 1, text: hidden.to_owned() }],
+            ..full(mode)
+        };
+        let text = assemble(&parts).text();
+        assert!(!text.contains(['\u{e0041}', '\u{202e}', '\u{200b}', '\r']), "{text:?}");
+        assert!(text.contains("# Rules\nplain\u{fffd}") && text.contains("⚠️"), "{text:?}");
+    }
+}
+
 /// The case that seed 004 observed: a delegated lambda-compiler step must not be reduced to its instruction text.
 #[test]
 fn the_observed_case_is_a_whole_lambda_prompt_narrowed_to_its_tools_and_skill() {

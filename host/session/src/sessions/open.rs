@@ -7,8 +7,12 @@ use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, 
 use crate::tools::DELEGATE_TOOL;
 use futures_util::future::join_all;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
+use opcell_schema::shown;
 use opcell_types::suggest::hint;
-use opcell_types::{ToolDescription, Value};
+use opcell_types::{
+    ToolDescription, Value,
+    text::{cleaned, is_invisible},
+};
 use opcell_workflow::agent;
 use opcell_workflow::ir::{Generation, ModelOverride, Session};
 use std::collections::{HashMap, HashSet};
@@ -244,7 +248,8 @@ impl HostSessions {
             // The document's own words; the call has to pass both schemas.
             Some(shape) => {
                 let (description, parameters) = (shape.description.as_str(), shape.parameters.clone());
-                Allowed { description: ToolDescription::new(tool.name(), description, parameters), lambda: None }
+                let description = visible(ToolDescription::new(tool.name(), description, parameters));
+                Allowed { description, lambda: None }
             }
             None => {
                 let description = current.descriptions.get(tool.name()).unwrap_or(&tool.description);
@@ -252,10 +257,10 @@ impl HostSessions {
             }
         });
         let agents = settings.agents.iter().map(|(name, agent)| {
-            let description = ToolDescription::new(name, agent.description.as_str(), agent::parameters());
+            let description = visible(ToolDescription::new(name, agent.description.as_str(), agent::parameters()));
             Allowed { description, lambda: None }
         });
-        let engine = engine_tools.iter().map(|tool| Allowed { description: tool.clone(), lambda: None });
+        let engine = engine_tools.iter().map(|tool| Allowed { description: visible(tool.clone()), lambda: None });
         Ok((host.chain(agents).chain(engine).collect(), unavailable))
     }
 
@@ -376,4 +381,13 @@ fn unknown(kind: &str, name: &str, known: &[&str]) -> Failure {
         &format!("unknown-{kind}"),
         format!("the session declares the {kind} `{name}`, which does not exist; available: {listed}{hint}"),
     )
+}
+
+/// A tool in the words of a document, without what no person sees in it. Tools of plugins and servers come cleaned.
+fn visible(tool: ToolDescription) -> ToolDescription {
+    let parameters = match tool.parameters.to_json().contains(is_invisible) {
+        true => Value::from(shown::schema(&serde_json::Value::from(&tool.parameters))),
+        false => tool.parameters,
+    };
+    ToolDescription::new(tool.name, cleaned(&tool.description), parameters)
 }

@@ -1,4 +1,5 @@
-//! What plugins write about their operations, before a model sees it: without hidden characters, and short.
+//! What others write for models, before a model sees it: without hidden characters, and short. There is one such
+//! cleaner, for schemas and descriptions of plugins, of MCP servers, and of what MCP clients of this host are told.
 
 use serde_json::Value;
 
@@ -12,12 +13,14 @@ const SCHEMA: usize = 32 << 10;
 const ANNOTATIONS: [&str; 5] = ["title", "description", "$comment", "examples", "default"];
 
 /// A summary.
-pub(super) fn text(text: &str) -> String {
+#[must_use]
+pub fn text(text: &str) -> String {
     opcell_types::text::printable(text, TEXT)
 }
 
 /// A schema for showing. What the host checks arguments against is the schema as it was written.
-pub(super) fn schema(schema: &Value) -> Value {
+#[must_use]
+pub fn schema(schema: &Value) -> Value {
     let mut shown = schema.clone();
     clean(&mut shown);
     if shown.to_string().len() > SCHEMA {
