@@ -5,7 +5,9 @@
 //! asked for with `opcell_run`. A skill is a resource.
 
 mod changes;
+mod params;
 mod skills;
+mod stdio;
 mod tools;
 
 use crate::{
@@ -20,9 +22,10 @@ use opcell_types::Value;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourcesResult,
-        ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
-        ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+        Implementation, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+        ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+        SubscriptionFilter,
     },
     service::{NotificationContext, RequestContext, ServiceExt, SubscriptionContext},
 };
@@ -62,7 +65,8 @@ impl McpServer {
     /// # Errors
     /// When the client does not speak the protocol.
     pub async fn stdio(self) -> io::Result<()> {
-        match self.serve(rmcp::transport::stdio()).await {
+        let (read, write) = rmcp::transport::stdio();
+        match self.serve(stdio::Stdio::new(read, write)).await {
             Ok(service) => service.waiting().await.map(drop).map_err(io::Error::other),
             // A client that leaves before it says anything has not asked for anything.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
@@ -82,9 +86,9 @@ impl McpServer {
         let mut result = match reply.result {
             Ok(success) => {
                 let data = Json::from(&success.data);
+                let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
                 let summary = success.summary.into_iter().map(ContentBlock::text);
-                let mut result =
-                    CallToolResult::success(summary.chain([ContentBlock::text(data.to_string())]).collect());
+                let mut result = CallToolResult::success(summary.chain([ContentBlock::text(text)]).collect());
                 result.structured_content = Some(data).filter(Json::is_object);
                 result
             }
@@ -313,6 +317,17 @@ impl ServerHandler for McpServer {
         let read = tokio::task::spawn_blocking(move || skills::read(&tenant.host.now(), &request.uri)).await;
         let read = read.map_err(|_| ErrorData::internal_error("reading the skill was abandoned", None))?;
         Ok(read?.into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(match params::wrong(&request) {
+            Some(wrong) => ErrorData::invalid_params(wrong, None),
+            None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        })
     }
 
     async fn call_tool(

@@ -4,6 +4,7 @@
 use crate::api::encoded;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use opcell::Host;
+use opcell_types::text::cleaned;
 use rmcp::{
     ErrorData,
     model::{ReadResourceResult, Resource, ResourceContents},
@@ -15,8 +16,8 @@ const MARKDOWN: &str = "text/markdown";
 pub(super) fn list(host: &Host) -> Vec<Resource> {
     let offered = host.skills().skills().filter(|skill| skill.is_offered());
     let resource = offered.map(|skill| {
-        Resource::new(uri(&skill.name, &skill.file), skill.name.clone())
-            .with_description(skill.description.clone())
+        Resource::new(uri(&skill.name, &skill.file), cleaned(&skill.name))
+            .with_description(cleaned(&skill.description))
             .with_mime_type(MARKDOWN)
     });
     resource.collect()

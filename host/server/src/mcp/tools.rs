@@ -5,9 +5,15 @@ use opcell::{
     catalog::{Entry, Offer},
 };
 use opcell_engine::ports::Effects;
+use opcell_schema::shown;
+use opcell_types::{
+    Digest,
+    text::{one_line, printable},
+};
 use opcell_workflow::ir::Input;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -18,6 +24,15 @@ pub(super) const RUN: &str = "opcell_run";
 
 /// Longest name of a tool that all clients accept.
 const NAME: usize = 64;
+
+/// Characters of the digest in a name that is cut, or that two tools would have.
+const DIGEST: usize = 8;
+
+/// Bytes of a workflow's description.
+const DESCRIPTION: usize = 4 << 10;
+
+/// Bytes of a title.
+const TITLE: usize = 200;
 
 /// What a tool calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,40 +47,43 @@ pub(super) struct ToolList(BTreeMap<String, (Tool, Target)>);
 
 impl ToolList {
     pub(super) fn of(host: &Host, workflows: &BTreeSet<String>) -> Self {
-        let mut list = Self(BTreeMap::new());
-        let mut offers_workflow = false;
+        let mut offered = Vec::new();
         for (name, read) in host.library().listed() {
             if let (true, Ok(workflow)) = (workflows.contains(name.as_ref()), read) {
-                offers_workflow = true;
-                list.add(&format!("run_{name}"), workflow_tool(&workflow), Target::Workflow(name));
+                offered.push((format!("run_{name}"), workflow_tool(&workflow), Target::Workflow(name)));
             }
         }
-        if offers_workflow {
-            list.add(RUN, run_tool(), Target::Run);
-        }
+        let own = (!offered.is_empty()).then(run_tool);
         for entry in host.catalog().entries() {
             if let Offer::Operation { effects, data_schema } = &entry.offer {
                 let tool = operation_tool(entry, *effects, data_schema);
-                list.add(&entry.id, tool, Target::Operation(entry.id.clone().into()));
+                offered.push((entry.id.clone(), tool, Target::Operation(entry.id.clone().into())));
             }
         }
-        list
+        Self::named(own, offered)
     }
 
-    /// Clients and models accept letters, digits, `_` and `-`. Two names that become one get a number.
-    fn add(&mut self, name: &str, tool: Tool, target: Target) {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let wanted: String = name.chars().map(plain).take(NAME).collect();
-        let mut free = wanted.clone();
-        let mut number = 1;
-        while self.0.contains_key(&free) {
-            number += 1;
-            let suffix = format!("_{number}");
-            free = wanted.chars().take(NAME - suffix.len()).collect::<String>() + &suffix;
+    /// Gives each tool a name. A name is one tool's for ever: a client that was allowed to call it calls no other by
+    /// it, whatever is added later. So what is cut, and what two would have, carries a digest of the whole name.
+    fn named(own: Option<Tool>, offered: Vec<(String, Tool, Target)>) -> Self {
+        let mut wanted: BTreeMap<String, usize> = BTreeMap::from([(RUN.to_owned(), 1)]);
+        for (name, ..) in &offered {
+            *wanted.entry(plain(name)).or_default() += 1;
         }
-        let mut tool = tool.with_title(name);
-        tool.name = free.clone().into();
-        self.0.insert(free, (tool, target));
+        let mut list = BTreeMap::new();
+        if let Some(mut tool) = own {
+            tool.name = RUN.into();
+            list.insert(RUN.to_owned(), (tool, Target::Run));
+        }
+        for (name, tool, target) in offered {
+            let plain = plain(&name);
+            let is_shared = wanted.get(&plain).is_some_and(|tools| *tools > 1);
+            let free = if is_shared || plain.len() > NAME { with_digest(&plain, &name, &target) } else { plain };
+            let mut tool = tool.with_title(one_line(&name, TITLE));
+            tool.name = free.clone().into();
+            list.insert(free, (tool, target));
+        }
+        Self(list)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -81,8 +99,28 @@ impl ToolList {
     }
 }
 
+/// Clients and models accept letters, digits, `_` and `-`.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+fn with_digest(plain: &str, name: &str, target: &Target) -> String {
+    let kind = match target {
+        Target::Operation(_) => "operation",
+        Target::Workflow(_) => "workflow",
+        Target::Run => "run",
+    };
+    let digest = Digest::of_hash(Sha256::digest(format!("{kind} {name}").as_bytes()));
+    let begin: String = plain.chars().take(NAME - DIGEST - 1).collect();
+    format!("{begin}_{}", digest.short().get(..DIGEST).unwrap_or_default())
+}
+
+/// A schema as clients are told it, and their models read it.
 fn object(schema: &Json) -> Arc<JsonObject> {
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    let mut schema = match shown::schema(schema) {
+        Json::Object(schema) => schema,
+        _ => JsonObject::new(),
+    };
     schema.entry("type").or_insert_with(|| json!("object"));
     Arc::new(schema)
 }
@@ -94,9 +132,13 @@ fn operation_tool(entry: &Entry, effects: Effects, data_schema: &Json) -> Tool {
         Effects::Idempotent => annotations.read_only(false).destructive(false).idempotent(true),
         Effects::Once => annotations.read_only(false).destructive(true).idempotent(false),
     };
-    let tool = Tool::new("", entry.summary.clone(), object(&entry.arguments_schema)).with_annotations(annotations);
+    let summary = shown::text(&entry.summary);
+    let tool = Tool::new("", summary, object(&entry.arguments_schema)).with_annotations(annotations);
     match data_schema.get("type").and_then(Json::as_str) {
-        Some("object") => tool.with_raw_output_schema(object(data_schema)),
+        // Clients check results against it: one that is not shown as it is would be broken by good results.
+        Some("object") if shown::schema(data_schema) == *data_schema => {
+            tool.with_raw_output_schema(object(data_schema))
+        }
         _ => tool,
     }
 }
@@ -115,6 +157,7 @@ fn workflow_tool(workflow: &Workflow) -> Tool {
         }
     };
     let description = ir.description.clone().unwrap_or_else(|| format!("Runs the workflow {}", ir.name));
+    let description = printable(&description, DESCRIPTION);
     let annotations = ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true);
     Tool::new("", description, object(&schema)).with_annotations(annotations)
 }
@@ -146,4 +189,48 @@ fn run_tool() -> Tool {
     let annotations = ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false);
     Tool::new("", "Waits for a run that another tool started, and gives its status and result", object(&schema))
         .with_annotations(annotations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(of: &[&str]) -> Vec<String> {
+        let tool = |name: &&str| {
+            let tool = Tool::new("", "", Arc::new(JsonObject::new()));
+            ((*name).to_owned(), tool, Target::Operation((*name).into()))
+        };
+        let list = ToolList::named(None, of.iter().map(tool).collect());
+        let find = |name: &&str| {
+            let of = list.0.iter().find(|(_, (_, target))| *target == Target::Operation((**name).into()));
+            of.map(|(name, _)| name.clone()).unwrap_or_default()
+        };
+        of.iter().map(find).collect()
+    }
+
+    #[test]
+    fn a_name_that_is_cut_or_shared_carries_a_digest_and_never_becomes_another_tools() {
+        let long = |end: &str| format!("notes/{}{end}", "x".repeat(80));
+        let (first, second) = (long("a"), long("b"));
+        let alone = names(&[&first]);
+        let both = names(&[&second, &first]);
+        assert_eq!(alone[0], both[1], "what is added later changes no name");
+        assert!(alone[0].len() == NAME && both[0] != both[1], "{both:?}");
+
+        assert_eq!(names(&["a/b", "a/c"]), ["a_b", "a_c"]);
+        let shared = names(&["a/b-c", "a_b/c", "a/b_c"]);
+        assert_eq!(shared[0], "a_b-c");
+        assert!(shared[1] != shared[2] && shared[1..].iter().all(|name| name.starts_with("a_b_c_")), "{shared:?}");
+        assert_ne!(names(&["opcell/run"])[0], RUN);
+    }
+
+    #[test]
+    fn clients_are_told_no_hidden_text_and_no_schema_without_end() {
+        let hidden = json!({"type": "object", "properties": {"a": {"description": "x\u{e0041}y"}}});
+        assert!(!serde_json::to_string(&*object(&hidden)).unwrap().contains('\u{e0041}'));
+        let many: serde_json::Map<String, Json> =
+            (0..5_000).map(|number| (format!("p{number}"), json!({"type": "string"}))).collect();
+        let text = serde_json::to_string(&*object(&json!({"type": "object", "properties": many}))).unwrap();
+        assert!(text.len() <= 32 << 10, "{}", text.len());
+    }
 }

@@ -1,0 +1,54 @@
+//! Requests of a known method whose parameters are none of it. The protocol's library takes them for requests of an
+//! unknown method, and a client that is told so believes that there are no tools.
+
+use rmcp::model::{ClientRequest, CustomRequest};
+use serde_json::Value as Json;
+
+/// Methods that this server answers.
+const KNOWN: [&str; 7] =
+    ["initialize", "ping", "tools/call", "tools/list", "resources/list", "resources/read", "resources/templates/list"];
+
+/// What is wrong with the parameters of a request, if its method is known.
+pub(super) fn wrong_in(request: &ClientRequest) -> Option<String> {
+    match request {
+        ClientRequest::CustomRequest(request) => wrong(request),
+        _ => None,
+    }
+}
+
+/// As [`wrong_in`].
+pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
+    let method = request.method.as_str();
+    if !KNOWN.contains(&method) {
+        return None;
+    }
+    let params = request.params.as_ref();
+    let expected = |what: &str, key: &str, found: Option<&Json>| {
+        format!("`{key}` of {method} must be {what}, and is {}", found.map_or("absent", kind))
+    };
+    Some(match params {
+        None | Some(Json::Object(_)) => {
+            let of = |key: &str| params.and_then(|params| params.get(key));
+            match method {
+                "tools/call" if !of("name").is_some_and(Json::is_string) => expected("a text", "name", of("name")),
+                "tools/call" if of("arguments").is_some_and(|arguments| !arguments.is_object()) => {
+                    expected("an object", "arguments", of("arguments"))
+                }
+                "resources/read" if !of("uri").is_some_and(Json::is_string) => expected("a text", "uri", of("uri")),
+                _ => format!("the parameters of {method} are not as the protocol has them"),
+            }
+        }
+        Some(other) => expected("an object", "params", Some(other)),
+    })
+}
+
+fn kind(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "true or false",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "an object",
+    }
+}
