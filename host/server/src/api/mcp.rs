@@ -2,35 +2,118 @@
 
 use super::App;
 use crate::{
-    access::{Running, Standing, tokens::Scope},
+    access::{Access, Running, Standing, tokens::Scope},
     mcp::McpServer,
     problem::Problem,
     tenant::Tenants,
 };
 use axum::{
-    body::Body,
+    body::{Body, to_bytes},
     extract::{Request, State},
-    http::{Method, StatusCode},
+    http::{Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+use rmcp::{
+    ErrorData,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Sessions of one tenant at a time. One that is idle for five minutes ends by itself.
 const MOST_SESSIONS: usize = 256;
 
+/// Sessions of one token: what one program leaves open keeps no other out.
+const MOST_SESSIONS_OF_TOKEN: usize = 64;
+
 /// The header that names a session; a client's first request has none.
 const SESSION: &str = "mcp-session-id";
 
-/// The protocol's half of each tenant. No session is known to another tenant.
+/// The protocol's half of each tenant. No session is known to another tenant, nor to another token.
 pub(crate) struct Services(BTreeMap<Arc<str>, Service>);
 
 struct Service {
     http: StreamableHttpService<McpServer, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
+    owners: Mutex<Owners>,
+    /// Bytes of one message.
+    most: usize,
+}
+
+/// Whose sessions there are.
+#[derive(Default)]
+struct Owners {
+    /// The caller by the session's ID.
+    sessions: HashMap<String, Arc<str>>,
+    /// Sessions that are being opened, by caller.
+    opening: HashMap<Arc<str>, usize>,
+}
+
+impl Owners {
+    /// Reserves a session for a caller.
+    fn admit(&mut self, caller: &Arc<str>, most: usize) -> Result<(), String> {
+        let own = self.sessions.values().filter(|owner| *owner == caller).count();
+        let opening = self.opening.get(caller).copied().unwrap_or_default();
+        if own + opening >= most {
+            return Err(format!("{most} sessions of this token are open already"));
+        }
+        if self.sessions.len() + self.opening.values().sum::<usize>() >= MOST_SESSIONS {
+            return Err(format!("{MOST_SESSIONS} sessions are open already"));
+        }
+        *self.opening.entry(caller.clone()).or_default() += 1;
+        Ok(())
+    }
+
+    /// Ends a reservation, with the session that came of it.
+    fn opened(&mut self, caller: &Arc<str>, session: Option<String>) {
+        if let Some(opening) = self.opening.get_mut(caller) {
+            *opening = opening.saturating_sub(1);
+            if *opening == 0 {
+                self.opening.remove(caller);
+            }
+        }
+        if let Some(session) = session {
+            self.sessions.insert(session, caller.clone());
+        }
+    }
+
+    /// Whether a session is another caller's.
+    fn is_foreign(&self, session: &str, caller: &Arc<str>) -> bool {
+        self.sessions.get(session).is_some_and(|owner| owner != caller)
+    }
+}
+
+/// A session that is being opened; however that ends, the reservation does.
+struct Opening<'a> {
+    owners: &'a Mutex<Owners>,
+    caller: Arc<str>,
+    session: Option<String>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.opened(&self.caller, self.session.take());
+    }
+}
+
+impl Service {
+    /// Reserves a session. Those that ended no longer count.
+    async fn open(&self, caller: &Arc<str>, most: usize) -> Result<Opening<'_>, Problem> {
+        let live: HashSet<String> = self.sessions.sessions.read().await.keys().map(|id| id.to_string()).collect();
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.sessions.retain(|session, _| live.contains(session));
+        owners.admit(caller, most).map_err(|detail| {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-sessions", detail)
+                .remedy("close sessions with DELETE, or wait: one that is idle for five minutes ends")
+        })?;
+        Ok(Opening { owners: &self.owners, caller: caller.clone(), session: None })
+    }
 }
 
 impl Services {
@@ -40,9 +123,10 @@ impl Services {
             // Names of the host are checked for every request already, whatever address it came to.
             let mut config = StreamableHttpServerConfig::default().disable_allowed_hosts();
             config.cancellation_token = stop.child_token();
+            let most = config.max_request_body_bytes;
             let sessions = Arc::new(LocalSessionManager::default());
             let http = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
-            (tenant.name.clone(), Service { http, sessions })
+            (tenant.name.clone(), Service { http, sessions, owners: Mutex::default(), most })
         };
         Self(tenants.iter().map(of).collect())
     }
@@ -56,12 +140,93 @@ pub(super) async fn mcp(
 ) -> Result<Response, Problem> {
     let service = app.mcp.0.get(&admitted.tenant.name);
     let service = service.ok_or_else(|| Problem::not_found("unknown-tenant", "there is no such tenant"))?;
-    let begins = request.method() == Method::POST && !request.headers().contains_key(SESSION);
-    if begins && service.sessions.sessions.read().await.len() >= MOST_SESSIONS {
-        let detail = format!("{MOST_SESSIONS} sessions are open already");
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-sessions", detail);
-        return Err(problem.remedy("close sessions with DELETE, or wait: one that is idle for five minutes ends"));
-    }
+    let caller = &admitted.caller.name;
+    let request = match *request.method() == Method::POST {
+        true => {
+            let (parts, body) = request.into_parts();
+            let body = to_bytes(body, service.most).await.map_err(|_| {
+                let detail = format!("the body does not come, or has more than {} bytes", service.most);
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
+            })?;
+            if let Some(answer) = refusal(&body) {
+                return Ok(answer);
+            }
+            Request::from_parts(parts, Body::from(body))
+        }
+        false => request,
+    };
+    let opening = match request.headers().get(SESSION) {
+        Some(session) => {
+            let owners = service.owners.lock().unwrap_or_else(PoisonError::into_inner);
+            if session.to_str().is_ok_and(|session| owners.is_foreign(session, caller)) {
+                return Err(Problem::not_found(
+                    "unknown-session",
+                    "there is no such session, or it is another token's",
+                ));
+            }
+            None
+        }
+        None if request.method() == Method::POST => {
+            let most = match app.access {
+                Access::Open => MOST_SESSIONS,
+                Access::Tokens(_) => MOST_SESSIONS_OF_TOKEN,
+            };
+            Some(service.open(caller, most).await?)
+        }
+        None => None,
+    };
     let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
-    Ok(service.http.handle(request).await.map(Body::new).map(|body| standing.guard(body)))
+    let answer = service.http.handle(request).await;
+    if let Some(mut opening) = opening {
+        opening.session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    }
+    Ok(answer.map(Body::new).map(|body| standing.guard(body)))
+}
+
+/// The answer of JSON-RPC to a body that is no message of it.
+fn refusal(body: &[u8]) -> Option<Response> {
+    let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
+        Err(error) => ErrorData::parse_error(format!("the message is not JSON: {error}"), None),
+        Ok(_) if body.trim_ascii_start().first() == Some(&b'[') => {
+            ErrorData::invalid_request("over HTTP messages are sent one by one, and not in a list", None)
+        }
+        Ok(_) => return None,
+    };
+    let text = serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
+    let answer = Response::builder().status(StatusCode::BAD_REQUEST).header(CONTENT_TYPE, "application/json");
+    answer.body(Body::from(text)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_is_no_message_is_answered_as_json_rpc_says() {
+        for (body, is_message) in [("{}", true), ("{", false), ("[{}]", false), ("", false)] {
+            let answer = refusal(body.as_bytes()).map(|answer| answer.status());
+            assert_eq!(answer, (!is_message).then_some(StatusCode::BAD_REQUEST), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_its_tokens_and_one_token_cannot_use_up_all() {
+        let (first, second): (Arc<str>, Arc<str>) = ("first".into(), "second".into());
+        let mut owners = Owners::default();
+        for number in 0..MOST_SESSIONS_OF_TOKEN {
+            owners.admit(&first, MOST_SESSIONS_OF_TOKEN).unwrap();
+            owners.opened(&first, Some(format!("s{number}")));
+        }
+        assert!(owners.admit(&first, MOST_SESSIONS_OF_TOKEN).unwrap_err().contains("of this token"));
+        owners.admit(&second, MOST_SESSIONS_OF_TOKEN).unwrap();
+        // What is being opened counts, and what came to nothing does not.
+        for _ in 1..MOST_SESSIONS_OF_TOKEN {
+            owners.admit(&second, MOST_SESSIONS_OF_TOKEN).unwrap();
+        }
+        assert!(owners.admit(&second, MOST_SESSIONS_OF_TOKEN).is_err());
+        owners.opened(&second, None);
+        owners.admit(&second, MOST_SESSIONS_OF_TOKEN).unwrap();
+        assert!(owners.is_foreign("s0", &second) && !owners.is_foreign("s0", &first));
+        assert!(!owners.is_foreign("unknown", &second), "the protocol's half says that there is none");
+    }
 }
