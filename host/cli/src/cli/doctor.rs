@@ -104,18 +104,29 @@ fn clock() -> Check {
     }
 }
 
+/// What `confine = true` holds on this kernel.
 fn landlock() -> Check {
-    use landlock::{ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _};
-    let asked = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI::V1))
-        .and_then(landlock::Ruleset::create);
-    match asked {
-        Ok(_) => fine("landlock", "the kernel confines programs that the host starts"),
-        Err(_) => wrong(
+    match opcell::confinement() {
+        Ok(held) => match held.gaps() {
+            None => fine(
+                "landlock",
+                format!(
+                    "version {}: the kernel keeps confined MCP servers from {}",
+                    held.version,
+                    held.holds.join(", ")
+                ),
+            ),
+            Some(gaps) => wrong(
+                "landlock",
+                State::Degraded,
+                format!("version {}: {gaps} of MCP servers with `confine = true`", held.version),
+                "boot a newer kernel",
+            ),
+        },
+        Err(why) => wrong(
             "landlock",
             State::Degraded,
-            "the kernel has no Landlock: MCP servers with `confine = true` do not start",
+            format!("{why}: MCP servers with `confine = true` do not start"),
             "boot a kernel from 5.13 on with `lsm=landlock,…`",
         ),
     }

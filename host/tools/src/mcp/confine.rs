@@ -1,10 +1,12 @@
 //! `confine = true`: what a server that runs as a child process may still reach.
 //!
 //! It reads the system's programs and libraries and its own folder, and what was listed; it writes what was listed; it
-//! opens no network connection unless that was allowed; it does nothing that administrators and debuggers do. Landlock
-//! decides about files and TCP, a filter of system calls about the rest. Everything that it starts is confined as well.
+//! opens no network connection unless that was allowed, and no socket of this machine ever, beside pairs; it has no
+//! terminal, and types into none; of other processes it sees nothing and signals none; it does nothing that
+//! administrators and debuggers do, root or not. Landlock decides about files, TCP and signals, a filter of system calls
+//! about the rest, and capabilities are dropped. Everything that it starts is confined as well.
 
-use super::McpServer;
+use super::{ConfinementReport, McpServer};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, Scope,
@@ -13,7 +15,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use std::{
+    collections::BTreeMap,
     io,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -44,20 +48,47 @@ const SYSTEM: &[&str] = &[
     "/etc/services",
     "/etc/ssl",
     "/etc/timezone",
-    // Of other processes Landlock shows nothing that a debugger would need.
-    "/proc",
+    // Nothing of processes: the server's own folder is added when it starts.
+    "/proc/cgroups",
+    "/proc/cpuinfo",
+    "/proc/devices",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/swaps",
+    "/proc/sys",
+    "/proc/uptime",
+    "/proc/version",
+    "/proc/vmstat",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 ];
 
-/// Devices that hold nothing.
-const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+/// Devices that hold nothing. A terminal is none of them: what is written there is read as the host's own words, and
+/// what is typed there is typed by its user.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Newest Landlock that is used where the kernel has it.
+const NEWEST: ABI = ABI::V10;
+
+/// Capabilities that root keeps: those about owners of files, which Landlock bounds, and about ports.
+const KEPT_CAPABILITIES: &[u32] = &[
+    0,  // CAP_CHOWN
+    1,  // CAP_DAC_OVERRIDE
+    3,  // CAP_FOWNER
+    4,  // CAP_FSETID
+    10, // CAP_NET_BIND_SERVICE
+];
+
+/// Capabilities that a kernel may have.
+const CAPABILITIES: u32 = 64;
 
 /// What a confined process starts under. Made before the process is, for nothing may be allocated between fork and
 /// exec.
 pub(super) struct Confinement {
-    files: Option<RulesetCreated>,
-    calls: BpfProgram,
+    files: OwnedFd,
+    calls: [BpfProgram; 2],
 }
 
 impl Confinement {
@@ -67,46 +98,148 @@ impl Confinement {
     /// When the kernel cannot confine: an operator who asked for it gets no unconfined process.
     pub(super) fn of(server: &McpServer) -> Result<Self, String> {
         let files = files(server).map_err(|error| format!("the kernel cannot confine it by Landlock: {error}"))?;
+        let files = Option::from(files).ok_or_else(|| "the kernel cannot confine it: it has no Landlock".to_owned())?;
         let calls = calls(server.network).map_err(|error| format!("its system calls cannot be filtered: {error}"))?;
-        Ok(Self { files: Some(files), calls })
+        Ok(Self { files, calls })
     }
 
     /// Takes effect for this thread and everything that it starts.
     pub(super) fn enter(&mut self) -> io::Result<()> {
-        let refused = |_| io::Error::from(io::ErrorKind::PermissionDenied);
-        if let Some(files) = self.files.take() {
-            files.restrict_self().map_err(refused)?;
+        drop_capabilities()?;
+        restrict(&self.files)?;
+        for calls in &self.calls {
+            seccompiler::apply_filter(calls).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
         }
-        seccompiler::apply_filter(&self.calls).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))
+        Ok(())
     }
 }
 
+/// Takes from root what no server needs. Anyone else has none of it, and gets none by starting a program.
+#[allow(unsafe_code, reason = "capabilities have no other interface")]
+fn drop_capabilities() -> io::Result<()> {
+    // SAFETY: system calls on numbers and on values of this frame.
+    unsafe {
+        for capability in (0..CAPABILITIES).filter(|capability| !KEPT_CAPABILITIES.contains(capability)) {
+            // Fails beyond the last capability of the kernel, and for those who have none to hand on.
+            libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0);
+        }
+        let kept = KEPT_CAPABILITIES.iter().fold(0_u32, |kept, capability| kept | 1 << capability);
+        let mut header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
+        let mut held = [CapabilitySets::default(); 2];
+        if libc::syscall(libc::SYS_capget, &raw mut header, held.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for (sets, kept) in held.iter_mut().zip([kept, 0]) {
+            *sets =
+                CapabilitySets { effective: sets.effective & kept, permitted: sets.permitted & kept, inheritable: 0 };
+        }
+        if libc::syscall(libc::SYS_capset, &raw mut header, held.as_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Of the kernel's interface: sets of 64 capabilities.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapabilitySets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Puts this thread under the rules, with one more: the folder of this very process in `/proc`, which programs read
+/// about themselves.
+#[allow(unsafe_code, reason = "the library allocates where it adds a rule, and this is between fork and exec")]
+fn restrict(rules: &OwnedFd) -> io::Result<()> {
+    #[repr(C, packed)]
+    struct Beneath {
+        allowed: u64,
+        parent: libc::c_int,
+    }
+    const BENEATH: libc::c_int = 1;
+    const READ_FILE: u64 = 1 << 2;
+    const READ_FOLDER: u64 = 1 << 3;
+    let checked = |result: libc::c_long| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    // SAFETY: system calls on values of this frame.
+    unsafe {
+        let own = libc::open(c"/proc/self".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+        if own >= 0 {
+            let rule = Beneath { allowed: READ_FILE | READ_FOLDER, parent: own };
+            let added = libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), BENEATH, &raw const rule, 0);
+            libc::close(own);
+            checked(added)?;
+        }
+        checked(libc::c_long::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
+        checked(libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0))
+    }
+}
+
+/// The version of Landlock that the kernel has; 0 where it has none.
+#[allow(unsafe_code, reason = "the library tells no version")]
+fn version() -> i64 {
+    const VERSION: u32 = 1;
+    // SAFETY: a system call without a pointer.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, VERSION) };
+    version.max(0)
+}
+
+/// What this kernel holds of a confined server, and what it does not.
+pub(super) fn holds() -> Result<ConfinementReport, String> {
+    let version = version();
+    if version == 0 {
+        return Err("the kernel has no Landlock".to_owned());
+    }
+    if calls(false).is_err() {
+        return Err("system calls cannot be filtered on this processor".to_owned());
+    }
+    let mut holds = vec!["files", "terminals", "the network", "sockets of this machine", "other processes' memory"];
+    let mut lacks = Vec::new();
+    for (since, kernel, what) in NEWER {
+        if version >= since { holds.push(what) } else { lacks.push((what, kernel)) }
+    }
+    Ok(ConfinementReport { version, holds, lacks })
+}
+
+/// What newer versions of Landlock hold, and the first kernels that have them.
+const NEWER: [(i64, &str, &str); 3] = [
+    (3, "6.2", "truncating files that it may only read"),
+    (5, "6.10", "requests to devices"),
+    (6, "6.12", "signals to other processes"),
+];
+
 fn files(server: &McpServer) -> Result<RulesetCreated, landlock::RulesetError> {
-    let abi = ABI::V1;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessFs::from_all(ABI::V1))?
         // Newer kernels confine more.
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(ABI::V5))?
-        .scope(Scope::from_all(ABI::V6))?;
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?;
     if !server.network {
-        rules = rules.handle_access(AccessNet::from_all(ABI::V4))?;
+        rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
     }
     let mut created = rules.create()?;
     let beneath = |folder: &Path| server.directory.join(folder);
     let readable = SYSTEM.iter().map(PathBuf::from).chain([server.directory.clone()]).chain(installed(server));
     let readable = readable.chain(server.read.iter().map(|path| beneath(path)));
     let writable = DEVICES.iter().map(PathBuf::from).chain(server.write.iter().map(|path| beneath(path)));
-    let rights = [
-        (AccessFs::from_read(ABI::V5), readable.collect::<Vec<_>>()),
-        (AccessFs::from_all(ABI::V5), writable.collect()),
-    ];
+    let rights =
+        [(AccessFs::from_read(NEWEST), readable.collect::<Vec<_>>()), (AccessFs::from_all(NEWEST), writable.collect())];
     for (access, paths) in rights {
         for path in paths {
             // What does not exist needs no permission.
             let Ok(opened) = PathFd::new(&path) else { continue };
-            let access = if path.is_dir() { access } else { access & AccessFs::from_file(ABI::V5) };
+            let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
             created = created.add_rule(PathBeneath::new(opened, access))?;
         }
     }
@@ -166,15 +299,76 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-fn calls(network: bool) -> Result<BpfProgram, seccompiler::Error> {
-    let mut rules: std::collections::BTreeMap<i64, Vec<SeccompRule>> =
-        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    if !network {
-        let other = u64::from(libc::AF_UNIX.cast_unsigned());
-        let domain = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, other)?;
-        rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![domain])?]);
+/// The same calls by their numbers of x32, another way into a kernel of x86-64 that has it.
+#[cfg(target_arch = "x86_64")]
+const X32: (libc::c_long, &[(libc::c_long, libc::c_long)]) = (
+    0x4000_0000,
+    &[
+        (libc::SYS_ioctl, 514),
+        (libc::SYS_ptrace, 521),
+        (libc::SYS_kexec_load, 528),
+        (libc::SYS_process_vm_readv, 539),
+        (libc::SYS_process_vm_writev, 540),
+    ],
+);
+
+/// Ways to type into a terminal, and to take one.
+const TERMINAL_REQUESTS: [u64; 3] = [
+    0x5412, // TIOCSTI
+    0x541c, // TIOCLINUX
+    0x540e, // TIOCSCTTY
+];
+
+/// Namespaces of its own, in which a process would be root.
+const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn calls(network: bool) -> Result<[BpfProgram; 2], seccompiler::Error> {
+    use SeccompCmpArgLen::Dword;
+    let rule = |conditions: Vec<SeccompCondition>| SeccompRule::new(conditions);
+    let unsigned = |number: libc::c_int| u64::from(number.cast_unsigned());
+    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let requests = TERMINAL_REQUESTS
+        .iter()
+        .map(|request| rule(vec![SeccompCondition::new(1, Dword, SeccompCmpOp::Eq, *request)?]));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    // A socket of this machine leads to whoever listens: an agent with keys, a daemon that starts containers.
+    let sockets = if network {
+        let internet = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+        let others = internet.map(|domain| SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, unsigned(domain)));
+        vec![rule(others.into_iter().collect::<Result<_, _>>()?)?]
+    } else {
+        Vec::new()
+    };
+    rules.insert(libc::SYS_socket, sockets);
+    // One of a pair of datagrams may be connected to another address.
+    let kind = SeccompCondition::new(1, Dword, SeccompCmpOp::MaskedEq(0xf), unsigned(libc::SOCK_DGRAM))?;
+    rules.insert(libc::SYS_socketpair, vec![rule(vec![kind])?]);
+    let namespaces = (0..i32::BITS).map(|bit| 1_u64 << bit).filter(|bit| unsigned(NAMESPACES) & bit != 0);
+    let namespaces =
+        namespaces.map(|bit| rule(vec![SeccompCondition::new(0, Dword, SeccompCmpOp::MaskedEq(bit), bit)?]));
+    rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
+    // What this call asks for lies in memory, which a filter cannot see: libraries use the older call then.
+    let newer: Rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    Ok([filter(rules, libc::EPERM)?, filter(newer, libc::ENOSYS)?])
+}
+
+fn filter(mut rules: Rules, error: libc::c_int) -> Result<BpfProgram, seccompiler::Error> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (bit, others) = X32;
+        let other = |call: i64| others.iter().find(|(usual, _)| *usual == call).map_or(call, |(_, other)| *other);
+        let again: Rules = rules.iter().map(|(call, rules)| (other(*call) | bit, rules.clone())).collect();
+        rules.extend(again);
     }
-    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let refuse = SeccompAction::Errno(error.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?;
     Ok(filter.try_into()?)
 }
