@@ -119,7 +119,7 @@ pub use report::Rejected;
 pub use run::{Run, TypedReceipt, Workflow};
 pub use services::LogSink;
 pub use tokio_util::sync::CancellationToken;
-pub use tools::{ServerEntry, ServerTool, ToolEntry};
+pub use tools::{ConfinementReport, ServerEntry, ServerTool, ToolEntry, confinement};
 
 /// The crates beneath this one, for types that signatures here name and few programs do: the parts of an event, of a
 /// document, of a journal of one's own. A program that embeds Opcell depends on `opcell` alone.

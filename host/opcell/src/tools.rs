@@ -25,6 +25,7 @@ mod remote;
 pub(crate) use fetch::Fetch;
 pub use inventory::{ServerEntry, ServerTool, ToolEntry};
 pub(crate) use inventory::{servers, tools};
+pub use opcell_tools::mcp::{ConfinementReport, confinement};
 pub(crate) use pins::{LockPins, with_remedy};
 use remote::Remote;
 

@@ -12,12 +12,24 @@ mod ask;
 mod confine;
 #[cfg(feature = "mcp")]
 mod connection;
+#[cfg(feature = "mcp")]
+mod entry;
+#[cfg(feature = "mcp")]
+mod jsonish;
+#[cfg(feature = "mcp")]
+mod lines;
 mod listing;
+#[cfg(all(test, feature = "http", feature = "mcp"))]
+mod odd;
 #[cfg(feature = "mcp")]
 mod patience;
 mod pins;
+#[cfg(feature = "mcp")]
+mod process;
 #[cfg(all(feature = "http", feature = "mcp"))]
 mod remote;
+#[cfg(feature = "mcp")]
+mod repair;
 #[cfg(feature = "mcp")]
 mod result;
 #[cfg(feature = "mcp")]
@@ -26,23 +38,28 @@ mod server;
 mod tests;
 #[cfg(not(feature = "mcp"))]
 mod unavailable;
+#[cfg(all(feature = "mcp", target_os = "linux"))]
+mod watch;
+#[cfg(feature = "mcp")]
+mod wire;
 
 /// Ways into the crate that only fuzz targets have.
 #[cfg(all(feature = "fuzzing", feature = "mcp"))]
 pub mod fuzzing {
-    use super::{Binary, Listing, ask, result};
+    use super::{Binary, Listing, entry, result};
     use opcell_types::{Failure, Value};
 
     /// What a list of tools becomes, where it is one.
     #[must_use]
     pub fn tools(json: &str) -> Option<Listing> {
-        serde_json::from_str(json).ok().map(ask::weigh)
+        serde_json::from_str(json).ok().map(entry::weigh)
     }
 
-    /// What the result of a call becomes, where it is one.
+    /// What the result of a call becomes, where it is JSON.
     #[must_use]
     pub fn result(json: &str) -> Option<Result<Value, Failure>> {
-        serde_json::from_str(json).ok().map(|found| result::output(found, Binary::Keep))
+        let found = serde_json::from_str(json).ok()?;
+        Some(result::output("t", found, Binary::Keep).map(|output| output.value))
     }
 }
 
@@ -54,7 +71,7 @@ pub use server::Server;
 pub use unavailable::Server;
 
 use crate::http::HttpRule;
-use opcell_types::{Failure, Source};
+use opcell_types::{Failure, Source, Value};
 use std::{path::PathBuf, time::Duration};
 
 /// Longest message of a server that is repeated, in bytes.
@@ -102,6 +119,51 @@ impl McpServer {
     pub const DEFAULT_CALL_TIME: Duration = Duration::from_secs(60);
     /// What a cell may return, too.
     pub const DEFAULT_RESULT_BYTES: u64 = 4 << 20;
+}
+
+/// What a kernel holds of a confined server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfinementReport {
+    /// The version of Landlock.
+    pub version: i64,
+    /// What a server is kept from, beside what administrators do.
+    pub holds: Vec<&'static str>,
+    /// What it is not kept from, and the first kernel that does.
+    pub lacks: Vec<(&'static str, &'static str)>,
+}
+
+impl ConfinementReport {
+    /// What the kernel does not hold, as a sentence; nothing where it holds everything.
+    #[must_use]
+    pub fn gaps(&self) -> Option<String> {
+        let gaps: Vec<String> =
+            self.lacks.iter().map(|(what, kernel)| format!("{what} (from kernel {kernel} on)")).collect();
+        (!gaps.is_empty()).then(|| format!("this kernel does not hold: {}", gaps.join(", ")))
+    }
+}
+
+/// What this kernel holds of a server with `confine = true`.
+///
+/// # Errors
+/// When it cannot confine a server: none starts then.
+pub fn confinement() -> Result<ConfinementReport, String> {
+    #[cfg(all(feature = "mcp", target_os = "linux"))]
+    {
+        confine::holds()
+    }
+    #[cfg(not(all(feature = "mcp", target_os = "linux")))]
+    {
+        Err("`confine` takes Linux, and a program with MCP".to_owned())
+    }
+}
+
+/// What a call of a tool gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Called {
+    /// The result.
+    pub value: Value,
+    /// What is odd about it, in sentences.
+    pub warnings: Vec<String>,
 }
 
 /// What becomes of images, audio and binary resources in a tool's result.

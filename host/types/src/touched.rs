@@ -13,6 +13,9 @@ const LISTED: usize = 64;
 /// Longest path that is kept, in bytes.
 const PATH: usize = 300;
 
+/// Longest warning that is kept, in bytes.
+const WARNING: usize = 600;
+
 /// One HTTP request. A redirect that was followed is a request of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -120,6 +123,9 @@ pub struct Touched {
     /// Uses of keys beyond those.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_stores: u64,
+    /// What was odd about the answers of others, and did not fail the call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
@@ -132,6 +138,14 @@ impl Touched {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Notes something odd that did not fail the call; what is beyond the list is left out.
+    pub fn warn(&mut self, warning: &str) {
+        let warning = one_line(warning, WARNING);
+        if self.warnings.len() < LISTED && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
     }
 
     /// Notes that something is done with a file. The number finds it again; `None` when the list is full.

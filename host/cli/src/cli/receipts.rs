@@ -92,7 +92,7 @@ fn call_row(receipt: &Value) -> Vec<String> {
     ]
 }
 
-/// Requests, files and keys, a line each; then how many more there are.
+/// Warnings, requests, files and keys, a line each; then how many more there are.
 fn touched(receipt: &Value, most: usize) -> Vec<String> {
     let Some(of) = receipt.get("touched").and_then(|of| serde_json::from_value::<Touched>(of.into()).ok()) else {
         return Vec::new();
@@ -114,7 +114,8 @@ fn touched(receipt: &Value, most: usize) -> Vec<String> {
         let done: Vec<String> = entry.actions.iter().map(word).collect();
         format!("  {} store {}", done.join(", "), entry.key)
     });
-    let mut lines: Vec<String> = requests.chain(files).chain(keys).collect();
+    let warnings = of.warnings.iter().map(|warning| format!("  warning: {warning}"));
+    let mut lines: Vec<String> = warnings.chain(requests).chain(files).chain(keys).collect();
     let hidden = lines.len().saturating_sub(most) as u64 + of.more_http + of.more_files + of.more_stores;
     lines.truncate(most);
     if hidden > 0 {

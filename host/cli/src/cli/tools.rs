@@ -80,6 +80,9 @@ pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> 
         if let Some(problem) = &server.problem {
             terminal.line(&printable(&indented(problem)))?;
         }
+        if let Some(confined) = &server.confined {
+            terminal.line(&printable(&format!("    confined: {confined}")))?;
+        }
         for tool in &server.tools {
             let about = tool.problem.as_ref().map_or(tool.description.clone(), |why| format!("cannot be used: {why}"));
             terminal.line(&printable(&one_line(&format!("  {}  {about}", tool.name), SHOWN)))?;

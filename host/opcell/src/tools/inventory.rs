@@ -2,7 +2,7 @@
 
 use super::Tools;
 use futures_util::future::join_all;
-use opcell_tools::mcp::Server;
+use opcell_tools::mcp::{Server, confinement};
 use opcell_types::Digest;
 use serde::Serialize;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ pub struct ServerEntry {
     /// Whether it lists more tools than are used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// What the kernel keeps it from, and what not; nothing for a server that is not confined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
 }
 
 /// One tool of an MCP server.
@@ -56,7 +59,7 @@ pub struct ServerTool {
     /// Why it cannot be used; nothing where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Keywords of its schema that the host cannot check and leaves to the server.
+    /// What is odd about it, though it can be used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Of name, description and schema; nothing for one that cannot be used.
@@ -78,8 +81,14 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
         Some(remote) => vec![remote.url.to_string()],
         None => std::iter::once(&config.program).chain(&config.arguments).cloned().collect(),
     };
-    let mut entry =
-        ServerEntry { name: server.name().to_owned(), command, problem: None, tools: Vec::new(), truncated: false };
+    let mut entry = ServerEntry {
+        name: server.name().to_owned(),
+        command,
+        problem: None,
+        tools: Vec::new(),
+        truncated: false,
+        confined: config.confine.then(confined),
+    };
     match server.tools().await {
         Err(failure) => entry.problem = Some(failure.message),
         Ok(listing) => {
@@ -88,7 +97,7 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
                 problem: None,
-                warnings: tool.schema.warnings().to_vec(),
+                warnings: tool.warnings.clone(),
                 digest: Some(tool.digest.clone()),
                 parameters: tool.parameters.to_json(),
             });
@@ -104,6 +113,17 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
         }
     }
     entry
+}
+
+/// What the kernel keeps a confined server from.
+fn confined() -> String {
+    match confinement() {
+        Ok(held) => {
+            let gaps = held.gaps().map(|gaps| format!("; {gaps}")).unwrap_or_default();
+            format!("kept from {}{gaps}", held.holds.join(", "))
+        }
+        Err(why) => format!("it cannot be: {why}"),
+    }
 }
 
 /// Every name that documents may call beside the plugins' own operations.

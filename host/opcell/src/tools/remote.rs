@@ -9,9 +9,12 @@ use opcell_engine::{
     tool::{Tool, ToolInput},
 };
 use opcell_session::tools::check_arguments;
-use opcell_tools::mcp::{Binary, ListedTool, Server};
-use opcell_types::{ToolDescription, Value};
+use opcell_tools::mcp::{Binary, Called, ListedTool, Server};
+use opcell_types::{ToolDescription, Value, text::one_line};
 use std::sync::Arc;
+
+/// Bytes of a warning that a model is shown.
+const WARNING_BYTES: usize = 600;
 
 /// One tool of a server.
 pub(crate) struct Remote {
@@ -38,9 +41,21 @@ impl Remote {
     async fn checked_call(&self, input: &ToolInput) -> Result<Value, Failure> {
         check_arguments(&self.description.name, &self.listed().await?.schema, &input.arguments)?;
         // A step can use what a model cannot read.
-        let binary = if input.model().is_some() { Binary::Omit } else { Binary::Keep };
-        self.server.call(&self.tool, &input.arguments, binary, trace::outgoing(&input.context)).await
+        let (is_model, arguments) = (input.model().is_some(), &input.arguments);
+        let binary = if is_model { Binary::Omit } else { Binary::Keep };
+        let called = self.server.call(&self.tool, arguments, binary, trace::outgoing(&input.context)).await?;
+        input.touched.note(|touched| called.warnings.iter().for_each(|warning| touched.warn(warning)));
+        Ok(if is_model { with_warnings(called) } else { called.value })
     }
+}
+
+/// The result as a model reads it, which learns what is odd about it.
+fn with_warnings(called: Called) -> Value {
+    if called.warnings.is_empty() {
+        return called.value;
+    }
+    let warnings: Vec<Value> = called.warnings.iter().map(|warning| one_line(warning, WARNING_BYTES).into()).collect();
+    Value::object([("warnings", Value::from(warnings)), ("result", called.value)])
 }
 
 #[async_trait]
@@ -62,5 +77,20 @@ impl Tool for Remote {
     async fn call(&self, input: &ToolInput) -> Reply<Value> {
         let called = self.checked_call(input).await;
         called.map_err(|failure| with_remedy(self.server.name(), failure)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_reads_a_warning_beside_the_result() {
+        let called = |warnings: &[&str]| Called {
+            value: Value::from(7),
+            warnings: warnings.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        assert_eq!(with_warnings(called(&[])).to_json(), "7");
+        assert_eq!(with_warnings(called(&["a\u{202e}b"])).to_json(), "{\"warnings\":[\"a\u{fffd}b\"],\"result\":7}");
     }
 }

@@ -1,35 +1,35 @@
-//! A connection to a server: its process with what that writes to its standard error, or its address; the handshake.
+//! A connection to a server: its process, or its address; the handshake; requests and their answers.
 
-use super::{Listing, McpServer, Remote, StartCheck, ask, failed, patience::Patient};
+use super::{
+    Listing, McpServer, Remote, StartCheck, ask, failed,
+    lines::Lines,
+    patience::Patient,
+    process::Process,
+    wire::{Answer, Wire},
+};
 use opcell_types::{Failure, text::printable};
 use rmcp::{
     ClientHandler, RoleClient, ServiceError, ServiceExt as _,
-    service::{NotificationContext, Peer, RunningService},
-    transport::async_rw::AsyncRwTransport,
+    model::{CancelledNotificationParam, ClientRequest, RequestId},
+    service::{NotificationContext, Peer, PeerRequestOptions, RunningService},
+    transport::Transport,
 };
 use std::{
-    process::Stdio,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
-    process::{Child, ChildStderr, Command},
-    time::timeout,
-};
+use tokio::time::timeout;
 
-/// Bytes of a server's standard error that are kept: its end, where the reason of a failure is.
-const STDERR_BYTES: usize = 4 << 10;
-
-/// How long a server that broke off may take to end, before no one asks for its exit status any more.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Bytes of a sentence about a handshake.
+const REASON_BYTES: usize = 700;
 
 /// A server that runs. Dropping it ends its process.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
+    wire: Arc<Wire>,
     process: Option<Process>,
     changed: Arc<AtomicBool>,
     listing: Mutex<Option<Arc<Listing>>>,
@@ -69,15 +69,19 @@ impl Connection {
     #[cfg(feature = "http")]
     async fn connect(name: &str, remote: &Remote, config: &McpServer) -> Result<Arc<Self>, Failure> {
         let failed = |what: String| {
-            let message = format!("MCP server `{name}` ({}): {}", remote.url, printable(&what, 500));
+            let message = format!("MCP server `{name}` ({}): {}", remote.url, printable(&what, REASON_BYTES));
             failed("mcp-not-started", message, false)
         };
-        let transport = super::remote::transport(remote, config.result_bytes).await.map_err(failed)?;
-        let changed = Arc::new(AtomicBool::new(false));
-        match timeout(config.call_time, Handler { changed: changed.clone() }.serve(Patient::new(transport))).await {
-            Ok(Ok(service)) => Ok(Arc::new(Self { service, process: None, changed, listing: Mutex::default() })),
-            Ok(Err(error)) => Err(failed(format!("the handshake failed: {error}"))),
-            Err(_) => Err(failed(format!("no handshake within {} ms", config.call_time.as_millis()))),
+        let wire = Arc::new(Wire::of_texts());
+        let transport = super::remote::transport(remote, config.result_bytes, wire.clone()).await.map_err(failed)?;
+        match handshake(transport, &wire, config.call_time).await {
+            Ok((service, changed)) => {
+                Ok(Arc::new(Self { service, wire, process: None, changed, listing: Mutex::default() }))
+            }
+            Err(Handshake::Late(late)) => Err(failed(late)),
+            Err(Handshake::Failed(why)) => {
+                Err(failed(why.unwrap_or_else(|| "it ended the connection before the handshake".to_owned())))
+            }
         }
     }
 
@@ -92,171 +96,139 @@ impl Connection {
         let not_started = |what: String| {
             failed("mcp-not-started", format!("MCP server `{name}` ({}): {what}", config.program), false)
         };
-        let mut command = Command::new(&config.program);
-        command
-            .args(&config.arguments)
-            .current_dir(&config.directory)
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        for name in std::iter::once("PATH").chain(config.env.iter().map(String::as_str)) {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        tie(&mut command);
-        if config.confine {
-            confine(&mut command, &config).map_err(not_started)?;
-        }
-        let mut child = command.spawn().map_err(|error| not_started(format!("it cannot be started: {error}")))?;
-        let pipes = child.stdout.take().zip(child.stdin.take());
-        let process = Process::new(child);
-        let (stdout, stdin) = pipes.ok_or_else(|| not_started("it has no pipes".to_owned()))?;
+        let (process, stdout, stdin) = Process::spawn(&config).map_err(not_started)?;
         let longest = usize::try_from(config.result_bytes).unwrap_or(usize::MAX);
-        let transport = AsyncRwTransport::<RoleClient, _, _>::new(stdout, stdin).with_max_line_length(longest);
-        let transport = Patient::new(transport);
-        let changed = Arc::new(AtomicBool::new(false));
-        let handshake = timeout(config.call_time, Handler { changed: changed.clone() }.serve(transport)).await;
-        let service = match handshake {
-            Ok(Ok(service)) => service,
-            Ok(Err(error)) => {
-                let why = process.why_it_ended().await;
-                return Err(not_started(format!("the handshake failed: {}{why}", printable(&error.to_string(), 500))));
+        let wire = Arc::new(Wire::of_messages());
+        let lines = Lines::new(stdout, stdin, longest, wire.clone());
+        match handshake(lines, &wire, config.call_time).await {
+            Ok((service, changed)) => {
+                Ok(Arc::new(Self { service, wire, process: Some(process), changed, listing: Mutex::default() }))
             }
-            Err(_) => {
-                let ms = config.call_time.as_millis();
-                return Err(not_started(format!("no handshake within {ms} ms{}", process.last_words())));
+            Err(Handshake::Late(late)) => Err(not_started(format!("{late}{}", process.last_words()))),
+            Err(Handshake::Failed(Some(why))) => {
+                Err(not_started(format!("{}{}", printable(&why, REASON_BYTES), process.last_words())))
             }
-        };
-        Ok(Arc::new(Self { service, process: Some(process), changed, listing: Mutex::default() }))
+            Err(Handshake::Failed(None)) => {
+                let what = match process.ended().await {
+                    Some(status) => format!("the handshake failed; the process ended: {status}"),
+                    None => "the handshake failed; it closed its output and did not end".to_owned(),
+                };
+                Err(not_started(format!("{what}{}{}", wire.last_unread(), process.last_words())))
+            }
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
         !self.service.is_transport_closed()
     }
 
-    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+    fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
-    /// Its exit status and the end of its standard error, as the end of a message.
-    pub(super) async fn why_it_ended(&self) -> String {
-        match &self.process {
-            Some(process) => process.why_it_ended().await,
-            None => String::new(),
+    /// The last line that was not understood, as the end of a message.
+    pub(super) fn last_unread(&self) -> String {
+        self.wire.last_unread()
+    }
+
+    /// Asks the server. A request that is given up is cancelled.
+    pub(super) async fn request(&self, request: ClientRequest) -> Answer {
+        let answered = match self.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await {
+            Ok(handle) => {
+                let mut given_up = GivenUp { peer: self.peer(), id: Some(handle.id.clone()) };
+                let answered = handle.await_response().await;
+                given_up.id = None;
+                answered
+            }
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(result) => Answer::open(result),
+            Err(ServiceError::McpError(error)) => {
+                Answer::Lost(format!("did not answer: {}", printable(&error.message, REASON_BYTES)))
+            }
+            Err(_) => Answer::Lost(self.how_it_ended().await),
         }
     }
 
+    /// What happened to a server that does not answer any more, after its name.
+    async fn how_it_ended(&self) -> String {
+        if let Some(why) = self.wire.ended() {
+            return format!("was left: {why}");
+        }
+        let Some(process) = &self.process else {
+            return "cannot be reached: the connection ended before it answered".to_owned();
+        };
+        match process.ended().await {
+            Some(status) => format!("has exited: {status}{}", process.last_words()),
+            None => format!("closed its input or its output, and did not exit{}", process.last_words()),
+        }
+    }
+
+    /// The tools that it listed last, if it was asked.
+    pub(super) fn listed(&self) -> Option<Arc<Listing>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The tools that it lists; asked for again only after it said that they changed.
-    pub(super) async fn tools(&self) -> Result<Arc<Listing>, ServiceError> {
+    pub(super) async fn tools(&self) -> Result<Arc<Listing>, Answer> {
         let kept = || self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = self.changed.swap(false, Ordering::AcqRel);
         if let Some(listing) = kept().clone().filter(|_| !changed) {
             return Ok(listing);
         }
-        match ask::ask(self.peer()).await {
+        match ask::ask(self).await {
             Ok(listing) => {
                 let listing = Arc::new(listing);
                 *kept() = Some(listing.clone());
                 Ok(listing)
             }
-            Err(error) => {
+            Err(answer) => {
                 self.changed.store(true, Ordering::Release);
-                Err(error)
+                Err(answer)
             }
         }
     }
 }
 
-/// Ends the process with this one, however that ends.
-#[allow(unsafe_code, reason = "what happens between fork and exec")]
-fn tie(command: &mut Command) {
-    #[cfg(target_os = "linux")]
-    {
-        let parent = rustix::process::getpid();
-        let die_with_the_host = move || -> std::io::Result<()> {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            // It may have ended before the kernel knew.
-            if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
-        };
-        // SAFETY: two system calls; nothing is allocated and no lock is taken.
-        unsafe { command.pre_exec(die_with_the_host) };
+/// Why there is no connection.
+enum Handshake {
+    /// It took too long; with a sentence.
+    Late(String),
+    /// The server answered something else, where it did; with a sentence.
+    Failed(Option<String>),
+}
+
+type Service = (RunningService<RoleClient, Handler>, Arc<AtomicBool>);
+
+async fn handshake<T>(transport: T, wire: &Arc<Wire>, time: Duration) -> Result<Service, Handshake>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let changed = Arc::new(AtomicBool::new(false));
+    let handler = Handler { changed: changed.clone() };
+    match timeout(time, handler.serve(Patient::new(transport, wire.clone()))).await {
+        Ok(Ok(service)) => Ok((service, changed)),
+        // The library's own words are of its types: what the server said is known here.
+        Ok(Err(error)) => {
+            tracing::debug!("the handshake failed: {error}");
+            Err(Handshake::Failed(wire.trouble().or_else(|| wire.ended())))
+        }
+        Err(_) => Err(Handshake::Late(format!("no handshake within {} ms{}", time.as_millis(), wire.last_unread()))),
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = command;
 }
 
-/// Confines what the command starts.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "what happens between fork and exec")]
-fn confine(command: &mut Command, config: &McpServer) -> Result<(), String> {
-    let mut confinement = super::confine::Confinement::of(config)?;
-    // SAFETY: everything was made before; entering is a handful of system calls, which allocate nothing unless they
-    // fail.
-    unsafe { command.pre_exec(move || confinement.enter()) };
-    Ok(())
+/// Tells the server when no one waits for an answer any more.
+struct GivenUp<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
 }
 
-#[cfg(not(target_os = "linux"))]
-fn confine(_command: &mut Command, _config: &McpServer) -> Result<(), String> {
-    Err("`confine` takes Linux".to_owned())
-}
-
-struct Process {
-    child: tokio::sync::Mutex<Child>,
-    group: Option<rustix::process::Pid>,
-    stderr: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Drop for Process {
-    /// What the server itself started (`npx` starts another program) is in its process group.
+impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        if let Some(group) = self.group {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-    }
-}
-
-impl Process {
-    fn new(mut child: Child) -> Self {
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        let stderr = Arc::new(Mutex::default());
-        if let Some(pipe) = child.stderr.take() {
-            // Read to its end, so that a server that writes much never waits for a reader. The pipe ends with the
-            // process group.
-            drop(tokio::spawn(keep_end::<ChildStderr>(pipe, stderr.clone())));
-        }
-        Self { child: tokio::sync::Mutex::new(child), group, stderr }
-    }
-
-    async fn why_it_ended(&self) -> String {
-        let ended = timeout(LAST_WORDS, async { self.child.lock().await.wait().await }).await;
-        let status = match ended {
-            Ok(Ok(status)) => format!("; the process ended: {status}"),
-            Ok(Err(_)) | Err(_) => String::new(),
-        };
-        // What it wrote last may still be in the pipe.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        format!("{status}{}", self.last_words())
-    }
-
-    fn last_words(&self) -> String {
-        let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = printable(String::from_utf8_lossy(&kept).trim(), STDERR_BYTES);
-        if text.is_empty() { String::new() } else { format!("; its standard error ends with:\n{text}") }
-    }
-}
-
-/// Reads to the end and keeps the last bytes.
-async fn keep_end<R: AsyncRead + Unpin>(mut pipe: R, kept: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = [0; 1024];
-    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        let excess = kept.len().saturating_sub(STDERR_BYTES);
-        kept.drain(..excess);
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        let cancelled = CancelledNotificationParam::new(Some(id), Some("the caller gave up waiting".to_owned()));
+        drop(runtime.spawn(async move { drop(peer.notify_cancelled(cancelled).await) }));
     }
 }

@@ -13,10 +13,14 @@ pub struct ListedTool {
     pub name: String,
     /// For models, printable.
     pub description: String,
-    /// JSON Schema of the arguments.
+    /// JSON Schema of the arguments, for models: printable and of a bounded size.
     pub parameters: Value,
-    /// The same, weighed and compiled.
+    /// The schema of the arguments as it was sent, weighed and compiled.
     pub schema: Arc<Schema>,
+    /// The schema of structured results, if there is one that can be used.
+    pub output: Option<Arc<Schema>>,
+    /// What is odd about it, in sentences: it can be called all the same.
+    pub warnings: Vec<String>,
     /// Of name, description and schema as the server sent them.
     pub digest: Digest,
 }
@@ -26,7 +30,7 @@ pub struct ListedTool {
 pub struct Listing {
     /// What can be used, by name.
     pub tools: IndexMap<String, ListedTool>,
-    /// What cannot be used, with the reason.
+    /// What cannot be used, with the reason; by name, or by its place in the list.
     pub refused: IndexMap<String, String>,
     /// Whether the server lists more than is used.
     pub truncated: bool,

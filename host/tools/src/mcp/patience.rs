@@ -1,5 +1,6 @@
 //! A server that asks and does not listen: each of its requests is answered, and what waits to be sent to it is bounded.
 
+use super::wire::Wire;
 use rmcp::{
     RoleClient,
     model::JsonRpcMessage,
@@ -18,11 +19,12 @@ const MOST_WAITING: usize = 64;
 pub(super) struct Patient<T> {
     inner: T,
     waiting: Arc<AtomicUsize>,
+    wire: Arc<Wire>,
 }
 
 impl<T> Patient<T> {
-    pub(super) fn new(inner: T) -> Self {
-        Self { inner, waiting: Arc::default() }
+    pub(super) fn new(inner: T, wire: Arc<Wire>) -> Self {
+        Self { inner, waiting: Arc::default(), wire }
     }
 }
 
@@ -48,7 +50,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Patient<T> {
         let message = self.inner.receive().await?;
         let asks = matches!(message, JsonRpcMessage::Request(_));
         if asks && self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
-            tracing::warn!("an MCP server asks faster than it takes answers: its connection is closed");
+            self.wire.end("it asks faster than it takes answers");
             return None;
         }
         Some(message)

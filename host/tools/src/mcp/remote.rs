@@ -1,41 +1,63 @@
 //! Servers over HTTP: connections go to checked addresses, answers have a size, credentials stay with the host that
 //! they are for.
 
-use super::Remote;
+use super::{
+    Remote,
+    jsonish::Outline,
+    wire::{Answer, Wire},
+};
 use crate::http::{FetchLimits, HttpClient, credential::Secret, fetch};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE},
+    header::{ACCEPT, CONTENT_TYPE, LOCATION},
 };
 use opcell_types::text::printable;
 use reqwest::Method;
 use rmcp::{
-    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::streamable_http_client::{
         SseError, StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
         StreamableHttpError, StreamableHttpPostResponse,
     },
 };
 use sse_stream::{Sse, SseStream};
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
+
+/// Bytes of an address in a message.
+const ADDRESS_BYTES: usize = 500;
 
 /// A client for one server.
 #[derive(Clone)]
 pub(super) struct Checked {
     client: reqwest::Client,
     most: usize,
+    wire: Arc<Wire>,
 }
 
 /// The transport to a server.
 ///
 /// # Errors
 /// When its address is not permitted, or its credential cannot be read.
-pub(super) async fn transport(remote: &Remote, most: u64) -> Result<StreamableHttpClientTransport<Checked>, String> {
+pub(super) async fn transport(
+    remote: &Remote,
+    most: u64,
+    wire: Arc<Wire>,
+) -> Result<StreamableHttpClientTransport<Checked>, String> {
     let http = HttpClient::new(FetchLimits::default());
     let rules = std::slice::from_ref(&remote.rule);
     fetch::permitted(rules, &Method::POST, &remote.url).map_err(|error| error.to_string())?;
@@ -47,10 +69,17 @@ pub(super) async fn transport(remote: &Remote, most: u64) -> Result<StreamableHt
         let secret = Secret::read(credential).await.map_err(|error| error.to_string())?;
         config.custom_headers.insert(secret.header.clone(), secret.value.clone());
     }
-    Ok(StreamableHttpClientTransport::with_client(Checked { client, most }, config))
+    Ok(StreamableHttpClientTransport::with_client(Checked { client, most, wire }, config))
 }
 
 type Failed = StreamableHttpError<io::Error>;
+
+/// Marks a failure after which the server may be there again: it is in the sentence's beginning.
+const UNREACHABLE: &str = "cannot be reached: ";
+
+fn unreachable(error: &reqwest::Error) -> Failed {
+    refused(format!("{UNREACHABLE}{}", broken(error)))
+}
 
 fn broken(error: &reqwest::Error) -> io::Error {
     let mut innermost: &dyn std::error::Error = error;
@@ -75,9 +104,9 @@ impl Checked {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Failed> {
-        let answer = request.send().await.map_err(|error| StreamableHttpError::Client(broken(&error)))?;
+        let answer = request.send().await.map_err(|error| unreachable(&error))?;
         match answer.status() {
-            status if status.is_redirection() => Err(refused("it redirects, which is not followed".to_owned())),
+            status if status.is_redirection() => Err(refused(redirection(&answer))),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(refused(format!("it refuses access ({}); check its `credential`", answer.status())))
             }
@@ -85,31 +114,198 @@ impl Checked {
         }
     }
 
-    /// A body of at most so many bytes.
-    async fn body(&self, mut answer: reqwest::Response) -> Result<Vec<u8>, Failed> {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| StreamableHttpError::Client(broken(&error)))? {
-            if bytes.len() + chunk.len() > self.most {
-                return Err(refused(format!("its answer has more than {} bytes", self.most)));
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes)
-    }
-
-    /// The events of an answer; between two of them come at most so many bytes.
-    fn events(&self, answer: reqwest::Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let most = self.most;
+    /// The messages of a stream of events. Where a request is answered by them, its answer ends them.
+    fn events(&self, bytes: Pieces, of: Option<RequestId>) -> BoxStream<'static, Result<Sse, SseError>> {
+        let (most, too_long) = (self.most, Arc::new(AtomicBool::new(false)));
         let mut event = EventLength::default();
-        let bounded = answer.bytes_stream().map_err(|error| broken(&error)).map(move |chunk| {
+        let noted = too_long.clone();
+        let bounded = bytes.map(move |chunk| {
             let chunk = chunk?;
             if event.after(&chunk) > most {
-                return Err(io::Error::other(format!("an event has more than {most} bytes")));
+                noted.store(true, Ordering::Release);
+                return Err(io::Error::other("an event is too long"));
             }
-            Ok(chunk)
+            Ok(io::Cursor::new(chunk))
         });
-        SseStream::from_bytes_stream(bounded).boxed()
+        let wire = self.wire.clone();
+        let messages = SseStream::from_bytes_stream(bounded).flat_map(move |event| {
+            let items = match event {
+                Ok(event) => messages_of(event, &wire, of.as_ref()),
+                Err(error) if too_long.load(Ordering::Acquire) => match &of {
+                    Some(id) => {
+                        let why = format!("its answer has more than {most} bytes");
+                        wire.answer(id, Answer::Unreadable(why))
+                            .map(|message| Ok(event_of(&message)))
+                            .into_iter()
+                            .collect()
+                    }
+                    None => vec![Err(error)],
+                },
+                Err(error) => vec![Err(error)],
+            };
+            stream::iter(items)
+        });
+        messages.boxed()
     }
+
+    /// What a request is answered, whatever form it has. Nothing is said of a form that is none.
+    async fn answer(
+        &self,
+        answer: reqwest::Response,
+        id: Option<&RequestId>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let status = answer.status();
+        let session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let kind = kind(&answer);
+        let mut bytes = pieces(answer);
+        let mut begin = Vec::new();
+        if status.is_success() && !kind.starts_with(JSON) {
+            // Servers also send events as something else, or say nothing about them.
+            while begin.trim_ascii_start().is_empty() && begin.len() <= self.most {
+                let Some(chunk) = bytes.next().await else { break };
+                begin.extend_from_slice(&chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?);
+            }
+            if kind.starts_with(EVENTS) || looks_like_events(&begin) {
+                let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();
+                return Ok(StreamableHttpPostResponse::Sse(self.events(bytes, id.cloned()), session));
+            }
+        }
+        let mut body = begin;
+        while let Some(chunk) = bytes.next().await {
+            let chunk = chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?;
+            if body.len() + chunk.len() > self.most {
+                return Err(refused(format!("its answer has more than {} bytes", self.most)));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let Some(id) = id else {
+            return if status.is_success() {
+                Ok(StreamableHttpPostResponse::Accepted)
+            } else {
+                Err(unusual(status, &body))
+            };
+        };
+        // An error of HTTP has a body of its own, which is an answer only where it says so.
+        if !status.is_success() && !Outline::of(&body).is_version_named() {
+            return Err(unusual(status, &body));
+        }
+        let mut messages = match self.wire.read(&body, Some(id)) {
+            Ok(messages) => messages,
+            Err(_) if body.trim_ascii().is_empty() || !looks_like_json(&body) => return Err(unusual(status, &body)),
+            Err(why) => return Err(refused(format!("its answer cannot be read: {why}"))),
+        };
+        if self.wire.is_waiting(id) {
+            return Err(unusual(status, &body));
+        }
+        match (messages.pop(), messages.is_empty()) {
+            (Some(only), true) => Ok(StreamableHttpPostResponse::Json(only, session)),
+            (Some(last), false) => {
+                messages.push(last);
+                // The answer comes last: what is after it is not read.
+                messages
+                    .sort_by_key(|message| matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
+                let events: Vec<_> = messages.iter().map(|message| Ok(event_of(message))).collect();
+                Ok(StreamableHttpPostResponse::Sse(stream::iter(events).boxed(), session))
+            }
+            (None, _) => Err(unusual(status, &body)),
+        }
+    }
+
+    async fn post(
+        &self,
+        uri: Arc<str>,
+        message: &ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let attached = session.is_some();
+        let headers = Self::headers(session.as_deref(), custom);
+        let text = serde_json::to_vec(message).map_err(|error| refused(error.to_string()))?;
+        let request = self.client.post(&*uri).headers(headers).header(CONTENT_TYPE, JSON).body(text);
+        let answer = self.send(request).await?;
+        let id = id_of(message);
+        match answer.status() {
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            // The session is over: the transport begins another.
+            StatusCode::NOT_FOUND if attached => Err(StreamableHttpError::SessionExpired),
+            _ => self.answer(answer, id).await,
+        }
+    }
+}
+
+type Pieces = BoxStream<'static, io::Result<Vec<u8>>>;
+
+fn pieces(answer: reqwest::Response) -> Pieces {
+    answer.bytes_stream().map(|piece| piece.map(|piece| piece.to_vec()).map_err(|error| broken(&error))).boxed()
+}
+
+fn id_of(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+/// Where a server sends its clients, which are not sent there: the address was permitted, and its target was not.
+fn redirection(answer: &reqwest::Response) -> String {
+    let target = answer.headers().get(LOCATION).and_then(|target| target.to_str().ok());
+    match target.and_then(|target| answer.url().join(target).ok()) {
+        Some(mut target) => {
+            let (_, _) = (target.set_username(""), target.set_password(None));
+            let target = printable(target.as_str(), ADDRESS_BYTES);
+            format!("it redirects to {target}, which is not followed: write that address")
+        }
+        None => "it redirects to no address".to_owned(),
+    }
+}
+
+fn unusual(status: StatusCode, body: &[u8]) -> Failed {
+    let said = printable(String::from_utf8_lossy(body).trim(), 300);
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    refused(format!("it answered {status}, which is no message of MCP{said}"))
+}
+
+fn looks_like_json(body: &[u8]) -> bool {
+    matches!(
+        body.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(body).trim_ascii_start().first(),
+        Some(b'{' | b'[')
+    )
+}
+
+fn looks_like_events(begin: &[u8]) -> bool {
+    let begin = begin.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(begin).trim_ascii_start();
+    [b"data:".as_slice(), b"event:", b"id:", b"retry:", b":"].iter().any(|field| begin.starts_with(field))
+}
+
+/// The messages of one event, as events. Those of other types are none, and keep the ID that reading is resumed after.
+fn messages_of(event: Sse, wire: &Wire, of: Option<&RequestId>) -> Vec<Result<Sse, SseError>> {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    let data = event.data.as_ref().filter(|data| is_message && !data.trim().is_empty());
+    let read = data.map(|data| match wire.read(data.as_bytes(), of) {
+        Ok(messages) => messages,
+        Err(why) => {
+            let outline = Outline::of(data.as_bytes());
+            match wire.addressee_of(&outline) {
+                Some(id) => wire
+                    .answer(&id, Answer::Unreadable(format!("its answer cannot be read: {why}")))
+                    .into_iter()
+                    .collect(),
+                None => {
+                    wire.not_understood(data.as_bytes());
+                    Vec::new()
+                }
+            }
+        }
+    });
+    let mut messages = read.unwrap_or_default();
+    messages.sort_by_key(|message| matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
+    let mark = Sse { event: None, data: None, ..event };
+    let messages = messages.iter().map(|message| Ok(event_of(message)));
+    std::iter::once(Ok(mark)).chain(messages).collect()
+}
+
+fn event_of(message: &ServerJsonRpcMessage) -> Sse {
+    Sse { data: serde_json::to_string(message).ok(), ..Sse::default() }
 }
 
 /// How long the longest event is so far, of those that a piece of a stream belongs to. A blank line ends an event; lines
@@ -163,32 +359,22 @@ impl StreamableHttpClient for Checked {
         _auth: Option<String>,
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let attached = session.is_some();
-        let headers = Self::headers(session.as_deref(), custom);
-        let text = serde_json::to_vec(&message).map_err(|error| refused(error.to_string()))?;
-        let request = self.client.post(&*uri).headers(headers).header(CONTENT_TYPE, JSON).body(text);
-        let answer = self.send(request).await?;
-        let status = answer.status();
-        match status {
-            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => return Ok(StreamableHttpPostResponse::Accepted),
-            // The session is over: the transport begins another.
-            StatusCode::NOT_FOUND if attached => return Err(StreamableHttpError::SessionExpired),
-            _ => {}
-        }
-        let session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let kind = kind(&answer);
-        if status.is_success() && kind.starts_with(EVENTS) {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(answer), session));
-        }
-        let awaits_answer = matches!(message, ClientJsonRpcMessage::Request(_));
-        let body = self.body(answer).await?;
-        match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-            Ok(parsed) if kind.starts_with(JSON) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
-            _ if status.is_success() && !awaits_answer => Ok(StreamableHttpPostResponse::Accepted),
-            _ => {
-                let said = printable(String::from_utf8_lossy(&body).trim(), 300);
-                Err(refused(format!("it answered {status}, which is no message of MCP: {said}")))
+        self.wire.sent(&message);
+        match self.post(uri, &message, session, custom).await {
+            // A request ends with a sentence, and not with the error of a library.
+            Err(StreamableHttpError::Client(error)) => {
+                let why = error.to_string();
+                let Some(id) = id_of(&message) else {
+                    tracing::debug!("an MCP server did not take a notification: {why}");
+                    return Ok(StreamableHttpPostResponse::Accepted);
+                };
+                let answer = if why.starts_with(UNREACHABLE) { Answer::Lost(why) } else { Answer::Unreadable(why) };
+                match self.wire.answer(id, answer) {
+                    Some(message) => Ok(StreamableHttpPostResponse::Json(message, None)),
+                    None => Err(StreamableHttpError::Client(error)),
+                }
             }
+            other => other,
         }
     }
 
@@ -212,13 +398,23 @@ impl StreamableHttpClient for Checked {
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
         let mut headers = Self::headers(session.as_deref(), custom);
+        let is_first = last_event.is_none();
         if let Some(last) = last_event.and_then(|last| HeaderValue::from_str(&last).ok()) {
             headers.insert(HeaderName::from_static("last-event-id"), last);
         }
-        let answer = self.send(self.client.get(&*uri).headers(headers)).await?;
+        let answer = match self.send(self.client.get(&*uri).headers(headers)).await {
+            // What a server sends unasked is heard where it can be.
+            Err(error) if is_first => {
+                tracing::debug!("an MCP server sends nothing unasked: {error}");
+                return Err(StreamableHttpError::ServerDoesNotSupportSse);
+            }
+            answer => answer?,
+        };
         match answer.status() {
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            status if status.is_success() && kind(&answer).starts_with(EVENTS) => Ok(self.events(answer)),
+            status if status.is_success() && kind(&answer).starts_with(EVENTS) => Ok(self.events(pieces(answer), None)),
+            // A server need not send anything unasked.
+            _ if is_first => Err(StreamableHttpError::ServerDoesNotSupportSse),
             status => Err(refused(format!("it answered {status} instead of events"))),
         }
     }

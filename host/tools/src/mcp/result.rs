@@ -1,44 +1,146 @@
-//! What a tool returned, as one value.
+//! What a tool returned, as one value. Nothing of it is lost because of its form.
 
 use super::{Binary, MESSAGE_BYTES, failed};
 use opcell_types::{Failure, Value, text::printable};
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value as Json};
 
-/// Structured content; else the one text, as data where it is a JSON object or array; else all parts.
-pub(super) fn output(result: CallToolResult, binary: Binary) -> Result<Value, Failure> {
-    if result.is_error == Some(true) {
-        let texts = result.content.iter().filter_map(|part| part.as_text()).map(|part| part.text.as_str());
-        let message = printable(&texts.collect::<Vec<_>>().join("\n"), MESSAGE_BYTES);
-        let message = if message.is_empty() { "the tool failed and gave no reason".to_owned() } else { message };
-        return Err(failed("tool-failed", message, true));
-    }
-    if let Some(structured) = result.structured_content {
-        return Ok(structured.into());
-    }
-    if let [ContentBlock::Text(only)] = result.content.as_slice() {
-        let is_data = only.text.trim_start().starts_with(['{', '[']);
-        let data = is_data.then(|| Value::from_json(&only.text).ok()).flatten();
-        return Ok(data.unwrap_or_else(|| only.text.as_str().into()));
-    }
-    result.content.into_iter().map(|block| part(block, binary)).collect::<Result<Vec<_>, _>>().map(Value::from)
+/// Keys of a result that are about it and no part of it.
+const ABOUT: [&str; 4] = ["_meta", "isError", "resultType", "structuredContent"];
+
+/// Steps of a check of a result: some milliseconds.
+const CHECK_STEPS: u64 = 1_000_000;
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Output {
+    pub(super) value: Value,
+    /// The structured content, where there is some: what `outputSchema` is about.
+    pub(super) structured: Option<Json>,
 }
 
-fn part(block: ContentBlock, binary: Binary) -> Result<Value, Failure> {
-    if binary == Binary::Omit {
-        match &block {
-            ContentBlock::Image(image) => return Ok(omitted("image", Some(&image.mime_type), None, &image.data)),
-            ContentBlock::Audio(audio) => return Ok(omitted("audio", Some(&audio.mime_type), None, &audio.data)),
-            ContentBlock::Resource(embedded) => {
-                if let ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } = &embedded.resource {
-                    return Ok(omitted("resource", mime_type.as_deref(), Some(uri), blob));
-                }
+/// Structured content; else the one text, as data where it is a JSON object or array; else all parts.
+pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output, Failure> {
+    let mut result = match result {
+        Json::Object(result) => result,
+        // No result of the protocol, and what the tool said.
+        other => return Ok(Output { value: Value::from(other), structured: None }),
+    };
+    let structured = result.get("structuredContent").filter(|content| !content.is_null()).cloned();
+    let is_error = match result.get("isError") {
+        None | Some(Json::Null | Json::Bool(false)) => false,
+        Some(Json::String(text)) => !matches!(text.as_str(), "" | "false"),
+        Some(Json::Number(number)) => number.as_f64() != Some(0.0),
+        Some(_) => true,
+    };
+    if is_error {
+        return Err(failed("tool-failed", reason(&result, structured.as_ref()), true));
+    }
+    if let Some(structured) = structured {
+        return Ok(Output { value: structured.clone().into(), structured: Some(structured) });
+    }
+    let of = |value: Value| Ok(Output { value, structured: None });
+    let blocks = match result.remove("content") {
+        Some(Json::Array(blocks)) => blocks,
+        Some(Json::Null) | None => {
+            if result.get("resultType").and_then(Json::as_str) == Some("input_required") {
+                let message = format!("MCP tool `{tool}` asks for input, which this host cannot give");
+                return Err(failed("mcp-input-required", message, false));
             }
-            _ => {}
+            if result.get("task").is_some_and(Json::is_object) {
+                let message = format!("MCP tool `{tool}` began a task of its own, which this host cannot wait for");
+                return Err(failed("mcp-input-required", message, false));
+            }
+            result.retain(|key, _| !ABOUT.contains(&key.as_str()));
+            // Revisions of the protocol before the first had this one.
+            if result.len() == 1
+                && let Some(only) = result.remove("toolResult")
+            {
+                return of(only.into());
+            }
+            return of(if result.is_empty() { Vec::<Value>::new().into() } else { Json::Object(result).into() });
+        }
+        Some(single) => vec![single],
+    };
+    if let [only] = blocks.as_slice()
+        && let Some(text) = text_of(only)
+    {
+        let is_data = text.trim_start().starts_with(['{', '[']);
+        let data = is_data.then(|| Value::from_json(text).ok()).flatten();
+        return of(data.unwrap_or_else(|| text.into()));
+    }
+    of(blocks.into_iter().map(|block| part(block, binary)).collect::<Vec<Value>>().into())
+}
+
+/// The text of a block that is one.
+fn text_of(block: &Json) -> Option<&str> {
+    match block {
+        Json::String(text) => Some(text),
+        Json::Object(entries) => match entries.get("type") {
+            None | Some(Json::Null) => entries.get("text")?.as_str(),
+            Some(kind) if kind == "text" => entries.get("text")?.as_str(),
+            Some(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// Why a tool failed: its texts, and its structured content unless a text says the same.
+fn reason(result: &Map<String, Json>, structured: Option<&Json>) -> String {
+    let blocks = match result.get("content") {
+        Some(Json::Array(blocks)) => blocks.as_slice(),
+        Some(Json::Null) | None => &[],
+        Some(single) => std::slice::from_ref(single),
+    };
+    let embedded = |block: &'_ Json| block.get("resource")?.get("text")?.as_str().map(str::to_owned);
+    let texts = blocks.iter().filter_map(|block| text_of(block).map(str::to_owned).or_else(|| embedded(block)));
+    let mut said: Vec<String> = texts.filter(|text| !text.trim().is_empty()).collect();
+    let is_said = |said: &[String], structured: &Json| {
+        said.iter().any(|text| serde_json::from_str::<Json>(text).is_ok_and(|data| data == *structured))
+    };
+    if let Some(structured) = structured.filter(|structured| !is_said(&said, structured)) {
+        said.push(structured.as_str().map_or_else(|| structured.to_string(), str::to_owned));
+    }
+    if said.is_empty() {
+        let rest: Map<String, Json> = result
+            .iter()
+            .filter(|(key, value)| !ABOUT.contains(&key.as_str()) && !is_nothing(value))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        said.extend((!rest.is_empty()).then(|| Json::Object(rest).to_string()));
+    }
+    let message = printable(&said.join("\n"), MESSAGE_BYTES);
+    if message.is_empty() { "the tool failed and gave no reason".to_owned() } else { message }
+}
+
+fn is_nothing(value: &Json) -> bool {
+    match value {
+        Json::Null => true,
+        Json::String(text) => text.trim().is_empty(),
+        Json::Array(items) => {
+            items.iter().all(|item| is_nothing(item) || text_of(item).is_some_and(|text| text.trim().is_empty()))
+        }
+        Json::Object(entries) => entries.is_empty(),
+        _ => false,
+    }
+}
+
+/// A block as it is. For a model, binary content is only described, whatever kind of block holds it.
+fn part(block: Json, binary: Binary) -> Value {
+    if binary == Binary::Omit
+        && let Json::Object(entries) = &block
+    {
+        let text = |of: &Map<String, Json>, key: &str| of.get(key).and_then(Json::as_str).map(str::to_owned);
+        let kind = text(entries, "type").unwrap_or_else(|| "content".to_owned());
+        if let Some(data) = text(entries, "data") {
+            return omitted(&kind, text(entries, "mimeType").as_deref(), None, &data);
+        }
+        let held = entries.get("resource").and_then(Json::as_object).unwrap_or(entries);
+        if let Some(blob) = text(held, "blob") {
+            let (mime_type, uri) = (text(held, "mimeType"), text(held, "uri"));
+            return omitted(&kind, mime_type.as_deref(), uri.as_deref(), &blob);
         }
     }
-    let json = serde_json::to_value(&block)
-        .map_err(|error| failed("mcp-error", format!("the result of the tool is not JSON: {error}"), false))?;
-    Ok(json.into())
+    block.into()
 }
 
 /// What takes the place of binary content that a model cannot read.
@@ -47,8 +149,88 @@ fn omitted(kind: &str, mime_type: Option<&str>, uri: Option<&str>, base64: &str)
     let known = [("mimeType", mime_type), ("uri", uri)];
     let known = known.into_iter().filter_map(|(key, value)| Some((key, Value::from(printable(value?, 500)))));
     Value::object(
-        [("type", Value::from(kind)), ("bytes", Value::from(bytes)), ("omitted", Value::from("binary content"))]
-            .into_iter()
-            .chain(known),
+        [
+            ("type", Value::from(printable(kind, 100))),
+            ("bytes", Value::from(bytes)),
+            ("omitted", Value::from("binary content")),
+        ]
+        .into_iter()
+        .chain(known),
     )
+}
+
+/// Why structured content breaks the tool's own schema, if it does.
+pub(super) fn violation(output: &Output, schema: &opcell_schema::Schema) -> Option<String> {
+    let Some(structured) = &output.structured else {
+        return Some("the result has no structured content, which the tool's outputSchema promises".to_owned());
+    };
+    if let Err(why) = schema.check_cost(structured, CHECK_STEPS) {
+        return Some(format!("the result was not checked against the tool's outputSchema: {why}"));
+    }
+    let why = schema.check(structured).err()?;
+    Some(format!("the result breaks the tool's outputSchema: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(result: Json) -> Result<String, String> {
+        output("t", result, Binary::Omit).map(|output| output.value.to_json()).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn nothing_that_a_tool_said_is_lost_whatever_its_form() {
+        let text = json!([{"type": "text", "text": "hi"}]);
+        for (result, value) in [
+            (json!({"content": text, "structuredContent": null}), r#""hi""#),
+            (json!({"content": text, "structuredContent": {"a": 1}}), r#"{"a":1}"#),
+            (json!({"content": text, "isError": null}), r#""hi""#),
+            (json!({"content": "hi"}), r#""hi""#),
+            (json!({"content": ["hi"]}), r#""hi""#),
+            (json!({"content": {"type": "text", "text": "hi"}}), r#""hi""#),
+            (json!({"content": [{"text": "hi"}]}), r#""hi""#),
+            (json!({"content": [{"type": "text", "text": null}]}), r#"[{"type":"text","text":null}]"#),
+            (
+                json!({"content": [7, {"type": "text", "text": "a", "annotations": 3}]}),
+                r#"[7,{"type":"text","text":"a","annotations":3}]"#,
+            ),
+            (
+                json!({"content": [{"type": "video", "data": "AAAA", "mimeType": "v"}]}),
+                r#"[{"type":"video","bytes":3,"omitted":"binary content","mimeType":"v"}]"#,
+            ),
+            (json!({"content": null}), "[]"),
+            (json!({"content": [], "_meta": {"x": 1}}), "[]"),
+            (json!({"toolResult": 7}), "7"),
+            (json!({"answer": 7, "_meta": {}}), r#"{"answer":7}"#),
+            (json!("hi"), r#""hi""#),
+            (Json::Null, "null"),
+        ] {
+            assert_eq!(of(result.clone()), Ok(value.to_owned()), "{result}");
+        }
+    }
+
+    #[test]
+    fn a_failure_gives_its_reason_wherever_it_is() {
+        let quota = json!({"code": "E_QUOTA"});
+        for (result, reason) in [
+            (json!({"isError": true, "content": [], "structuredContent": quota}), r#"{"code":"E_QUOTA"}"#),
+            (
+                json!({"isError": true, "content": [{"type": "text", "text": "no"}], "structuredContent": quota}),
+                "no\n{\"code\":\"E_QUOTA\"}",
+            ),
+            (
+                json!({"isError": true, "content": [{"type": "text", "text": "{\"code\": \"E_QUOTA\"}"}],
+                "structuredContent": quota}),
+                r#"{"code": "E_QUOTA"}"#,
+            ),
+            (json!({"isError": "true", "content": "no"}), "no"),
+            (json!({"isError": true, "content": [{"type": "resource", "resource": {"uri": "u", "text": "no"}}]}), "no"),
+            (json!({"isError": true, "message": "no"}), r#"{"message":"no"}"#),
+            (json!({"isError": true, "content": [{"type": "text", "text": ""}]}), "the tool failed and gave no reason"),
+        ] {
+            assert_eq!(of(result.clone()), Err(reason.to_owned()), "{result}");
+        }
+    }
 }

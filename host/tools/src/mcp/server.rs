@@ -4,17 +4,17 @@
 //! others.
 
 use super::{
-    Binary, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, StartCheck, connection::Connection, failed, result,
+    Binary, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, StartCheck,
+    connection::Connection,
+    failed, result,
+    wire::{Answer, error_text},
 };
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
 use opcell_types::{Failure, Value, suggest};
-use rmcp::{
-    ServiceError,
-    model::{CallToolRequestParams, CallToolResponse},
-};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::timeout;
 
@@ -80,14 +80,11 @@ impl Server {
         let open = self.connection().await?;
         match timeout(self.config.call_time, open.tools()).await {
             Ok(Ok(listing)) => Ok(listing),
-            Ok(Err(error)) => Err(self.service_failure(&error, &open).await),
+            Ok(Err(answer)) => Err(self.no_result(answer)),
             Err(_) => {
-                let ms = self.config.call_time.as_millis();
-                Err(failed(
-                    "timeout",
-                    format!("MCP server `{}` did not list its tools within {ms} ms", self.name),
-                    true,
-                ))
+                let (ms, unread) = (self.config.call_time.as_millis(), open.last_unread());
+                let message = format!("MCP server `{}` did not list its tools within {ms} ms{unread}", self.name);
+                Err(failed("timeout", message, true))
             }
         }
     }
@@ -146,7 +143,7 @@ impl Server {
         arguments: &Value,
         binary: Binary,
         traceparent: Option<String>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Called, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
             _ => {
@@ -160,39 +157,43 @@ impl Server {
         if self.pins.is_some() {
             self.tool(tool).await?;
         }
-        let mut request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         if let Some(traceparent) = traceparent {
-            request.meta.get_or_insert_default().set_traceparent(&traceparent);
+            params.meta.get_or_insert_default().set_traceparent(&traceparent);
         }
         let open = self.connection().await?;
         let limit = self.config.call_time;
-        match timeout(limit, open.peer().call_tool_once(request)).await {
+        let request = CallToolRequest::new(params);
+        match timeout(limit, open.request(ClientRequest::CallToolRequest(request))).await {
             Err(_) => {
-                let (bytes, ms) = (self.config.result_bytes, limit.as_millis());
-                let message =
-                    format!("MCP server `{}` gave no answer of at most {bytes} bytes within {ms} ms", self.name);
-                Err(failed("timeout", message, true))
+                let (ms, unread) = (limit.as_millis(), open.last_unread());
+                Err(failed(
+                    "timeout",
+                    format!("MCP server `{}` gave no answer within {ms} ms{unread}", self.name),
+                    true,
+                ))
             }
-            Ok(Ok(CallToolResponse::Complete(result))) => result::output(result, binary),
-            Ok(Ok(_)) => {
-                let message = format!("MCP tool `{tool}` asks for input, which this host cannot give");
-                Err(failed("mcp-input-required", message, false))
+            Ok(Answer::Result(result)) => {
+                let output = result::output(tool, result, binary)?;
+                let schema = open.listed().and_then(|listing| listing.tools.get(tool)?.output.clone());
+                let broken = schema.and_then(|schema| result::violation(&output, &schema));
+                let warnings = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
+                Ok(Called { value: output.value, warnings: warnings.into_iter().collect() })
             }
-            Ok(Err(error)) => Err(self.service_failure(&error, &open).await),
+            Ok(answer) => Err(self.no_result(answer)),
         }
     }
 
-    async fn service_failure(&self, error: &ServiceError, open: &Connection) -> Failure {
-        match error {
-            ServiceError::McpError(error) => {
-                let message = opcell_types::text::printable(&error.message, MESSAGE_BYTES);
-                failed("mcp-error", format!("MCP server `{}`: {message}", self.name), false)
+    /// The failure that an answer is which is no result.
+    fn no_result(&self, answer: Answer) -> Failure {
+        let server = &self.name;
+        match answer {
+            Answer::Error(error) => {
+                failed("mcp-error", format!("MCP server `{server}`: {}", error_text(&error, MESSAGE_BYTES)), false)
             }
-            error => {
-                let why = open.why_it_ended().await;
-                let what = if self.config.remote.is_some() { "cannot be reached" } else { "has exited" };
-                failed("mcp-disconnected", format!("MCP server `{}` {what}: {error}{why}", self.name), true)
-            }
+            Answer::Lost(what) => failed("mcp-disconnected", format!("MCP server `{server}` {what}"), true),
+            Answer::Unreadable(why) => failed("malformed-result", format!("MCP server `{server}`: {why}"), false),
+            Answer::Result(_) => failed("malformed-result", format!("MCP server `{server}`: a result too many"), false),
         }
     }
 

@@ -16,7 +16,7 @@ fn listing_server(
     for (index, result) in results.iter().enumerate() {
         let _ = writeln!(calls, "      {index}) {result} ;;");
     }
-    let list = answer(&format!(r#"{{"tools":{}}}"#, tools.replace('$', "\\$")));
+    let list = answer(&format!(r#"{{"tools":{}}}"#, tools.replace('$', "\\$").replace("@ID@", "$id")));
     let script = format!(
         r#"calls=0
 while read -r line; do
@@ -66,7 +66,7 @@ fn nothing() -> Value {
 }
 
 async fn call(server: &Server) -> Result<Value, Failure> {
-    server.call("t", &nothing(), Binary::Keep, None).await
+    server.call("t", &nothing(), Binary::Keep, None).await.map(|called| called.value)
 }
 
 /// How often the script noted something.
@@ -97,9 +97,9 @@ async fn a_step_gets_an_image_whole_and_a_model_is_told_what_it_was() {
         r#"{"content":[{"type":"text","text":"here"},{"type":"image","data":"AAAAAAAA","mimeType":"image/png"}]}"#,
     );
     let (server, _folder) = server(&[&image, &image], |config| config);
-    let kept = server.call("t", &nothing(), Binary::Keep, None).await.unwrap();
+    let kept = server.call("t", &nothing(), Binary::Keep, None).await.unwrap().value;
     assert_eq!(kept.as_array().unwrap()[1].get("data"), Some(&Value::from("AAAAAAAA")));
-    let reported = server.call("t", &nothing(), Binary::Omit, None).await.unwrap().to_json();
+    let reported = server.call("t", &nothing(), Binary::Omit, None).await.unwrap().value.to_json();
     assert!(reported.contains(r#""mimeType":"image/png""#) && reported.contains(r#""bytes":6"#), "{reported}");
     assert!(!reported.contains("AAAA") && reported.contains("here"), "{reported}");
 }
@@ -125,7 +125,7 @@ async fn tools_come_with_their_descriptions_and_weighed_schemas_and_are_listed_o
 #[tokio::test]
 async fn a_list_without_end_is_asked_for_until_it_is_too_long() {
     let tools =
-        format!(r#"[{{"name":"t","description":"{}","inputSchema":{{}}}}],"nextCursor":"n""#, "x".repeat(1 << 20));
+        format!(r#"[{{"name":"t","description":"{}","inputSchema":{{}}}}],"nextCursor":"n@ID@""#, "x".repeat(1 << 20));
     let (server, folder) = listing_server(&tools, &[], |config| McpServer { result_bytes: 4 << 20, ..config });
     let listing = server.tools().await.unwrap();
     assert!(listing.truncated);
@@ -247,6 +247,69 @@ async fn dropping_a_server_ends_its_process() {
     panic!("the server still runs");
 }
 
+/// It leaves its process group, its session and its parent.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn nothing_that_a_server_started_outlives_it() {
+    let daemon = "setsid sh -c '(echo $$ > daemon; exec sleep 300) &' </dev/null >/dev/null 2>&1\n";
+    let wait = "while ! [ -s daemon ]; do sleep 0.02; done\n";
+    let done = answer(r#"{"content":[{"type":"text","text":"done"}]}"#);
+    let (stays, ends) = (format!("{daemon}{wait}{done}"), format!("{daemon}{wait}exit 3"));
+    let confined = |config: McpServer| {
+        let write = vec![config.directory.clone()];
+        McpServer { confine: true, write, ..config }
+    };
+    let trials: [(&str, &dyn Fn(McpServer) -> McpServer); 3] =
+        [(&stays, &|config| config), (&ends, &|config| config), (&stays, &confined)];
+    for (script, config) in trials {
+        let (server, folder) = server(&[script], config);
+        match call(&server).await {
+            Ok(said) => assert_eq!(said, Value::from("done")),
+            Err(failure) if failure.message.contains("Landlock") => continue,
+            Err(failure) => assert!(failure.message.contains("exit status: 3"), "{failure}"),
+        }
+        let daemon = std::fs::read_to_string(folder.path().join("daemon")).unwrap();
+        drop(server);
+        let mut runs = true;
+        for _ in 0..200 {
+            let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.trim())).unwrap_or_default();
+            runs = !status.is_empty() && !status.contains(") Z ");
+            if !runs {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(!runs, "{script}");
+    }
+}
+
+/// The process between the host and a server is a copy of the host.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_process_that_watches_over_a_server_keeps_nothing_of_the_memory_of_its_host() {
+    let ballast = vec![7_u8; 64 << 20];
+    let said = answer(r#"{"content":[{"type":"text","text":"$PPID"}]}"#);
+    let (server, _folder) = server(&[&said], |config| config);
+    let watching = call(&server).await.unwrap();
+    // A number in a text is a text.
+    let mut kept = u64::MAX;
+    for _ in 0..200 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", watching.as_str().unwrap())).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap()
+        };
+        assert_eq!(field("PPid:"), u64::from(std::process::id()));
+        kept = field("RssAnon:");
+        if kept < 4 << 10 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(kept < 4 << 10, "{kept} KiB");
+    assert_eq!(ballast.iter().filter(|byte| **byte == 7).count(), 64 << 20);
+}
+
 /// A lock in memory.
 #[derive(Default)]
 struct Held(std::sync::Mutex<Option<super::ToolDigests>>);
@@ -311,7 +374,36 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
     let online = |config: McpServer| McpServer { network: true, ..confined(config) };
     let free = |config: McpServer| config;
     let write = format!("echo x > {}/new", shared.display());
-    let table: [(&str, &dyn Fn(McpServer) -> McpServer, &str); 9] = [
+    let agent = outside.path().join("agent");
+    let _agent = std::os::unix::net::UnixListener::bind(&agent).unwrap();
+    let socket = format!(
+        "perl -e 'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or exit 1; connect(S, pack_sockaddr_un(q({}))) or exit 1'",
+        agent.display()
+    );
+    let pair = |kind: &str| format!("perl -e 'use Socket; socketpair(A, B, AF_UNIX, {kind}, 0) or exit 1'");
+    let (stream, datagram) = (pair("SOCK_STREAM"), pair("SOCK_DGRAM"));
+    // TIOCSTI and TIOCLINUX: a pipe is no terminal (ENOTTY), and here it is not even asked (EPERM).
+    let types = |request: &str| format!("perl -e '$c = q(x); ioctl(STDIN, {request}, $c); exit($! + 0 == 1 ? 0 : 1)'");
+    let (stuffs, pastes) = (types("0x5412"), types("0x541c"));
+    let host = std::process::id();
+    let (environment, others) = (format!("cat /proc/{host}/environ"), format!("cat /proc/{host}/cmdline"));
+    let table: Vec<(&str, &dyn Fn(McpServer) -> McpServer, &str)> = vec![
+        (&socket, &free, "yes"),
+        (&socket, &confined, "no"),
+        (&socket, &online, "no"),
+        (&stream, &confined, "yes"),
+        (&datagram, &free, "yes"),
+        (&datagram, &confined, "no"),
+        (&stuffs, &free, "no"),
+        (&stuffs, &confined, "yes"),
+        (&pastes, &confined, "yes"),
+        (&environment, &free, "yes"),
+        (&environment, &confined, "no"),
+        (&others, &confined, "no"),
+        ("read -r line < /proc/$$/status", &confined, "yes"),
+        ("cat /proc/cpuinfo", &confined, "yes"),
+        ("echo x > /dev/tty", &confined, "no"),
+        ("kill -0 1", &confined, "no"),
         (&read(&secret), &free, "yes"),
         (&read(&secret), &confined, "no"),
         ("cat server.sh && ls /usr", &confined, "yes"),
@@ -322,7 +414,9 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
         (&connect, &confined, "no"),
         (&connect, &online, "yes"),
     ];
-    for (command, config, expected) in table {
+    // Older kernels keep signals in no bounds, and say so.
+    let whole = super::confinement().is_ok_and(|held| held.gaps().is_none());
+    for (command, config, expected) in table.into_iter().filter(|(command, ..)| whole || !command.starts_with("kill")) {
         let (server, _folder) = trying(command, config);
         match call(&server).await {
             Ok(said) => assert_eq!(said, Value::from(expected), "{command}"),

@@ -1,6 +1,6 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{Binary, ListedTool, Listing, McpServer, Pins, StartCheck, failed};
+use super::{Binary, Called, ListedTool, Listing, McpServer, Pins, StartCheck, failed};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Server {
         _arguments: &Value,
         _binary: Binary,
         _traceparent: Option<String>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Called, Failure> {
         Err(self.refused())
     }
 

@@ -61,6 +61,7 @@ fn facts(cell: &Value) -> Markup {
 fn touches(touched: &Touched) -> Markup {
     let bytes = |count: u64| ByteSize(count).to_string();
     html! { @if !touched.is_empty() { div.scroll { table.touched { tbody {
+        @for warning in &touched.warnings { tr { td { "warning" } td { (warning) } td {} td {} } }
         @for request in &touched.http { tr { td { (request.method) } td { code { (request.origin) (request.path) } }
             td { @match request.status { Some(status) => (status), None => "no answer" } }
             td.number { (bytes(request.sent)) " out, " (bytes(request.received)) " in" } } }

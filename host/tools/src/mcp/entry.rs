@@ -1,0 +1,183 @@
+//! One entry of a server's list of tools. An odd one is named with its reason, and takes nothing from its neighbours.
+
+use super::{ListedTool, Listing, pins, wire::kind};
+use opcell_schema::{Schema, shown};
+use opcell_types::{
+    Value,
+    text::{one_line, printable},
+};
+use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
+
+/// Bytes of a description that models are shown.
+const DESCRIPTION_BYTES: usize = 4 << 10;
+
+/// Bytes of a name.
+const NAME_BYTES: usize = 128;
+
+/// What is usable of a list, and why the rest is not.
+pub(super) fn weigh(found: Vec<Json>) -> Listing {
+    let mut listing = Listing::default();
+    for (index, entry) in found.into_iter().enumerate() {
+        let place = || format!("entry {}", index + 1);
+        let mut entry = match entry {
+            Json::Object(entry) => entry,
+            other => {
+                listing.refused.insert(place(), format!("it is {} instead of an object", kind(&other)));
+                continue;
+            }
+        };
+        let name = match entry.remove("name") {
+            Some(Json::String(name)) if !name.trim().is_empty() => name,
+            Some(Json::String(_)) | Some(Json::Null) | None => {
+                listing.refused.insert(place(), "it has no name".to_owned());
+                continue;
+            }
+            Some(other) => {
+                let shown = one_line(&other.to_string(), NAME_BYTES);
+                listing.refused.insert(shown, format!("its name is {} instead of a text", kind(&other)));
+                continue;
+            }
+        };
+        let shown = printable(&name, NAME_BYTES);
+        let read = if shown == name {
+            tool(&name, &mut entry)
+        } else {
+            Err("its name is too long or cannot be printed".to_owned())
+        };
+        match read {
+            // Refused before, in another form.
+            _ if listing.refused.contains_key(&shown) => {}
+            Ok(tool) => match listing.tools.get(&shown) {
+                // Pages overlap, and lists repeat themselves.
+                Some(known) if known.digest == tool.digest => {}
+                Some(_) => {
+                    listing.tools.shift_remove(&shown);
+                    listing.refused.insert(shown, "it is listed twice, and not the same".to_owned());
+                }
+                None => {
+                    listing.tools.insert(shown, tool);
+                }
+            },
+            Err(why) => {
+                listing.tools.shift_remove(&shown);
+                listing.refused.insert(shown, why);
+            }
+        }
+    }
+    listing
+}
+
+fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String> {
+    let mut warnings = Vec::new();
+    let sent = input_schema(entry.remove("inputSchema"))?;
+    // The server checks its arguments as well.
+    let compiled = Schema::compile_leniently(&sent)?;
+    warnings.extend(compiled.warnings().iter().cloned());
+    let mut text = |key: &str| match entry.remove(key) {
+        Some(Json::String(text)) => Some(text),
+        Some(Json::Null) | None => None,
+        Some(other) => {
+            warnings.push(format!("its {key} is {} instead of a text", kind(&other)));
+            None
+        }
+    };
+    let (description, title) = (text("description"), text("title"));
+    let description = description.or(title).unwrap_or_default();
+    let output = match entry.remove("outputSchema") {
+        None | Some(Json::Null) => None,
+        Some(schema) if schema.is_object() => match Schema::compile_leniently(&schema) {
+            Ok(compiled) => Some(Arc::new(compiled)),
+            Err(why) => {
+                warnings.push(format!("its results are not checked: outputSchema: {why}"));
+                None
+            }
+        },
+        Some(other) => {
+            warnings.push(format!("its results are not checked: outputSchema is {}", kind(&other)));
+            None
+        }
+    };
+    Ok(ListedTool {
+        // Of what was sent, also of what a person does not see.
+        digest: pins::digest(name, &description, &sent.to_string()),
+        name: name.to_owned(),
+        description: printable(&description, DESCRIPTION_BYTES),
+        parameters: Value::from(shown::schema(&sent)),
+        schema: Arc::new(compiled),
+        output,
+        warnings,
+    })
+}
+
+/// The schema of the arguments. A tool that has none takes an object.
+fn input_schema(sent: Option<Json>) -> Result<Json, String> {
+    match sent {
+        None | Some(Json::Null | Json::Bool(true)) => Ok(json!({"type": "object"})),
+        Some(Json::Object(mut schema)) => {
+            // Generators write `null` for what there is not; the keywords themselves take no null.
+            for key in ["properties", "required", "$defs", "definitions", "additionalProperties"] {
+                if schema.get(key).is_some_and(Json::is_null) {
+                    schema.remove(key);
+                }
+            }
+            Ok(Json::Object(schema))
+        }
+        Some(other) => Err(format!("its inputSchema is {} instead of an object", kind(&other))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_odd_entry_is_named_and_takes_nothing_from_its_neighbours() {
+        let add = json!({"name": "add", "inputSchema": {"type": "object"}});
+        let found = json!([
+            add, 7, null, {"inputSchema": {}}, {"name": "", "inputSchema": {}}, {"name": 12, "inputSchema": {}},
+            {"name": "bare"}, {"name": "null", "inputSchema": null, "description": null, "annotations": "yes"},
+            {"name": "odd", "inputSchema": "object", "title": 4},
+            {"name": "told", "description": ["a"], "title": "Tells.", "inputSchema": {"properties": null}, "outputSchema": 7},
+            add, {"name": "twice", "inputSchema": {}}, {"name": "twice", "inputSchema": {"type": "object"}},
+            {"name": "twice", "inputSchema": {}}, {"name": "a\u{202e}b", "inputSchema": {}},
+        ]);
+        let Json::Array(found) = found else { unreachable!() };
+        let listing = weigh(found);
+        let usable: Vec<&str> = listing.tools.keys().map(String::as_str).collect();
+        assert_eq!(usable, ["add", "bare", "null", "told"]);
+        assert_eq!(listing.tools["told"].description, "Tells.");
+        assert_eq!(listing.tools["told"].warnings.len(), 2, "{:?}", listing.tools["told"].warnings);
+        let refused: Vec<String> = listing.refused.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+        let expected = [
+            "entry 2: it is a number instead of an object",
+            "entry 3: it is null instead of an object",
+            "entry 4: it has no name",
+            "entry 5: it has no name",
+            "12: its name is a number instead of a text",
+            "odd: its inputSchema is a text instead of an object",
+            "twice: it is listed twice, and not the same",
+            "a\u{fffd}b: its name is too long or cannot be printed",
+        ];
+        assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn a_schema_reaches_models_short_and_without_hidden_text_and_is_checked_as_it_was_sent() {
+        let properties: Map<String, Json> = (0..5_000)
+            .map(|number| (format!("p{number}"), json!({"type": "string", "description": "y".repeat(30)})))
+            .collect();
+        let listing = weigh(vec![
+            json!({"name": "hides", "inputSchema": {"type": "object", "description": "a\u{e0041}b", "required": ["x"]}}),
+            json!({"name": "long", "inputSchema": {"type": "object", "properties": properties}}),
+        ]);
+        let hides = listing.tools["hides"].parameters.to_json();
+        assert!(hides.contains("a\u{fffd}b"), "{hides}");
+        assert!(listing.tools["hides"].schema.check(&json!({})).is_err());
+        if let Some(long) = listing.tools.get("long") {
+            assert!(long.parameters.to_json().len() <= 32 << 10);
+        } else {
+            assert!(listing.refused["long"].contains("schema"), "{}", listing.refused["long"]);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The messages of a server, read leniently before the protocol's library sees them.
+//!
+//! The library drops or misreads what bends its types: a result with an unknown block, `"error": null` beside a result,
+//! a batch. Here each text becomes messages that it surely understands: an answer is passed on as a sealed [`Answer`],
+//! whatever is in it, and is opened by whoever asked. What cannot be read ends the request that it answers, at once and
+//! with a sentence.
+
+use super::{jsonish::Outline, repair::parse};
+use opcell_types::text::{one_line, printable};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomNotification, CustomRequest, CustomResult,
+    ErrorData, JsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage, ServerNotification, ServerRequest,
+    ServerResult,
+};
+use serde_json::{Map, Value as Json, json};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+/// Messages of one batch that are read.
+const MAX_BATCH: usize = 1_000;
+
+/// Bytes of a text of the server that a sentence repeats.
+const QUOTED_BYTES: usize = 200;
+
+/// Version of the protocol of a server that names none: the first one.
+const OLDEST_VERSION: &str = "2024-11-05";
+
+/// How a request was answered.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    /// With a result, as it was sent.
+    Result(Json),
+    /// With an error of JSON-RPC, as it was sent.
+    Error(Json),
+    /// With something that is no answer; the sentence says why. It begins with a lower-case letter.
+    Unreadable(String),
+    /// Not at all: the sentence says what happened to the connection.
+    Lost(String),
+}
+
+impl Answer {
+    /// Takes an answer out of what the library passed on.
+    pub(super) fn open(result: ServerResult) -> Self {
+        let sealed = match result {
+            ServerResult::CustomResult(CustomResult(Json::String(text))) => serde_json::from_str(&text).ok(),
+            ServerResult::CustomResult(CustomResult(sealed)) => Some(sealed),
+            _ => None,
+        };
+        let mut sealed = match sealed {
+            Some(Json::Object(entries)) => entries,
+            _ => Map::new(),
+        };
+        let text = |value: Json| value.as_str().unwrap_or_default().to_owned();
+        if let Some(result) = sealed.remove("result") {
+            Self::Result(result)
+        } else if let Some(error) = sealed.remove("error") {
+            Self::Error(error)
+        } else if let Some(why) = sealed.remove("lost") {
+            Self::Lost(text(why))
+        } else {
+            Self::Unreadable(sealed.remove("unreadable").map(text).unwrap_or_else(|| "its answer is empty".to_owned()))
+        }
+    }
+
+    fn seal(self) -> Json {
+        match self {
+            Self::Result(result) => json!({"result": result}),
+            Self::Error(error) => json!({"error": error}),
+            Self::Unreadable(why) => json!({"unreadable": why}),
+            Self::Lost(why) => json!({"lost": why}),
+        }
+    }
+}
+
+/// What one connection knows of its requests and of what it could not read.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    /// Whether messages are written as text again before the library reads them. Only a result that is a text is taken
+    /// for none of its own types then.
+    as_text: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: HashSet<RequestId>,
+    handshake: Option<RequestId>,
+    /// Why the handshake failed, if the answer to it could not be read or did not come.
+    trouble: Option<String>,
+    /// The last line that was not understood.
+    unread: Option<String>,
+    /// Why this side ended the connection.
+    ended: Option<String>,
+}
+
+impl Wire {
+    /// For a transport that passes messages on as they are.
+    pub(super) fn of_messages() -> Self {
+        Self::default()
+    }
+
+    /// For a transport that passes messages on as text.
+    #[cfg(feature = "http")]
+    pub(super) fn of_texts() -> Self {
+        Self { as_text: true, ..Self::default() }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what is sent: only what was asked for is answered.
+    pub(super) fn sent(&self, message: &ClientJsonRpcMessage) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let mut state = self.state();
+                state.waiting.insert(request.id.clone());
+                if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+                    state.handshake = Some(request.id.clone());
+                }
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.state().waiting.remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+    }
+
+    /// Takes back a request that could not be sent.
+    pub(super) fn not_sent(&self, id: &RequestId) {
+        self.state().waiting.remove(id);
+    }
+
+    /// Whether a request has no answer yet.
+    pub(super) fn is_waiting(&self, id: &RequestId) -> bool {
+        self.state().waiting.contains(id)
+    }
+
+    /// The only request without an answer, if there is exactly one.
+    pub(super) fn only_waiting(&self) -> Option<RequestId> {
+        let state = self.state();
+        let mut waiting = state.waiting.iter();
+        waiting.next().cloned().filter(|_| waiting.next().is_none())
+    }
+
+    /// Every request without an answer.
+    pub(super) fn all_waiting(&self) -> Vec<RequestId> {
+        self.state().waiting.iter().cloned().collect()
+    }
+
+    /// Why the handshake failed, where it is known.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.state().trouble.clone()
+    }
+
+    /// Notes why this side ends the connection.
+    pub(super) fn end(&self, why: &str) {
+        self.state().ended = Some(why.to_owned());
+    }
+
+    /// Why this side ended the connection, if it did.
+    pub(super) fn ended(&self) -> Option<String> {
+        self.state().ended.clone()
+    }
+
+    /// Notes a line that was not understood.
+    pub(super) fn not_understood(&self, line: &[u8]) {
+        let shown =
+            one_line(String::from_utf8_lossy(line.get(..QUOTED_BYTES * 4).unwrap_or(line)).trim(), QUOTED_BYTES);
+        self.state().unread = Some(shown);
+    }
+
+    /// The last line that was not understood, as the end of a message.
+    pub(super) fn last_unread(&self) -> String {
+        let state = self.state();
+        let said =
+            state.unread.as_ref().map(|line| format!("; the last that it wrote and was not understood: `{line}`"));
+        said.unwrap_or_default()
+    }
+
+    /// The messages in a text. `of` is the request that the text answers, where that is known.
+    ///
+    /// # Errors
+    /// When the text is not JSON; with what is wrong, as the end of a sentence.
+    pub(super) fn read(&self, text: &[u8], of: Option<&RequestId>) -> Result<Vec<ServerJsonRpcMessage>, String> {
+        let mut messages = Vec::new();
+        match parse(text)? {
+            Json::Array(batch) => {
+                for message in batch.into_iter().take(MAX_BATCH) {
+                    self.message(message, of, &mut messages);
+                }
+            }
+            message => self.message(message, of, &mut messages),
+        }
+        Ok(messages)
+    }
+
+    fn message(&self, message: Json, of: Option<&RequestId>, messages: &mut Vec<ServerJsonRpcMessage>) {
+        let Json::Object(mut entries) = message else {
+            self.not_understood(message.to_string().as_bytes());
+            return;
+        };
+        let id = entries.remove("id").filter(|id| !id.is_null());
+        if let Some(Json::String(method)) = entries.remove("method") {
+            let params = entries.remove("params").filter(|params| params.is_object());
+            match id.map(|id| (own_id(&id), id)) {
+                Some((Some(id), _)) => messages.push(request(method, params, id)),
+                Some((None, id)) => self.not_understood(format!("a request of the id {id}").as_bytes()),
+                None => messages.push(notification(method, params)),
+            }
+            return;
+        }
+        // `null`, `false` and nothing beside a result are no error.
+        let is_said = |error: &Json| match error {
+            Json::Null | Json::Bool(false) => false,
+            Json::Object(entries) => !entries.is_empty(),
+            _ => true,
+        };
+        let (result, error) = (entries.remove("result"), entries.remove("error"));
+        let answer = match (result, error) {
+            (_, Some(error)) if is_said(&error) => Answer::Error(error),
+            (Some(result), _) => Answer::Result(result),
+            (None, Some(error)) => Answer::Error(error),
+            (None, None) => Answer::Unreadable("its answer has neither `result` nor `error`".to_owned()),
+        };
+        // Servers also print lines of logs, which may have an ID or an error of their own.
+        let names_protocol = entries.contains_key("jsonrpc");
+        let is_answer = match (&answer, &id) {
+            (Answer::Unreadable(_), _) => names_protocol,
+            (_, Some(_)) => true,
+            (_, None) => names_protocol || of.is_some(),
+        };
+        match self.addressee(id.as_ref(), of) {
+            Some(id) if is_answer => messages.extend(self.answer(&id, answer)),
+            // Of a request that was given up, or was answered before.
+            _ if is_answer && id.is_some() => tracing::debug!("an MCP server answers what nothing waits for"),
+            _ => self.not_understood(Json::Object(entries).to_string().as_bytes()),
+        }
+    }
+
+    /// The request that an answer of this id is for. An answer without an id is for the only one that waits.
+    fn addressee(&self, id: Option<&Json>, of: Option<&RequestId>) -> Option<RequestId> {
+        match id {
+            None => of.cloned().or_else(|| self.only_waiting()),
+            Some(id) => {
+                let text = id.as_str().and_then(|text| text.parse().ok()).map(NumberOrString::Number);
+                own_id(id).into_iter().chain(text).find(|id| self.is_waiting(id))
+            }
+        }
+    }
+
+    /// The request that a text is meant to answer which is not JSON, or is too long to be read.
+    pub(super) fn addressee_of(&self, outline: &Outline) -> Option<RequestId> {
+        if outline.is_request() {
+            return None;
+        }
+        match outline.id() {
+            Some(id) => self.addressee(serde_json::from_str(id).ok().as_ref(), None),
+            None => self.only_waiting().filter(|_| outline.is_message()),
+        }
+    }
+
+    /// An answer as the library takes it; nothing for a request that was answered before.
+    pub(super) fn answer(&self, id: &RequestId, answer: Answer) -> Option<ServerJsonRpcMessage> {
+        let mut state = self.state();
+        if !state.waiting.remove(id) {
+            return None;
+        }
+        if state.handshake.as_ref() == Some(id) {
+            let message = match answer {
+                Answer::Result(result) => match initialized(&result) {
+                    Ok(result) => return Some(JsonRpcMessage::response(result, id.clone())),
+                    Err(why) => why,
+                },
+                Answer::Error(error) => format!("it answered `initialize` with an error: {}", error_text(&error, 500)),
+                Answer::Unreadable(why) | Answer::Lost(why) => why,
+            };
+            state.trouble = Some(message.clone());
+            return Some(JsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id.clone())));
+        }
+        let sealed = answer.seal();
+        let sealed = if self.as_text { Json::String(sealed.to_string()) } else { sealed };
+        Some(JsonRpcMessage::response(ServerResult::CustomResult(CustomResult(sealed)), id.clone()))
+    }
+}
+
+/// An ID as this side writes them. `3.0` is 3.
+fn own_id(id: &Json) -> Option<RequestId> {
+    match id {
+        Json::String(text) => Some(NumberOrString::String(text.as_str().into())),
+        Json::Number(number) => {
+            let whole = |float: f64| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64);
+            number.as_i64().or_else(|| number.as_f64().and_then(whole)).map(NumberOrString::Number)
+        }
+        _ => None,
+    }
+}
+
+fn with_method(method: &str, params: Option<Json>) -> Json {
+    let mut message = json!({"jsonrpc": "2.0", "method": method});
+    if let (Some(params), Some(entries)) = (params, message.as_object_mut()) {
+        entries.insert("params".to_owned(), params);
+    }
+    message
+}
+
+/// A request of the server. One whose parameters the library does not know is one of an unknown method.
+fn request(method: String, params: Option<Json>, id: RequestId) -> ServerJsonRpcMessage {
+    // A sign of life takes no parameters.
+    let params = params.filter(|_| method != "ping");
+    let mut message = with_method(&method, params.clone());
+    if let Some(entries) = message.as_object_mut() {
+        entries.insert("id".to_owned(), id.clone().into_json_value());
+    }
+    serde_json::from_value(message).unwrap_or_else(|_| {
+        JsonRpcMessage::request(ServerRequest::CustomRequest(CustomRequest::new(method, params)), id)
+    })
+}
+
+fn notification(method: String, params: Option<Json>) -> ServerJsonRpcMessage {
+    let params = params.filter(|_| !method.ends_with("/list_changed"));
+    serde_json::from_value(with_method(&method, params.clone())).unwrap_or_else(|_| {
+        JsonRpcMessage::notification(ServerNotification::CustomNotification(CustomNotification::new(method, params)))
+    })
+}
+
+/// The answer to the handshake, in what this side uses of it.
+fn initialized(result: &Json) -> Result<ServerResult, String> {
+    let Json::Object(said) = result else {
+        return Err(format!("it answered `initialize` with {} instead of an object", kind(result)));
+    };
+    let text = |of: Option<&Json>| of.and_then(Json::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let server = said.get("serverInfo");
+    let known = json!({
+        "protocolVersion": text(said.get("protocolVersion")).unwrap_or_else(|| OLDEST_VERSION.to_owned()),
+        "capabilities": {},
+        "serverInfo": {
+            "name": text(server.and_then(|server| server.get("name"))).unwrap_or_else(|| "?".to_owned()),
+            "version": text(server.and_then(|server| server.get("version"))).unwrap_or_else(|| "?".to_owned()),
+        },
+    });
+    let known = serde_json::from_value(known);
+    known.map(ServerResult::InitializeResult).map_err(|_| "its answer to `initialize` cannot be read".to_owned())
+}
+
+/// The kind of a value, for a sentence.
+pub(super) fn kind(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "true or false",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "an object",
+    }
+}
+
+/// What an error of JSON-RPC says: its message, and the data beside it.
+pub(super) fn error_text(error: &Json, most: usize) -> String {
+    let text = match error {
+        Json::String(text) => text.clone(),
+        Json::Object(entries) => {
+            let said = |key: &str| entries.get(key).filter(|value| !value.is_null());
+            let as_text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            match (said("message").map(as_text), said("data").map(as_text)) {
+                (Some(message), Some(data)) if !message.is_empty() && !message.contains(&data) => {
+                    format!("{message}: {data}")
+                }
+                (Some(message), _) if !message.is_empty() => message,
+                (_, Some(data)) => data,
+                _ => error.to_string(),
+            }
+        }
+        other => other.to_string(),
+    };
+    printable(&text, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::{CallToolRequest, CallToolRequestParams};
+
+    fn asked(wire: &Wire, id: i64) {
+        let params = CallToolRequestParams::new("t".to_owned());
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        wire.sent(&JsonRpcMessage::request(request, NumberOrString::Number(id)));
+    }
+
+    /// The answer to request 3, beside which request 4 waits.
+    fn answer(text: &str) -> Option<Answer> {
+        let wire = Wire::of_messages();
+        asked(&wire, 3);
+        asked(&wire, 4);
+        let mut messages = wire.read(text.as_bytes(), None).ok()?.into_iter();
+        match messages.next()? {
+            JsonRpcMessage::Response(response) if response.id == NumberOrString::Number(3) => {
+                Some(Answer::open(response.result))
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_answer_is_found_whatever_is_odd_about_its_frame() {
+        let done = Some(Answer::Result(json!("done")));
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"result":"done"}"#,
+            r#"{"id":3,"result":"done"}"#,
+            r#"{"jsonrpc":"2.0","id":"3","result":"done","error":null}"#,
+            r#"{"jsonrpc":"2.0","id":3.0,"result":"done","error":{}}"#,
+            r#"[{"jsonrpc":"2.0","id":3,"result":"done"}]"#,
+            r#"{"jsonrpc":"2.0","id":3,"method":null,"result":"done"}"#,
+        ] {
+            assert_eq!(answer(text), done, "{text}");
+        }
+        for text in [
+            r#"{"id":5,"result":1}"#,
+            r#"{"id":null,"result":1}"#,
+            "7",
+            "[]",
+            r#"{"id":[3],"result":1}"#,
+            r#"{"id":3}"#,
+        ] {
+            assert_eq!(answer(text), None, "{text}");
+        }
+        assert_eq!(answer(r#"{"id":3,"result":null}"#), Some(Answer::Result(Json::Null)));
+        assert_eq!(answer(r#"{"id":3,"error":"no","result":null}"#), Some(Answer::Error(json!("no"))));
+        assert!(matches!(answer(r#"{"jsonrpc":"2.0","id":3}"#), Some(Answer::Unreadable(_))));
+    }
+
+    #[test]
+    fn an_answer_survives_the_way_as_text() {
+        let wire = Wire { as_text: true, ..Wire::default() };
+        asked(&wire, 3);
+        let said = json!({"tools": [], "nextCursor": null, "resultType": "complete", "content": [{"type": "video"}]});
+        let text = json!({"id": 3, "result": said}).to_string();
+        let message = wire.read(text.as_bytes(), None).unwrap().remove(0);
+        let again: ServerJsonRpcMessage = serde_json::from_str(&serde_json::to_string(&message).unwrap()).unwrap();
+        let JsonRpcMessage::Response(response) = again else { panic!("{again:?}") };
+        assert_eq!(Answer::open(response.result), Answer::Result(said));
+    }
+
+    #[test]
+    fn requests_and_notifications_of_the_server_are_passed_on_whatever_their_parameters_are() {
+        let wire = Wire::of_messages();
+        for text in [
+            r#"{"jsonrpc":"2.0","id":"a","method":"ping","params":[]}"#,
+            r#"{"id":1,"method":"sampling/createMessage","params":{"odd":1}}"#,
+            r#"{"id":1,"method":"vendor/thing","params":7}"#,
+        ] {
+            let message = wire.read(text.as_bytes(), None).unwrap().remove(0);
+            assert!(matches!(message, JsonRpcMessage::Request(_)), "{text}");
+        }
+        let changed = r#"{"method":"notifications/tools/list_changed","params":[],"id":null}"#;
+        let JsonRpcMessage::Notification(changed) = wire.read(changed.as_bytes(), None).unwrap().remove(0) else {
+            panic!("no notification")
+        };
+        assert!(matches!(changed.notification, ServerNotification::ToolListChangedNotification(_)));
+    }
+
+    #[test]
+    fn an_error_says_its_message_and_its_data() {
+        for (error, said) in [
+            (json!({"code": -1, "message": "no", "data": {"why": "quota"}}), r#"no: {"why":"quota"}"#),
+            (json!({"code": -1, "message": "no: quota", "data": "quota"}), "no: quota"),
+            (json!({"message": "", "data": "quota"}), "quota"),
+            (json!({"code": -1}), r#"{"code":-1}"#),
+            (json!("no"), "no"),
+        ] {
+            assert_eq!(error_text(&error, 100), said);
+        }
+    }
+}
