@@ -56,14 +56,17 @@ struct Owners {
 
 impl Owners {
     /// Reserves a session for a caller.
-    fn admit(&mut self, caller: &Arc<str>, most: usize) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// With the number of sessions that are open already, where there may be no more.
+    fn admit(&mut self, caller: &Arc<str>, most: usize) -> Result<(), usize> {
         let own = self.sessions.values().filter(|owner| *owner == caller).count();
         let opening = self.opening.get(caller).copied().unwrap_or_default();
         if own + opening >= most {
-            return Err(format!("{most} sessions of this token are open already"));
+            return Err(most);
         }
         if self.sessions.len() + self.opening.values().sum::<usize>() >= MOST_SESSIONS {
-            return Err(format!("{MOST_SESSIONS} sessions are open already"));
+            return Err(MOST_SESSIONS);
         }
         *self.opening.entry(caller.clone()).or_default() += 1;
         Ok(())
@@ -108,10 +111,11 @@ impl Service {
         let live: HashSet<String> = self.sessions.sessions.read().await.keys().map(|id| id.to_string()).collect();
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         owners.sessions.retain(|session, _| live.contains(session));
-        owners.admit(caller, most).map_err(|detail| {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-sessions", detail)
-                .remedy("close sessions with DELETE, or wait: one that is idle for five minutes ends")
-        })?;
+        if let Err(most) = owners.admit(caller, most) {
+            let detail = format!("{most} sessions are open already");
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-sessions", detail);
+            return Err(problem.remedy("close sessions with DELETE, or wait: one that is idle for five minutes ends"));
+        }
         Ok(Opening { owners: &self.owners, caller: caller.clone(), session: None })
     }
 }
@@ -145,8 +149,8 @@ pub(super) async fn mcp(
         true => {
             let (parts, body) = request.into_parts();
             let body = to_bytes(body, service.most).await.map_err(|_| {
-                let detail = format!("the body does not come, or has more than {} bytes", service.most);
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
+                let detail = format!("the body has more than {} bytes", service.most);
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
             })?;
             if let Some(answer) = refusal(&body) {
                 return Ok(answer);
@@ -159,10 +163,9 @@ pub(super) async fn mcp(
         Some(session) => {
             let owners = service.owners.lock().unwrap_or_else(PoisonError::into_inner);
             if session.to_str().is_ok_and(|session| owners.is_foreign(session, caller)) {
-                return Err(Problem::not_found(
-                    "unknown-session",
-                    "there is no such session, or it is another token's",
-                ));
+                // As the protocol's half answers for one that there is not.
+                let answer = Response::builder().status(StatusCode::NOT_FOUND);
+                return Ok(answer.body(Body::from("Not Found: Session not found")).unwrap_or_default());
             }
             None
         }
@@ -217,7 +220,7 @@ mod tests {
             owners.admit(&first, MOST_SESSIONS_OF_TOKEN).unwrap();
             owners.opened(&first, Some(format!("s{number}")));
         }
-        assert!(owners.admit(&first, MOST_SESSIONS_OF_TOKEN).unwrap_err().contains("of this token"));
+        assert_eq!(owners.admit(&first, MOST_SESSIONS_OF_TOKEN), Err(MOST_SESSIONS_OF_TOKEN));
         owners.admit(&second, MOST_SESSIONS_OF_TOKEN).unwrap();
         // What is being opened counts, and what came to nothing does not.
         for _ in 1..MOST_SESSIONS_OF_TOKEN {
