@@ -1,4 +1,4 @@
-//! What others write for models, before a model sees it: without hidden characters, and short. There is one such
+//! Text that others write for models, before a model sees it: without hidden characters, and short. There is one such
 //! cleaner, for schemas and descriptions of plugins, of MCP servers, and of what MCP clients of this host are told.
 
 use serde_json::Value;

@@ -49,13 +49,13 @@ pub mod fuzzing {
     use super::{Binary, Listing, entry, result};
     use opcell_types::{Failure, Value};
 
-    /// What a list of tools becomes, where it is one.
+    /// Reads a list of tools, where it is one.
     #[must_use]
     pub fn tools(json: &str) -> Option<Listing> {
         serde_json::from_str(json).ok().map(entry::weigh)
     }
 
-    /// What the result of a call becomes, where it is JSON.
+    /// Reads the result of a call, where it is JSON.
     #[must_use]
     pub fn result(json: &str) -> Option<Result<Value, Failure>> {
         let found = serde_json::from_str(json).ok()?;
@@ -95,13 +95,13 @@ pub struct McpServer {
     pub result_bytes: u64,
     /// Where it answers, when it is not a program.
     pub remote: Option<Remote>,
-    /// Whether the kernel keeps it from everything but the system's programs, its directory, and what follows.
+    /// `true` if the kernel keeps it from everything but the system's programs, its directory, and what follows.
     pub confine: bool,
     /// Files and directories that it reads when it is confined.
     pub read: Vec<PathBuf>,
     /// Files and directories that it reads and writes when it is confined.
     pub write: Vec<PathBuf>,
-    /// Whether it reaches the network when it is confined.
+    /// `true` if it reaches the network when it is confined.
     pub network: bool,
 }
 
@@ -121,19 +121,19 @@ impl McpServer {
     pub const DEFAULT_RESULT_BYTES: u64 = 4 << 20;
 }
 
-/// What a kernel holds of a confined server.
+/// The bounds that a kernel can hold a confined server in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfinementReport {
     /// The version of Landlock.
     pub version: i64,
-    /// What a server is kept from, beside what administrators do.
+    /// Things that a server is kept from, beside the calls of administrators.
     pub holds: Vec<&'static str>,
-    /// What it is not kept from, and the first kernel that does.
+    /// Things that it is not kept from, and the first kernel that keeps it from them.
     pub lacks: Vec<(&'static str, &'static str)>,
 }
 
 impl ConfinementReport {
-    /// What the kernel does not hold, as a sentence; nothing where it holds everything.
+    /// The missing bounds, as a sentence; nothing where there are none.
     #[must_use]
     pub fn gaps(&self) -> Option<String> {
         let gaps: Vec<String> =
@@ -142,7 +142,7 @@ impl ConfinementReport {
     }
 }
 
-/// What this kernel holds of a server with `confine = true`.
+/// Returns the bounds that this kernel can hold a server with `confine = true` in.
 ///
 /// # Errors
 /// When it cannot confine a server: none starts then.
@@ -157,12 +157,12 @@ pub fn confinement() -> Result<ConfinementReport, String> {
     }
 }
 
-/// What a call of a tool gave.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Called {
     /// The result.
     pub value: Value,
-    /// What is odd about it, in sentences.
+    /// Oddities, in sentences.
     pub warnings: Vec<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character can steer a terminal, reorder a line or hide text: everything that a person does not see as
+/// `true` if a character can steer a terminal, reorder a line or hide text: everything that a person does not see as
 /// written.
 ///
 /// Line breaks and tabs are not among them; [`one_line`] replaces those too.
@@ -20,13 +20,13 @@ pub fn is_invisible(c: char) -> bool {
             | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether a character belongs to a picture that may be joined to others, or be asked for in colour.
+/// `true` if a character belongs to a picture that may be joined to others, or be asked for in colour.
 fn is_picture(c: char) -> bool {
     matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}'
         | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Whether a letter is of a script whose words are written with joiners.
+/// `true` if a letter is of a script whose words are written with joiners.
 fn is_joined_script(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{dff}') && c.is_alphanumeric()
 }

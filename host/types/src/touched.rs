@@ -123,7 +123,7 @@ pub struct Touched {
     /// Uses of keys beyond those.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_stores: u64,
-    /// What was odd about the answers of others, and did not fail the call.
+    /// Oddities in the answers of others that did not fail the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

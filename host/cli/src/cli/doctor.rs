@@ -104,7 +104,7 @@ fn clock() -> Check {
     }
 }
 
-/// What `confine = true` holds on this kernel.
+/// The bounds of `confine = true` on this kernel.
 fn landlock() -> Check {
     match opcell::confinement() {
         Ok(held) => match held.gaps() {

@@ -38,10 +38,10 @@ pub struct ServerEntry {
     pub problem: Option<String>,
     /// Its tools, with their descriptions.
     pub tools: Vec<ServerTool>,
-    /// Whether it lists more tools than are used.
+    /// `true` if it lists more tools than are used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// What the kernel keeps it from, and what not; nothing for a server that is not confined.
+    /// The bounds that the kernel keeps it in, and those that it cannot; nothing for a server that is not confined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
 }
@@ -59,7 +59,7 @@ pub struct ServerTool {
     /// Why it cannot be used; nothing where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What is odd about it, though it can be used.
+    /// Oddities of a tool that can be used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Of name, description and schema; nothing for one that cannot be used.
@@ -115,7 +115,7 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
     entry
 }
 
-/// What the kernel keeps a confined server from.
+/// The bounds of a confined server, as a sentence.
 fn confined() -> String {
     match confinement() {
         Ok(held) => {

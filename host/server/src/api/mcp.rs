@@ -85,7 +85,7 @@ impl Owners {
         }
     }
 
-    /// Whether a session is another caller's.
+    /// `true` if a session is another caller's.
     fn is_foreign(&self, session: &str, caller: &Arc<str>) -> bool {
         self.sessions.get(session).is_some_and(|owner| owner != caller)
     }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 const KNOWN: [&str; 7] =
     ["initialize", "ping", "tools/call", "tools/list", "resources/list", "resources/read", "resources/templates/list"];
 
-/// What is wrong with the parameters of a request, if its method is known.
+/// The fault in the parameters of a request, if its method is known.
 pub(super) fn wrong_in(request: &ClientRequest) -> Option<String> {
     match request {
         ClientRequest::CustomRequest(request) => wrong(request),

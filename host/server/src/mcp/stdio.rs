@@ -1,6 +1,6 @@
 //! The transport of `opcell mcp`: a message per line, or a list of them as revision 2025-03-26 has it.
 //!
-//! What is no message is answered as JSON-RPC says. Requests in work are bounded: a client that sends requests and does
+//! A line that is no message is answered as JSON-RPC says. Requests in work are bounded: a client that sends requests and does
 //! not take the answers is not read any further, so that neither fills memory.
 
 use super::params;
@@ -35,13 +35,13 @@ const MAX_LINE: usize = 16 << 20;
 pub(super) struct Stdio<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
-    /// Whether the line was refused before its end.
+    /// `true` if the line was refused before its end.
     skips: bool,
     pending: VecDeque<Pending>,
     out: Arc<Out<W>>,
 }
 
-/// What was read and is not passed on yet.
+/// A message that was read and is not passed on yet.
 enum Pending {
     Message(Box<ClientJsonRpcMessage>),
     Refusal(Json, Option<u64>),
@@ -272,7 +272,7 @@ enum Ended {
     Unknown(Json),
     /// The rest of its list is missing.
     Waits,
-    /// What is to be written: an answer, or the answers of a list.
+    /// The text to write: an answer, or the answers of a list.
     Whole(Json),
 }
 

@@ -63,7 +63,7 @@ impl ToolList {
         Self::named(own, offered)
     }
 
-    /// Gives each tool a name. A name is one tool's for ever: a client that was allowed to call it calls no other by
+    /// Gives each tool a name. A name is always the same tool's: a client that was allowed to call it calls no other by
     /// it, whatever is added later. So what is cut, and what two would have, carries a digest of the whole name.
     fn named(own: Option<Tool>, offered: Vec<(String, Tool, Target)>) -> Self {
         let mut wanted: BTreeMap<String, usize> = BTreeMap::from([(RUN.to_owned(), 1)]);

@@ -73,7 +73,7 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 const NEWEST: ABI = ABI::V10;
 
 /// Capabilities that root keeps: those about owners of files, which Landlock bounds, and about ports.
-const KEPT_CAPABILITIES: &[u32] = &[
+const ROOT_CAPABILITIES: &[u32] = &[
     0,  // CAP_CHOWN
     1,  // CAP_DAC_OVERRIDE
     3,  // CAP_FOWNER
@@ -84,7 +84,7 @@ const KEPT_CAPABILITIES: &[u32] = &[
 /// Capabilities that a kernel may have.
 const CAPABILITIES: u32 = 64;
 
-/// What a confined process starts under. Made before the process is, for nothing may be allocated between fork and
+/// The rules that a confined process starts under. Made before the process is, for nothing may be allocated between fork and
 /// exec.
 pub(super) struct Confinement {
     files: OwnedFd,
@@ -119,11 +119,11 @@ impl Confinement {
 fn drop_capabilities() -> io::Result<()> {
     // SAFETY: system calls on numbers and on values of this frame.
     unsafe {
-        for capability in (0..CAPABILITIES).filter(|capability| !KEPT_CAPABILITIES.contains(capability)) {
+        for capability in (0..CAPABILITIES).filter(|capability| !ROOT_CAPABILITIES.contains(capability)) {
             // Fails beyond the last capability of the kernel, and for those who have none to hand on.
             libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0);
         }
-        let kept = KEPT_CAPABILITIES.iter().fold(0_u32, |kept, capability| kept | 1 << capability);
+        let kept = ROOT_CAPABILITIES.iter().fold(0_u32, |kept, capability| kept | 1 << capability);
         let mut header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
         let mut held = [CapabilitySets::default(); 2];
         if libc::syscall(libc::SYS_capget, &raw mut header, held.as_mut_ptr()) != 0 {
@@ -193,7 +193,7 @@ fn version() -> i64 {
     version.max(0)
 }
 
-/// What this kernel holds of a confined server, and what it does not.
+/// Returns the bounds that this kernel can hold a server in, and those that it cannot.
 pub(super) fn holds() -> Result<ConfinementReport, String> {
     let version = version();
     if version == 0 {
@@ -210,7 +210,7 @@ pub(super) fn holds() -> Result<ConfinementReport, String> {
     Ok(ConfinementReport { version, holds, lacks })
 }
 
-/// What newer versions of Landlock hold, and the first kernels that have them.
+/// Bounds of newer versions of Landlock, and the first kernels that have them.
 const NEWER: [(i64, &str, &str); 3] = [
     (3, "6.2", "truncating files that it may only read"),
     (5, "6.10", "requests to devices"),
@@ -246,7 +246,7 @@ fn files(server: &McpServer) -> Result<RulesetCreated, landlock::RulesetError> {
     Ok(created)
 }
 
-/// Where the program itself is installed, when that is not among the system's folders: `…/bin/node` is read with
+/// The place of the program itself, when that is not among the system's folders: `…/bin/node` is read with
 /// `…/lib`.
 fn installed(server: &McpServer) -> Option<PathBuf> {
     let program = Path::new(&server.program);
@@ -265,7 +265,7 @@ fn installed(server: &McpServer) -> Option<PathBuf> {
     }
 }
 
-/// What no server needs: the calls of administrators and debuggers, and sockets when there is no network.
+/// Calls that no server needs: the calls of administrators and debuggers, and sockets when there is no network.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,

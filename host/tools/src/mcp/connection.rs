@@ -35,7 +35,7 @@ pub(super) struct Connection {
     listing: Mutex<Option<Arc<Listing>>>,
 }
 
-/// What the server sends this client unasked.
+/// Takes messages that the server sends unasked.
 struct Handler {
     changed: Arc<AtomicBool>,
 }
@@ -151,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// What happened to a server that does not answer any more, after its name.
+    /// The end of a server that does not answer any more, as a sentence without its name.
     async fn how_it_ended(&self) -> String {
         if let Some(why) = self.wire.ended() {
             return format!("was left: {why}");
@@ -218,7 +218,7 @@ where
     }
 }
 
-/// Tells the server when no one waits for an answer any more.
+/// Tells the server that its answer is not awaited any more.
 struct GivenUp<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,

@@ -15,7 +15,7 @@ const DESCRIPTION_BYTES: usize = 4 << 10;
 /// Bytes of a name.
 const NAME_BYTES: usize = 128;
 
-/// What is usable of a list, and why the rest is not.
+/// Sorts a list into tools that can be used, and reasons for the others.
 pub(super) fn weigh(found: Vec<Json>) -> Listing {
     let mut listing = Listing::default();
     for (index, entry) in found.into_iter().enumerate() {

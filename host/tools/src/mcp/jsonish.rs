@@ -5,7 +5,7 @@
 /// Bytes of a key or an ID that are kept.
 const TOKEN_BYTES: usize = 64;
 
-/// What is known of a message so far.
+/// The parts of a message that are known so far.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
     depth: usize,
@@ -19,15 +19,15 @@ pub(super) struct Outline {
     after_colon: bool,
     id: Option<String>,
     keys: Keys,
-    /// Whether the outermost value has ended.
+    /// `true` if the outermost value has ended.
     ended: bool,
-    /// Whether something follows the outermost value.
+    /// `true` if something follows the outermost value.
     trailing: bool,
-    /// Whether the outermost value is a list: the keys of its objects are those of messages.
+    /// `true` if the outermost value is a list: the keys of its objects are those of messages.
     is_list: bool,
 }
 
-/// Which keys of a message were seen.
+/// Keys of a message that were seen.
 #[derive(Debug, Default)]
 struct Keys {
     version: bool,
@@ -47,28 +47,28 @@ impl Outline {
         self.id.as_deref()
     }
 
-    /// Whether it has a method, and so answers nothing.
+    /// `true` if it has a method, and so answers nothing.
     pub(super) fn is_request(&self) -> bool {
         self.keys.method
     }
 
-    /// Whether it has a key of an answer, or names the protocol.
+    /// `true` if it has a key of an answer, or names the protocol.
     pub(super) fn is_message(&self) -> bool {
         self.keys.version || self.keys.answer
     }
 
-    /// Whether it names the protocol.
+    /// `true` if it names the protocol.
     #[cfg(feature = "http")]
     pub(super) fn is_version_named(&self) -> bool {
         self.keys.version
     }
 
-    /// Whether a value has begun and not ended, and could end in the next line.
+    /// `true` if a value has begun and not ended, and could end in the next line.
     pub(super) fn is_open(&self) -> bool {
         self.depth > 0 && self.quote.is_none() && !self.trailing
     }
 
-    /// Whether the outermost value is a list.
+    /// `true` if the outermost value is a list.
     pub(super) fn is_list(&self) -> bool {
         self.is_list
     }

@@ -19,7 +19,7 @@ use tokio::{
     sync::Mutex,
 };
 
-/// How much longer than a message a line may be before it fails every request, where it is not known which it answers.
+/// Lengths of a message after which a line fails every request, where it is not known which one it answers.
 const OVERLONG_FACTOR: usize = 4;
 
 /// Messages are read from one stream and written to another.
@@ -41,7 +41,7 @@ pub(super) struct Lines<R, W> {
 struct Overlong {
     outline: Outline,
     length: usize,
-    /// Whether the request that it answers was ended.
+    /// `true` if the request that it answers was ended.
     told: bool,
 }
 
@@ -163,7 +163,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// What may be a message has ended, or ends in one of the next lines.
+    /// Reads a text that may be a message, or that ends in one of the next lines.
     fn text_ended(&mut self, text: Vec<u8>) {
         match self.wire.read(&text, None) {
             Ok(messages) => self.messages.extend(messages),

@@ -1,4 +1,4 @@
-//! What a server says about its tools.
+//! Tools as their server describes them.
 
 use super::ToolDigests;
 use indexmap::IndexMap;
@@ -19,7 +19,7 @@ pub struct ListedTool {
     pub schema: Arc<Schema>,
     /// The schema of structured results, if there is one that can be used.
     pub output: Option<Arc<Schema>>,
-    /// What is odd about it, in sentences: it can be called all the same.
+    /// Oddities, in sentences: it can be called all the same.
     pub warnings: Vec<String>,
     /// Of name, description and schema as the server sent them.
     pub digest: Digest,
@@ -28,16 +28,16 @@ pub struct ListedTool {
 /// Everything that a server lists.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// What can be used, by name.
+    /// Usable tools, by name.
     pub tools: IndexMap<String, ListedTool>,
-    /// What cannot be used, with the reason; by name, or by its place in the list.
+    /// Reasons why the others cannot be used; by name, or by place in the list.
     pub refused: IndexMap<String, String>,
-    /// Whether the server lists more than is used.
+    /// `true` if the server lists more than is used.
     pub truncated: bool,
 }
 
 impl Listing {
-    /// What would be accepted of it.
+    /// The digests that would be accepted.
     #[must_use]
     pub fn digests(&self) -> ToolDigests {
         self.tools.values().map(|tool| (tool.name.clone(), tool.digest.clone())).collect()

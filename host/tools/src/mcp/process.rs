@@ -17,7 +17,7 @@ use tokio::{
 /// Bytes of a server's standard error that are kept: its end, where the reason of a failure is.
 const STDERR_BYTES: usize = 4 << 10;
 
-/// Time that a server that broke off may take to end, before no one asks for its exit status any more.
+/// Time that a server that broke off may take to end, before its exit status is given up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A process and everything that it started. Dropping it ends them.

@@ -148,7 +148,7 @@ impl Checked {
         messages.boxed()
     }
 
-    /// What a request is answered, whatever form it has. Nothing is said of a form that is none.
+    /// Reads the answer to a request, whatever form it has.
     async fn answer(
         &self,
         answer: reqwest::Response,
@@ -246,7 +246,7 @@ fn id_of(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// Where a server sends its clients, which are not sent there: the address was permitted, and its target was not.
+/// Names the target of a redirect, which is not followed: the address was permitted, and its target was not.
 fn redirection(answer: &reqwest::Response) -> String {
     let target = answer.headers().get(LOCATION).and_then(|target| target.to_str().ok());
     match target.and_then(|target| answer.url().join(target).ok()) {
@@ -308,14 +308,14 @@ fn event_of(message: &ServerJsonRpcMessage) -> Sse {
     Sse { data: serde_json::to_string(message).ok(), ..Sse::default() }
 }
 
-/// How long the longest event is so far, of those that a piece of a stream belongs to. A blank line ends an event; lines
+/// The length of the longest event so far, of those that a piece of a stream belongs to. A blank line ends an event; lines
 /// end in LF, CR or both, and pieces anywhere.
 #[derive(Debug, Default)]
 struct EventLength {
     length: usize,
-    /// Whether the line has no character yet.
+    /// `true` if the line has no character yet.
     blank: bool,
-    /// Whether the last byte was a CR, which an LF may follow as part of the same end.
+    /// `true` if the last byte was a CR, which an LF may follow as part of the same end.
     after_cr: bool,
 }
 

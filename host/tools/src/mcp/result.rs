@@ -1,4 +1,4 @@
-//! What a tool returned, as one value. Nothing of it is lost because of its form.
+//! The result of a tool, as one value. Nothing of it is lost because of its form.
 
 use super::{Binary, MESSAGE_BYTES, failed};
 use opcell_types::{Failure, Value, text::printable};
@@ -10,7 +10,7 @@ const ABOUT: [&str; 4] = ["_meta", "isError", "resultType", "structuredContent"]
 /// Steps of a check of a result: some milliseconds.
 const CHECK_STEPS: u64 = 1_000_000;
 
-/// What a tool returned.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Output {
     pub(super) value: Value,
@@ -143,7 +143,7 @@ fn part(block: Json, binary: Binary) -> Value {
     block.into()
 }
 
-/// What takes the place of binary content that a model cannot read.
+/// Stands in for binary content that a model cannot read.
 fn omitted(kind: &str, mime_type: Option<&str>, uri: Option<&str>, base64: &str) -> Value {
     let bytes = i64::try_from(base64.len() / 4 * 3).unwrap_or(i64::MAX);
     let known = [("mimeType", mime_type), ("uri", uri)];

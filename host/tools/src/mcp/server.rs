@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 type Starting = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
 
-/// Whether a server runs.
+/// `true` if a server runs.
 #[derive(Default)]
 enum Slot {
     #[default]
@@ -112,7 +112,7 @@ impl Server {
         Err(failed("mcp-unknown-tool", message, false))
     }
 
-    /// Whether a tool is as it was accepted. What a server says on first sight is taken down.
+    /// `true` if a tool is as it was accepted. What a server says on first sight is taken down.
     fn check(&self, listing: &Listing, tool: &ListedTool) -> Result<(), Failure> {
         let Some(pins) = &self.pins else { return Ok(()) };
         let server = &self.name;

@@ -27,7 +27,7 @@ const QUOTED_BYTES: usize = 200;
 /// Version of the protocol of a server that names none: the first one.
 const OLDEST_VERSION: &str = "2024-11-05";
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     /// With a result, as it was sent.
@@ -74,10 +74,10 @@ impl Answer {
     }
 }
 
-/// What one connection knows of its requests and of what it could not read.
+/// The state of one connection: its requests, and the text that it could not read.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
-    /// Whether messages are written as text again before the library reads them. Only a result that is a text is taken
+    /// `true` if messages are written as text again before the library reads them. Only a result that is a text is taken
     /// for none of its own types then.
     as_text: bool,
     state: Mutex<State>,
@@ -137,7 +137,7 @@ impl Wire {
         self.state().waiting.remove(id);
     }
 
-    /// Whether a request has no answer yet.
+    /// `true` if a request has no answer yet.
     pub(super) fn is_waiting(&self, id: &RequestId) -> bool {
         self.state().waiting.contains(id)
     }
@@ -361,7 +361,7 @@ pub(super) fn kind(value: &Json) -> &'static str {
     }
 }
 
-/// What an error of JSON-RPC says: its message, and the data beside it.
+/// The text of an error of JSON-RPC: its message, and the data beside it.
 pub(super) fn error_text(error: &Json, most: usize) -> String {
     let text = match error {
         Json::String(text) => text.clone(),
