@@ -57,7 +57,7 @@ impl ToolList {
         for entry in host.catalog().entries() {
             if let Offer::Operation { effects, data_schema } = &entry.offer {
                 let tool = operation_tool(entry, *effects, data_schema);
-                offered.push((entry.id.clone(), tool, Target::Operation(entry.id.clone().into())));
+                offered.push((entry.id.to_string(), tool, Target::Operation(entry.id.clone().into())));
             }
         }
         Self::named(own, offered)

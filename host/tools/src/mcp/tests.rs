@@ -387,6 +387,7 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
     let (stuffs, pastes) = (types("0x5412"), types("0x541c"));
     let host = std::process::id();
     let (environment, others) = (format!("cat /proc/{host}/environ"), format!("cat /proc/{host}/cmdline"));
+    let reads = read(&secret);
     let table: Vec<(&str, &dyn Fn(McpServer) -> McpServer, &str)> = vec![
         (&socket, &free, "yes"),
         (&socket, &confined, "no"),
@@ -404,8 +405,8 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
         ("cat /proc/cpuinfo", &confined, "yes"),
         ("echo x > /dev/tty", &confined, "no"),
         ("kill -0 1", &confined, "no"),
-        (&read(&secret), &free, "yes"),
-        (&read(&secret), &confined, "no"),
+        (&reads, &free, "yes"),
+        (&reads, &confined, "no"),
         ("cat server.sh && ls /usr", &confined, "yes"),
         ("echo x > here", &confined, "no"),
         (&write, &confined, "yes"),
