@@ -283,33 +283,6 @@ async fn nothing_that_a_server_started_outlives_it() {
     }
 }
 
-/// The process between the host and a server is a copy of the host.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn the_process_that_watches_over_a_server_keeps_nothing_of_the_memory_of_its_host() {
-    let ballast = vec![7_u8; 64 << 20];
-    let said = answer(r#"{"content":[{"type":"text","text":"$PPID"}]}"#);
-    let (server, _folder) = server(&[&said], |config| config);
-    let watching = call(&server).await.unwrap();
-    // A number in a text is a text.
-    let mut kept = u64::MAX;
-    for _ in 0..200 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", watching.as_str().unwrap())).unwrap();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap()
-        };
-        assert_eq!(field("PPid:"), u64::from(std::process::id()));
-        kept = field("RssAnon:");
-        if kept < 4 << 10 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(kept < 4 << 10, "{kept} KiB");
-    assert_eq!(ballast.iter().filter(|byte| **byte == 7).count(), 64 << 20);
-}
-
 /// A lock in memory.
 #[derive(Default)]
 struct Held(std::sync::Mutex<Option<super::ToolDigests>>);

@@ -5,7 +5,7 @@
 //! asks, it ends whatever descends from the server, and then itself, as the server ended.
 //!
 //! It is a copy of the host made by fork, between fork and exec, in a process of many threads: **nothing here may
-//! allocate, lock or panic**. It holds no file of the host and next to nothing of its memory, which others cannot read.
+//! allocate, lock or panic**. It holds no file of the host, and its memory cannot be read by others.
 
 #![allow(unsafe_code, reason = "what happens between fork and exec")]
 
@@ -18,9 +18,6 @@ const ENTRIES_BYTES: usize = 4 << 10;
 
 /// Bytes of `/proc/PID/stat` that reach to the parent's ID.
 const STAT_BYTES: usize = 256;
-
-/// Bytes of `/proc/self/maps` that are read at a time; no line that matters is longer.
-const MAPS_BYTES: usize = 4 << 10;
 
 /// Longest wait between two looks at what is left to end, in nanoseconds.
 const LOOK_NS: i64 = 20_000_000;
@@ -98,7 +95,6 @@ unsafe fn watch(server: pid_t) -> ! {
                 libc::close(file);
             }
         }
-        forget_memory();
         let mut asked = std::mem::zeroed();
         libc::sigemptyset(&raw mut asked);
         libc::sigaddset(&raw mut asked, libc::SIGTERM);
@@ -118,55 +114,6 @@ unsafe fn watch(server: pid_t) -> ! {
         }
         end_as(status.unwrap_or(0))
     }
-}
-
-/// Gives back the memory of the host that this copy holds: pages that the host changes later would be kept twice, and
-/// secrets are in some. The stack and the thread's own data stay.
-///
-/// # Safety
-/// In the watching process only, which uses nothing that was ever allocated.
-unsafe fn forget_memory() {
-    // SAFETY: what is given back reads as zeroes, and is not read.
-    unsafe {
-        let file = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        let mut text = [0_u8; MAPS_BYTES];
-        let own = [text.as_ptr().addr(), libc::__errno_location().addr()];
-        let mut filled = 0;
-        while let Some(free) = text.get_mut(filled..).filter(|free| !free.is_empty()) {
-            let Ok(read @ 1..) = usize::try_from(libc::read(file, free.as_mut_ptr().cast(), free.len())) else { break };
-            filled += read;
-            let mut rest = text.get(..filled).unwrap_or_default();
-            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                let (line, next) = rest.split_at(end);
-                if let Some((from, to)) = anonymous(line)
-                    && !own.iter().any(|kept| (from..to).contains(kept))
-                {
-                    libc::madvise(ptr::without_provenance_mut(from), to - from, libc::MADV_DONTNEED);
-                }
-                rest = next.get(1..).unwrap_or_default();
-            }
-            let begun = filled - rest.len();
-            text.copy_within(begun..filled, 0);
-            filled -= begun;
-        }
-        libc::close(file);
-    }
-}
-
-/// The bounds of a mapping that is memory and nothing else, in a line of `/proc/self/maps`.
-fn anonymous(line: &[u8]) -> Option<(usize, usize)> {
-    let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    let (range, rights, _, _, inode) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let is_memory = match fields.next() {
-        None | Some(b"[heap]") => true,
-        Some(name) => name.starts_with(b"[anon"),
-    };
-    if rights != b"rw-p" || inode != b"0" || !is_memory {
-        return None;
-    }
-    let dash = range.iter().position(|byte| *byte == b'-')?;
-    let address = |digits: &[u8]| usize::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-    Some((address(range.get(..dash)?)?, address(range.get(dash + 1..)?)?))
 }
 
 /// Takes the status of every child that has ended. `false` when there are no children any more.
@@ -290,23 +237,7 @@ fn number(text: &[u8]) -> Option<pid_t> {
 
 #[cfg(test)]
 mod tests {
-    use super::{anonymous, number, parent_in};
-
-    #[test]
-    fn memory_is_told_from_files_and_stacks() {
-        assert_eq!(anonymous(b"1000-2000 rw-p 00000000 00:00 0 "), Some((0x1000, 0x2000)));
-        assert_eq!(anonymous(b"1000-2000 rw-p 00000000 00:00 0      [heap]"), Some((0x1000, 0x2000)));
-        assert_eq!(anonymous(b"1000-2000 rw-p 00000000 00:00 0      [anon:pool]"), Some((0x1000, 0x2000)));
-        for line in [
-            "1000-2000 r-xp 00000000 00:00 0 ",
-            "1000-2000 rw-p 00001000 08:01 77      /usr/lib/libc.so.6",
-            "1000-2000 rw-p 00000000 00:00 0      [stack]",
-            "1000-2000 rw-s 00000000 00:00 0 ",
-            "1000-2000",
-        ] {
-            assert_eq!(anonymous(line.as_bytes()), None, "{line}");
-        }
-    }
+    use super::{number, parent_in};
 
     #[test]
     fn a_parent_is_found_behind_any_name() {
