@@ -267,7 +267,13 @@ impl CellState {
     pub(crate) fn end<T: Serialize>(&mut self, begun: Option<Begun>, answer: Option<&T>) {
         let Some(Begun { at: Some(at), before }) = begun else { return };
         let after = self.account();
-        let denials = self.denials.listed.get(before.denials..).unwrap_or_default().to_vec();
+        let mut denials = self.denials.listed.get(before.denials..).unwrap_or_default().to_vec();
+        let mut more_denials = after.more_denials - before.more_denials;
+        // The newest refusal explains a failure, so a replay must meet it too, also where the receipt only counts it.
+        if let (1.., Some(last)) = (more_denials, self.denials.last()) {
+            denials.push(last.clone());
+            more_denials -= 1;
+        }
         let Some(Running::Recorder(recorder)) = &mut self.tape else { return };
         let cost = Cost {
             calls: after.calls - before.calls,
@@ -275,7 +281,7 @@ impl CellState {
             bytes_out: after.bytes_out - before.bytes_out,
             read: after.files.read - before.files.read,
             written: after.files.written - before.files.written,
-            more_denials: u64::from(after.more_denials - before.more_denials),
+            more_denials: u64::from(more_denials),
         };
         // Answers are texts, numbers and their own types; none of them is refused.
         let answer = answer.and_then(|answer| serde_json::to_value(answer).ok());

@@ -26,6 +26,9 @@ const LISTED_DENIALS: usize = 32;
 pub(crate) struct Denials {
     pub(crate) listed: Vec<Denial>,
     pub(crate) more: u32,
+    /// The newest refusal beyond those listed. A failure of the guest is blamed on the refusal that came last, so it is
+    /// kept even where the receipt only counts it.
+    unlisted: Option<Denial>,
 }
 
 impl Denials {
@@ -35,8 +38,14 @@ impl Denials {
             self.listed.push(denial.clone());
         } else {
             self.more = self.more.saturating_add(1);
+            self.unlisted = Some(denial.clone());
         }
         denial
+    }
+
+    /// The refusal that the cell met last.
+    pub(crate) fn last(&self) -> Option<&Denial> {
+        self.unlisted.as_ref().or(self.listed.last())
     }
 }
 
@@ -109,12 +118,6 @@ impl CellState {
         }
     }
 
-    /// Whether all that has happened is that an instance was made, with no more memory than this: nothing was asked of
-    /// the host.
-    pub(crate) fn is_as_made(&self, memory: usize) -> bool {
-        self.budget.is_untouched() && self.memory.peak <= memory && self.memory.refused == 0 && self.panic.is_none()
-    }
-
     /// Whether this cell may use `name`; a refusal is noted.
     pub(crate) fn check(&mut self, kind: Capability, name: &str) -> Result<(), Denial> {
         self.linked.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))
@@ -123,5 +126,22 @@ impl CellState {
     /// Where this cell notes what it touches.
     pub(crate) fn touched(&mut self) -> &TouchLog {
         self.touched.get_or_insert_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Denials, LISTED_DENIALS};
+    use opcell_types::{Denial, Remedy};
+
+    #[test]
+    fn the_last_refusal_is_known_beyond_those_that_a_receipt_lists() {
+        let mut denials = Denials::default();
+        assert_eq!(denials.last(), None);
+        for number in 0..=LISTED_DENIALS {
+            denials.note(Denial::of("tool", &number.to_string(), "it was not granted", Remedy::Nothing));
+            assert_eq!(denials.last().map(|last| last.capability.clone()), Some(format!("tool {number}")));
+        }
+        assert_eq!((denials.listed.len(), denials.more), (LISTED_DENIALS, 1));
     }
 }
