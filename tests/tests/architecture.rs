@@ -44,9 +44,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Dependencies of the product's code on the supported target, by crate: those that `build` and `dev` need are not
-/// among them.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// Everything that cargo knows of the workspace and what it depends on, on the supported target.
+fn metadata() -> Json {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--all-features"])
         .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
@@ -54,7 +53,13 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Json = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Dependencies of the product's code on the supported target, by crate: those that `build` and `dev` need are not
+/// among them.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let names: BTreeMap<&str, &str> = metadata["packages"]
         .as_array()
         .unwrap()
@@ -70,6 +75,21 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         found.entry(names[node["id"].as_str().unwrap()].to_owned()).or_default().extend(used);
     }
     found
+}
+
+/// All Rust text below a package's folder, without packages that lie inside it.
+fn sources(package: &Path) -> String {
+    let (mut text, mut open) = (String::new(), vec![package.to_owned()]);
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            if path == package || !path.join("Cargo.toml").is_file() {
+                open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &fs::read_to_string(&path).unwrap();
+        }
+    }
+    text
 }
 
 /// The lines of code, without comments and tests, of every source file under a folder.
@@ -124,6 +144,32 @@ fn no_crate_depends_on_one_of_its_own_floor_or_above() {
             assert!(below < at, "{name} depends on {used}, which is not below it");
         }
     }
+}
+
+#[test]
+fn every_dependency_is_named_in_the_code_that_declares_it() {
+    let metadata = metadata();
+    let members: BTreeSet<&str> =
+        metadata["workspace_members"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let folders: BTreeMap<&str, &Path> = packages
+        .map(|package| (package["id"].as_str().unwrap(), Path::new(package["manifest_path"].as_str().unwrap())))
+        .map(|(id, manifest)| (id, manifest.parent().unwrap()))
+        .collect();
+    let (mut seen, mut unused) = (0, Vec::new());
+    for node in metadata["resolve"]["nodes"].as_array().unwrap() {
+        let Some(id) = node["id"].as_str().filter(|id| members.contains(id)) else { continue };
+        let text = sources(folders[id]);
+        let words: BTreeSet<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        for name in node["deps"].as_array().unwrap().iter().map(|dependency| dependency["name"].as_str().unwrap()) {
+            seen += 1;
+            if !words.contains(name) {
+                unused.push(format!("{}: {name}", folders[id].display()));
+            }
+        }
+    }
+    assert!(seen > 200, "cargo told of {seen} dependencies only");
+    assert!(unused.is_empty(), "no source file names these dependencies:\n{}", unused.join("\n"));
 }
 
 #[test]

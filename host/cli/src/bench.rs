@@ -129,10 +129,8 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Ratios {
-    /// What a cell takes beside the engine, where another processor may have made its instance ahead.
+    /// The cost of a cell relative to the engine alone.
     pub cell_to_bare_wasmtime: Option<f64>,
-    /// What a cell adds to the engine, when one thread does all of both.
-    pub cell_when_called_to_bare_wasmtime: Option<f64>,
     /// What a process per call costs instead.
     pub process_to_cell: Option<f64>,
     /// What a long-lived process costs instead.
@@ -148,8 +146,6 @@ pub struct Bench {
     guest: Guest,
     sandbox: Sandbox,
     plugin: Arc<Plugin>,
-    /// The same in a sandbox that makes instances ahead, as any host has it.
-    ahead: Arc<Plugin>,
     bare: Option<Arc<Bare>>,
     cold_load: Duration,
     warm_load: Duration,
@@ -179,11 +175,9 @@ impl Bench {
         let cache = tempfile::tempdir()?;
         let mut config = SandboxConfig {
             cache: Some(CachePlace { directory: cache.path().join("components"), keys: cache.path().join("keys") }),
-            ahead: false,
             ..SandboxConfig::new(options.compile.clone())
         };
         config.keep_resident = options.keep_resident.unwrap_or(config.keep_resident);
-        let as_hosts_have_it = Sandbox::new(SandboxConfig { ahead: true, ..config.clone() })?;
         let sandbox = Sandbox::new(config)?;
         let source = PluginSource::Bytes(Arc::clone(&guest.component));
         let started = Instant::now();
@@ -194,7 +188,6 @@ impl Bench {
         let started = Instant::now();
         sandbox.load(request()).await?;
         let warm_load = started.elapsed();
-        let ahead = as_hosts_have_it.load(request()).await?;
         if guest.operation.is_empty() {
             guest.operation = only_operation(&plugin)?;
         }
@@ -204,7 +197,6 @@ impl Bench {
         let mut bench = Self {
             sandbox,
             plugin,
-            ahead,
             bare: Some(bare),
             cold_load,
             warm_load,
@@ -228,7 +220,7 @@ impl Bench {
         &self.guest
     }
 
-    /// The plugin that the row `cell-when-called` calls: all of a call is done by the thread that makes it.
+    /// The plugin that the row `cell` calls.
     #[must_use]
     pub fn plugin(&self) -> &Arc<Plugin> {
         &self.plugin
@@ -274,8 +266,7 @@ impl Bench {
                 )),
             }
         }
-        self.peers.push(peer::cell(Arc::clone(&self.ahead), Arc::clone(&id), Arc::clone(&arguments)));
-        self.peers.push(peer::cell_when_called(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
+        self.peers.push(peer::cell(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
         for (name, peer) in [
             ("process", peer::process(&arguments)),
             ("process-pool", peer::process_pool(&arguments)),
@@ -394,7 +385,6 @@ impl Bench {
         let throughput = &figures.throughput;
         let ratios = Ratios {
             cell_to_bare_wasmtime: ratio("cell", "bare-wasmtime"),
-            cell_when_called_to_bare_wasmtime: ratio(peer::WHEN_CALLED, "bare-wasmtime"),
             process_to_cell: ratio("process", "cell"),
             pipe_to_cell: ratio("pipe", "cell"),
             node_worker_to_cell: ratio("node-worker", "cell"),

@@ -1,7 +1,7 @@
 //! Append-only run journals: the trait, a store in memory and an embedded one.
 //!
 //! Owns: records in order, who may write them (one owner per run, fenced), durability, damage found and cut, retention,
-//! and a inbox for runs that another process drives.
+//! and an inbox for runs that another process drives.
 //!
 //! Must not know: what a record means. A record's payload is JSON text that the engine wrote; the journal keeps it, in
 //! order, and gives it back unchanged.

@@ -385,8 +385,8 @@ pub trait Journal: Send + Sync {
         Ok(tally(self.runs().await?.iter().map(|run| (run, 1)), now))
     }
 
-    /// Up to `limit` runs that no one drives and that could go on: those that are due, and those with inbox; the one
-    /// that has waited longest first.
+    /// Returns up to `limit` runs without a driver that could continue: those that are due, and those with messages in
+    /// their inbox. The one that has waited longest comes first.
     ///
     /// # Errors
     /// The storage's.

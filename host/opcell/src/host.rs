@@ -20,7 +20,7 @@ use crate::{
     run::{Run, Workflow, check_id},
     tools::{ServerEntry, ToolEntry},
 };
-use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
+use opcell_engine::{Engine, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
 use opcell_journal::RunId;
 use opcell_sandbox::PoolUse;
 use opcell_session::{HostSessions, skills::SkillLibrary};
@@ -110,7 +110,8 @@ impl Host {
         if let Some(wrong) = wrong {
             return Err(StartError::Rejected(workflow.reject(vec![wrong])));
         }
-        let program = Program::new(workflow.ir().clone())
+        let program = workflow
+            .program()
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
         if let Some(run) = &options.run {
             check_id(run).map_err(|message| Rejected::plain(Diagnostic::error("invalid-run-id", message)))?;

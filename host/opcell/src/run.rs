@@ -8,13 +8,17 @@ use futures_util::Stream;
 use opcell_engine::{
     Event, Recorded, RunError, RunHandle, RunOutcome,
     event::EffectReply,
+    program::{Program, ProgramError},
     receipt::{CallReceipt, Receipt, is_of_call},
 };
 use opcell_journal::Damage;
 use opcell_sandbox::Receipt as CellReceipt;
 use opcell_types::Value;
 use opcell_workflow::{Diagnostic, WorkflowIr};
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 /// The longest run ID, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
@@ -42,12 +46,14 @@ pub fn check_id(id: &str) -> Result<(), String> {
 pub struct Workflow {
     ir: Arc<WorkflowIr>,
     document: Option<Arc<Document>>,
+    /// Made by the first start and shared by all later ones.
+    program: Arc<OnceLock<Result<Arc<Program>, ProgramError>>>,
 }
 
 impl Workflow {
     /// A workflow that the same document brings along.
     pub(crate) fn with_ir(&self, ir: Arc<WorkflowIr>) -> Self {
-        Self { ir, document: self.document.clone() }
+        Self { ir, document: self.document.clone(), program: Arc::default() }
     }
 
     /// Reads and compiles a document; the file name extension selects the language.
@@ -72,7 +78,9 @@ impl Workflow {
     /// As [`Workflow::load`].
     pub fn of(document: Document) -> Result<Self, Rejected> {
         match (document.rejection(false), &document.ir) {
-            (None, Some(ir)) => Ok(Self { ir: ir.clone(), document: Some(Arc::new(document)) }),
+            (None, Some(ir)) => {
+                Ok(Self { ir: ir.clone(), document: Some(Arc::new(document)), program: Arc::default() })
+            }
             _ => Err(Rejected::in_source(document.source, document.diagnostics)),
         }
     }
@@ -80,13 +88,21 @@ impl Workflow {
     /// A workflow that is already in the execution model.
     #[must_use]
     pub fn from_ir(ir: Arc<WorkflowIr>) -> Self {
-        Self { ir, document: None }
+        Self { ir, document: None, program: Arc::default() }
     }
 
     /// The execution model.
     #[must_use]
     pub fn ir(&self) -> &Arc<WorkflowIr> {
         &self.ir
+    }
+
+    /// The program that runs execute.
+    ///
+    /// # Errors
+    /// See [`Program::new`].
+    pub(crate) fn program(&self) -> Result<Arc<Program>, ProgramError> {
+        self.program.get_or_init(|| Program::new(self.ir.clone())).clone()
     }
 
     /// The document that it was compiled from, if any.
@@ -113,7 +129,7 @@ impl Workflow {
     pub fn entered_at(&self, step: &str) -> Option<Self> {
         self.ir.step(step)?;
         let ir = WorkflowIr { entry: Some(step.into()), ..self.ir.as_ref().clone() };
-        Some(Self { ir: Arc::new(ir), document: self.document.clone() })
+        Some(Self { ir: Arc::new(ir), document: self.document.clone(), program: Arc::default() })
     }
 
     /// One prompt of the PromptPack that this workflow was compiled from, asked by itself, whatever else the pack has.

@@ -10,7 +10,7 @@ use crate::{
     bindings::exports::opcell::plugin0_1_0::operations::{Context, Failure, Success},
     error::{LoadError, SandboxError},
     inspect::EXPORTS,
-    ticker::Clock,
+    schedule::ticker::Clock,
 };
 use std::{
     sync::Arc,

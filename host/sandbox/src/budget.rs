@@ -90,11 +90,6 @@ impl Budget {
         }
     }
 
-    /// Whether nothing has been booked.
-    pub(crate) fn is_untouched(&self) -> bool {
-        self.calls.total() == 0 && self.bytes_in == 0 && self.bytes_out == 0
-    }
-
     /// Books one call that brings `bytes` from the guest to the host.
     pub(crate) fn charge(&mut self, interface: Interface, bytes: usize) -> Result<(), Exceeded> {
         let count = match interface {

@@ -2,21 +2,22 @@
 //! afterwards whatever happened.
 
 use crate::{
-    ahead::Ahead,
     budget::Exceeded,
-    engine::{Metering, Spare},
+    engine::Metering,
     error::{CellError, Exhausted},
     grants::Narrowing,
     host::{HostServices, NoServices},
     limits::Limits,
-    permits,
     plugin::Linked,
-    queue::Wait,
     receipt::{FileBytes, LogTail, Receipt},
     recording::{self, Player, Recorder, Running, Tape},
+    schedule::{fair, queue::Wait, ticker::SLICES_PER_TICK},
     state::CellState,
+<<<<<<< HEAD
     ticker::SLICES_PER_TICK,
     typed::{LargeResult, UnfitArguments, is_too_large},
+=======
+>>>>>>> 349fd569 (Move scheduling into one folder and drop prewarmed instances)
     wasi::{ClosedWasi, drain_output},
 };
 use opcell_types::{CallContext, Denial, Touched};
@@ -45,8 +46,6 @@ pub(crate) struct Call {
     pub(crate) tape: Tape,
     /// Whether it is about what the plugin offers, which needs nothing from the host.
     pub(crate) describes: bool,
-    /// Instances of the plugin that are made ahead, if they may be.
-    pub(crate) ahead: Option<Arc<Ahead>>,
 }
 
 /// An export, with its arguments.
@@ -87,8 +86,8 @@ where
 {
     let started = Instant::now();
     let operation = Arc::clone(&call.operation);
-    let work: permits::Work<_> = Box::pin(live(Arc::clone(linked), call, started, before, export, after));
-    match permits::run(&linked.share, started, work).await {
+    let work: fair::Work<_> = Box::pin(live(Arc::clone(linked), call, started, before, export, after));
+    match fair::run(&linked.share, started, work).await {
         Some(done) => done,
         None => {
             let message = "the host failed inside of the cell".to_owned();
@@ -107,15 +106,14 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
 ) -> (Result<T, CellError>, Receipt) {
     let linked = &linked;
     let (wall_time, fuel) = (call.limits.wall_time, call.limits.fuel);
-    let (cancel, ahead) = (Arc::clone(&call.cancel), call.ahead.clone());
+    let cancel = Arc::clone(&call.cancel);
     let deadline = started + Duration::from_millis(wall_time);
-    // Held until the store is gone, for only then has the pool its slot back, and until what it gave is checked. One that
-    // is cleaned later keeps a place beside those of cells.
+    // Held until the store is gone, because only then has the pool its slot back, and until the result is checked.
     let (mut held, mut wait) = ((None, None), Wait::default());
-    let begun = begin(linked, call, started);
-    let (spare, made, mut store) = match begun {
-        Ok(Begun { store, made, spare }) => (spare, made, store),
-        Err((error, operation)) => {
+    let operation = Arc::clone(&call.operation);
+    let mut store = match state_of(linked, call).and_then(|state| store_of(linked, state)) {
+        Ok(store) => store,
+        Err(error) => {
             let message = opcell_types::text::printable(&format!("{error:#}"), 1_000);
             return (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()));
         }
@@ -123,31 +121,25 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     let work = async {
         held = linked.queue.enter(&linked.engine, &mut wait).await.map_err(End::Explained)?;
         before.await.map_err(End::Explained)?;
-        let instance = match made {
-            Some(instance) => instance,
-            None => linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?,
-        };
+        let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
         export.call(linked, &mut store, &instance).await.map_err(End::Error)
     };
     let end = within(deadline, &cancel, work).await;
     let counts_fuel = linked.metering == Metering::Deterministic;
     let left = counts_fuel.then(|| store.get_fuel().ok()).flatten();
     let fuel = left.map(|left| fuel.saturating_sub(left));
-    let mut state = match ahead {
-        Some(ahead) => ahead.end(store, spare),
-        None => store.into_data(),
-    };
+    let mut state = store.into_data();
     drain_output(&mut state);
     let result = match end {
         Ok(output) => {
-            let denial = state.denials.listed.last().cloned();
+            let denial = state.denials.last().cloned();
             let checked = async { after(output, denial).await.map_err(End::Explained) };
             within(deadline, &cancel, checked).await
         }
         Err(end) => Err(end),
     };
     let result = result.map_err(|end| match end {
-        End::Timeout if wait.goes_on() => {
+        End::Timeout if wait.is_waiting() => {
             let message = format!("no cell became free within {wall_time} ms; nothing of the plugin has run");
             CellError::Busy { message }
         }
@@ -183,33 +175,6 @@ async fn within<T>(
         ends.as_mut().poll(context).map(Err)
     })
     .await
-}
-
-/// A cell whose guest has not been called.
-struct Begun {
-    store: Store<CellState>,
-    /// Its instance, if that was made ahead.
-    made: Option<Instance>,
-    spare: Option<Spare>,
-}
-
-/// A store that is ready for the guest; an error comes with what was called.
-fn begin(linked: &Arc<Linked>, call: Call, started: Instant) -> Result<Begun, (wasmtime::Error, Arc<str>)> {
-    let ready = call.ahead.as_ref().and_then(|ahead| ahead.take(&call.tape, started));
-    if let Some(ready) = ready {
-        let (mut store, instance, spare) = ready.into_parts();
-        let state = store.data_mut();
-        state.limits = call.limits;
-        state.narrowing = call.narrowing;
-        state.context = call.context;
-        state.operation = call.operation;
-        state.host = call.host;
-        store.set_epoch_deadline(1);
-        return Ok(Begun { store, made: Some(instance), spare: Some(spare) });
-    }
-    let operation = Arc::clone(&call.operation);
-    let store = state_of(linked, call).and_then(|state| store_of(linked, state));
-    store.map(|store| Begun { store, made: None, spare: None }).map_err(|error| (error, operation))
 }
 
 fn state_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<CellState> {
@@ -261,7 +226,7 @@ pub(crate) fn store_of(linked: &Linked, state: CellState) -> wasmtime::Result<St
             return Ok(UpdateDeadline::Interrupt);
         }
         // Lets others run, and the cell's deadline be seen, although the guest never waits.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(permits::give_way())))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(fair::yield_slice())))
     });
     if linked.metering == Metering::Deterministic {
         store.set_fuel(limits.fuel)?;

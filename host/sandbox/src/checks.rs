@@ -5,7 +5,7 @@
 //! threads, neither a caller whose time is up nor the end of the process. Each piece of work ends by itself, because it
 //! is weighed before it begins.
 
-use crate::permits::{Share, yield_to_others};
+use crate::schedule::fair::{Share, lower_priority};
 use opcell_schema::{MAX_STEPS, Schema, Weight};
 use opcell_types::Value;
 use serde_json::error::Category;
@@ -163,7 +163,7 @@ impl Checks {
 
     fn start(&'static self) -> bool {
         let work = || {
-            yield_to_others();
+            lower_priority();
             loop {
                 self.next()();
             }

@@ -6,16 +6,12 @@
 
 use crate::{
     error::SandboxError,
-    slots::{Slot, Slots},
-    ticker::Clock,
-};
-use std::{
-    num::NonZeroUsize,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
+    schedule::{
+        slots::{self, Slot, Slots},
+        ticker::Clock,
     },
 };
+use std::{num::NonZeroUsize, sync::Arc};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm,
     Strategy, WasmFeatures,
@@ -42,12 +38,11 @@ const CELL_SPACE: u64 = 16 << 20;
 /// There are more slots then than cells may run: a slot that is never used costs address space only.
 const SPLIT: u32 = 128;
 
-/// Instances of the small pool beside those of cells that run: made ahead of their calls, or not cleaned yet.
-const SPARE: u32 = 8;
+/// The most engines of the small pool.
+const MAX_SHARDS: usize = 8;
 
-/// Engines of the small pool at most, and slots that each but the first keeps warm at most.
-const MOST_TWINS: usize = 8;
-const WARM: u32 = 16;
+/// The most slots that each engine of the small pool but the first keeps warm.
+const MAX_REPLICA_WARM_SLOTS: u32 = 16;
 
 /// How cells get their memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,8 +85,6 @@ struct Shape {
     keep_resident: usize,
     /// Slots that keep their memory when no cell runs in them.
     warm: u32,
-    /// Instances beside those of the cells.
-    spare: u32,
 }
 
 /// What of a pool is in use.
@@ -116,65 +109,40 @@ pub(crate) struct CellEngine {
     slots: Arc<Slots>,
     cells: u32,
     clock: Arc<Clock>,
-    /// What another engine of the same pool is made with, where there may be one.
-    twin: Option<(Metering, Shape)>,
-    /// How many more instances there may be than cells.
-    spares: Arc<AtomicU32>,
-    has_spares: bool,
-}
-
-/// A place for an instance beside those of cells that run; given back when it is dropped.
-pub(crate) struct Spare(Arc<AtomicU32>);
-
-impl Drop for Spare {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
+    /// The configuration of further engines of the same pool; `None` where there may be no more.
+    template: Option<(Metering, Shape)>,
 }
 
 impl CellEngine {
     /// Waits for a slot; the clock ticks while one is held. A pool has at least as many as there are permits, so that
     /// waiting happens here, where it is counted.
     pub(crate) async fn slot(&self) -> Option<Slot<'_>> {
-        let slot = self.slots.wait().await;
+        let slot = self.slots.acquire().await;
         self.clock.wake();
         slot
     }
 
     /// A slot that is free now; the clock ticks while it is held.
     pub(crate) fn free_slot(&self) -> Option<Slot<'_>> {
-        let slot = self.slots.free()?;
+        let slot = self.slots.try_acquire()?;
         self.clock.wake();
         Some(slot)
     }
 
-    /// Whether there may be instances beside those of cells that run.
-    pub(crate) fn has_spares(&self) -> bool {
-        self.has_spares
+    /// The number of engines that the pool may have: one per thread that runs cells, so that threads share no reference
+    /// counts.
+    pub(crate) fn max_shards(&self) -> usize {
+        self.template.map_or(1, |_| slots::shard_count().min(MAX_SHARDS))
     }
 
-    /// A place for one, if there is one.
-    pub(crate) fn spare(&self) -> Option<Spare> {
-        let less = |spares: u32| spares.checked_sub(1);
-        self.spares.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok()?;
-        Some(Spare(Arc::clone(&self.spares)))
-    }
-
-    /// How many engines the pool may have: one for each thread that runs cells, so that the cells of one thread count up
-    /// and down nothing that those of another do.
-    pub(crate) fn twins(&self) -> usize {
-        self.twin.map_or(1, |_| crate::slots::parts().min(MOST_TWINS))
-    }
-
-    /// Another engine of the same pool, whose cells are counted with those of this one. `None` where there is no room
+    /// Makes another engine of the same pool, whose cells count towards the same limit. `None` where there is no room
     /// for it.
-    pub(crate) fn make_twin(&self) -> Option<Self> {
-        let (metering, shape) = self.twin?;
-        let shape = Shape { warm: shape.warm.min(WARM), ..shape };
+    pub(crate) fn replicate(&self) -> Option<Self> {
+        let (metering, shape) = self.template?;
+        let shape = Shape { warm: shape.warm.min(MAX_REPLICA_WARM_SLOTS), ..shape };
         let engine = build(&config(metering, Room::Plenty, Some(pool_config(shape)))).ok()?;
         self.clock.also(engine.weak());
-        let spares = Arc::new(AtomicU32::new(if self.has_spares { shape.spare } else { 0 }));
-        Some(Self { engine, twin: None, spares, ..self.clone() })
+        Some(Self { engine, template: None, ..self.clone() })
     }
 
     pub(crate) fn wasmtime(&self) -> &Engine {
@@ -187,7 +155,7 @@ impl CellEngine {
 
     /// How many cells it has, and how many of them are in use.
     pub(crate) fn in_use(&self) -> PoolUse {
-        let busy = u32::try_from(self.slots.out_now()).unwrap_or(u32::MAX);
+        let busy = u32::try_from(self.slots.taken_now()).unwrap_or(u32::MAX);
         PoolUse { pool: self.name, cells: self.cells, busy: busy.min(self.cells) }
     }
 }
@@ -242,8 +210,7 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
 }
 
 fn pool_config(shape: Shape) -> PoolingAllocationConfig {
-    let Shape { cells, core_instances, memories, tables, keep_resident, warm, spare } = shape;
-    let cells = cells + spare;
+    let Shape { cells, core_instances, memories, tables, keep_resident, warm } = shape;
     let least = if cells >= SPLIT / 2 { SPLIT } else { 1 };
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(cells)
@@ -272,7 +239,7 @@ fn pool_config(shape: Shape) -> PoolingAllocationConfig {
 
 /// An engine that runs nothing and refuses what no pool would have room for: without pools, the same shapes hold.
 fn shapes(metering: Metering, room: Room, shape: Shape) -> Result<Engine, SandboxError> {
-    let mut pool = pool_config(Shape { cells: 1, spare: 0, ..shape });
+    let mut pool = pool_config(Shape { cells: 1, ..shape });
     if room == Room::Scarce {
         pool.max_memory_size(SCARCE_MEMORY);
     }
@@ -303,7 +270,7 @@ pub(crate) fn like(
 }
 
 fn small(cells: u32, keep_resident: usize) -> Shape {
-    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells + SPARE, spare: SPARE }
+    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells }
 }
 
 /// For guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
@@ -315,7 +282,6 @@ fn script(cells: u32, keep_resident: usize) -> Shape {
         tables: 64,
         keep_resident: keep_resident.max(512 << 10),
         warm: (cells / 4).max(1),
-        spare: 0,
     }
 }
 
@@ -348,7 +314,6 @@ impl Engines {
         cells: u32,
         memory: u64,
         keep_resident: usize,
-        ahead: bool,
     ) -> Result<Self, SandboxError> {
         let (small, script) = (small(cells, keep_resident), script(cells, keep_resident));
         let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
@@ -392,9 +357,7 @@ impl Engines {
                 slots,
                 cells,
                 clock: Arc::clone(&clock),
-                twin: shape.map(|shape| (metering, shape)),
-                spares: Arc::new(AtomicU32::new(shape.map_or(0, |shape| shape.spare))),
-                has_spares: ahead && shape.is_some_and(|shape| shape.spare > 0),
+                template: shape.map(|shape| (metering, shape)),
             })
             .collect();
         Ok(Self { pools, shapes, room, warning })
@@ -435,7 +398,7 @@ mod tests {
             .precompile_component(b"(component)")
             .or_else(|_| compiler.precompile_component(&wat::parse_str("(component (core module))").unwrap()));
         let compiled = compiled.unwrap();
-        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10, true).unwrap();
+        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10).unwrap();
         assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);
         for pool in engines.smallest_first() {
             assert_eq!(compatibility(&compiler), compatibility(pool.wasmtime()));

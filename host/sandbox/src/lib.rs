@@ -12,10 +12,9 @@
 //! its grants allow, and for nothing else.
 //!
 //! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it,
-//! [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` and `ticker`
-//! run it, [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within
-//! [`limits`] and `budget` while `permits` says who runs next and `ahead` makes instances for those that come often,
-//! `checks` holds what comes from it against its schemas,
+//! [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` runs it,
+//! [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and
+//! `budget` as `schedule` admits and interrupts them, `checks` holds what comes from it against its schemas,
 //! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. Beside the road
 //! stands [`bare`], the engine alone, which cells are measured against.
 
@@ -30,19 +29,14 @@ pub mod manifest;
 pub mod cache;
 pub mod compile;
 mod engine;
-mod ticker;
 
 mod checks;
 pub mod describe;
 pub mod plugin;
 
-mod ahead;
 mod cell;
 mod exports;
-mod homes;
-mod permits;
-mod queue;
-mod slots;
+mod schedule;
 mod state;
 mod typed;
 
@@ -86,8 +80,13 @@ pub mod fuzzing {
     /// What a cell's result becomes: the value, when the schema is one and the result fits it.
     pub async fn result(schema: &str, result: &str) -> Option<opcell_types::Value> {
         let (_, schema) = opcell_schema::Schema::parse(schema).ok()?;
-        crate::checks::parse(&crate::permits::Share::new(), &std::sync::Arc::new(schema), result.into(), 64 << 20)
-            .await
-            .ok()
+        crate::checks::parse(
+            &crate::schedule::fair::Share::new(),
+            &std::sync::Arc::new(schema),
+            result.into(),
+            64 << 20,
+        )
+        .await
+        .ok()
     }
 }

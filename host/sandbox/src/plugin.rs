@@ -12,17 +12,19 @@ use crate::{
     error::{CellError, LoadError},
     exports::{Arguments, Ask, Describe, Exported, Interface, Judges, Operations},
     grants::{Grants, Narrowing, Policy},
-    homes::{Home, Homes},
     host::{HostServices, NoServices},
     imports::{failure_from_guest, files::Roots},
     inspect::Surface,
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
-    permits::Share,
-    queue::Queue,
     receipt::{CellResult, Receipt},
     recording::Tape,
     sandbox::{Pool, Settings},
+    schedule::{
+        fair::Share,
+        queue::Queue,
+        shards::{EngineShard, EngineShards},
+    },
     state::CellState,
     typed::{AskOperation, Typed},
 };
@@ -154,7 +156,7 @@ impl<'a> CellRequest<'a> {
 
 /// A component that passed every check.
 pub struct Plugin {
-    homes: Arc<Homes>,
+    shards: Arc<EngineShards>,
     surface: Surface,
     limits: EffectiveLimits,
     operations: Vec<OperationDescription>,
@@ -194,7 +196,6 @@ impl Plugin {
             host: Arc::new(NoServices),
             tape: Tape::Off,
             describes: true,
-            ahead: None,
         };
         let ((operations, operation_schemas), of_operations) = match typed {
             None => described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?,
@@ -222,9 +223,9 @@ impl Plugin {
         let operation_index = operations.iter().enumerate().map(|(at, operation)| (operation.id.clone(), at)).collect();
         let judge_index = judges.iter().enumerate().map(|(at, judge)| (judge.id.clone(), at)).collect();
         let offered = operations.iter().map(|operation: &OperationDescription| &*operation.id).zip(&operation_schemas);
-        let homes = Homes::new(Home::new(linked, offered), pool);
+        let shards = EngineShards::new(EngineShard::new(linked, offered), pool);
         Ok(Self {
-            homes,
+            shards,
             surface,
             limits,
             operations,
@@ -294,13 +295,7 @@ impl Plugin {
     /// wait for one another.
     #[must_use]
     pub fn engines(&self) -> usize {
-        self.homes.furnished()
-    }
-
-    /// How many of its calls have found an instance that was made ahead of them.
-    #[must_use]
-    pub fn found_ready(&self) -> u64 {
-        self.homes.taken()
+        self.shards.count()
     }
 
     /// Its operations, in the order in which it lists them.
@@ -344,29 +339,29 @@ impl Plugin {
     ///
     /// Never panics and never blocks. Needs a tokio runtime with time enabled.
     pub async fn invoke(&self, request: CellRequest<'_>) -> CellResult<OperationSuccess> {
-        let home = self.homes.here();
-        let found = self.operation_index.get(request.id).and_then(|at| home.operations.get(*at));
+        let shard = self.shards.current();
+        let found = self.operation_index.get(request.id).and_then(|at| shard.operations.get(*at));
         let Some(operation) = found else {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(home, request, &operation.id, &operation.schemas.arguments) {
+        let (call, arguments, before) = match self.call(shard, request, &operation.id, &operation.schemas.arguments) {
             Ok(ready) => ready,
             Err(error) => return self.refused(id, error),
         };
         let id = Arc::clone(&call.operation);
-        let ask = match home.linked.typed {
+        let ask = match shard.linked.typed {
             None => AskOperation::Contract(Ask::new(id, arguments, Arc::clone(&call.context))),
             Some(_) => AskOperation::Typed { id, arguments },
         };
-        let (called, check) = (Arc::clone(operation), Checks(Arc::clone(&home.linked)));
+        let (called, check) = (Arc::clone(operation), Checks(Arc::clone(&shard.linked)));
         let after = |answer, denial| async move {
             match answer {
                 Ok(success) => check.success(&called.id, success, &called.schemas.data).await,
                 Err(failure) => Err(check.failure(failure, denial)),
             }
         };
-        let (result, receipt) = cell::run(&home.linked, call, before, ask, after).await;
+        let (result, receipt) = cell::run(&shard.linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
@@ -374,27 +369,27 @@ impl Plugin {
     ///
     /// Never panics and never blocks. Needs a tokio runtime with time enabled.
     pub async fn judge(&self, request: CellRequest<'_>) -> CellResult<Verdict> {
-        let home = self.homes.here();
+        let shard = self.shards.current();
         let found =
             self.judge_index.get(request.id).and_then(|at| self.judge_schemas.get(*at).zip(self.judges.get(*at)));
         let Some((schema, description)) = found else {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(home, request, description.id.shared(), schema) {
+        let (call, arguments, before) = match self.call(shard, request, description.id.shared(), schema) {
             Ok(ready) => ready,
             Err(error) => return self.refused(id, error),
         };
         let ask = Ask::<Judges>::new(Arc::clone(&call.operation), arguments, Arc::clone(&call.context));
         let (id, outcomes) = (Arc::clone(&call.operation), Arc::clone(&description.outcomes));
-        let check = Checks(Arc::clone(&home.linked));
+        let check = Checks(Arc::clone(&shard.linked));
         let after = |answer, denial| async move {
             match answer {
                 Ok(verdict) => check.verdict(&id, verdict, &outcomes),
                 Err(failure) => Err(check.failure(failure, denial)),
             }
         };
-        let (result, receipt) = cell::run(&home.linked, call, before, ask, after).await;
+        let (result, receipt) = cell::run(&shard.linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
@@ -402,12 +397,17 @@ impl Plugin {
     #[expect(clippy::type_complexity, reason = "three things that are used at once")]
     fn call(
         &self,
-        home: &Home,
+        shard: &EngineShard,
         request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
+<<<<<<< HEAD
     ) -> Result<(Call, Arguments, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
         let linked = &home.linked;
+=======
+    ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
+        let linked = &shard.linked;
+>>>>>>> 349fd569 (Move scheduling into one folder and drop prewarmed instances)
         let own = &linked.limits;
         let limit = own.argument_bytes;
         if request.arguments.len() as u64 > limit {
@@ -432,7 +432,6 @@ impl Plugin {
             host: request.host,
             tape: request.tape,
             describes: false,
-            ahead: home.ahead.clone(),
         };
         let arguments: Arc<str> = request.arguments.into();
         let most = own.memory;
@@ -456,7 +455,7 @@ impl Plugin {
     }
 
     fn linked(&self) -> &Arc<Linked> {
-        &self.homes.first().linked
+        &self.shards.first().linked
     }
 
     fn unknown<'a, T>(&self, what: &'static str, id: &str, known: impl Iterator<Item = &'a str>) -> CellResult<T> {

@@ -12,9 +12,8 @@ use crate::{
     imports::{self, files::Roots},
     inspect::{self, Surface},
     limits::{EffectiveLimits, LimitRequest},
-    permits::Share,
     plugin::{Linked, Plugin},
-    queue::Queue,
+    schedule::{fair::Share, queue::Queue},
     state::CellState,
     typed::{Exports, Typed},
     wasi::check_preopens,
@@ -57,9 +56,6 @@ pub struct SandboxConfig {
     pub keep_resident: usize,
     /// How cells get their memory.
     pub allocation: Allocation,
-    /// Whether instances of plugins that are called often are made a little ahead of their calls, by a thread that
-    /// gives way to all others. Each serves one call all the same. Default true.
-    pub ahead: bool,
     /// What instructions cost.
     pub metering: Metering,
 }
@@ -78,7 +74,6 @@ impl SandboxConfig {
             cells: 64,
             keep_resident: 128 << 10,
             allocation: Allocation::default(),
-            ahead: true,
             metering: Metering::default(),
         }
     }
@@ -150,7 +145,7 @@ pub(crate) struct Pool {
     /// For components that were not written for the contract and make requests as WASI does.
     linker_with_http: Linker<CellState>,
     /// The same on further engines, made when they are needed.
-    twins: Box<[OnceLock<Option<Arc<Pool>>>]>,
+    replicas: Box<[OnceLock<Option<Arc<Pool>>>]>,
 }
 
 /// Loads plugins. Cheap to share behind an [`Arc`].
@@ -185,8 +180,7 @@ impl Sandbox {
         descriptors::make_room();
         let cells = config.cells.clamp(1, 4_096);
         let memory = EffectiveLimits::resolve(&config.limits, &LimitRequest::default()).limits.memory;
-        let engines =
-            Engines::new(config.metering, config.allocation, cells, memory, config.keep_resident, config.ahead)?;
+        let engines = Engines::new(config.metering, config.allocation, cells, memory, config.keep_resident)?;
         let mut pools = Vec::new();
         for engine in engines.smallest_first() {
             let pool = Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
@@ -388,14 +382,15 @@ impl Pool {
         wasmtime_wasi::p2::add_to_linker_async(&mut linker_with_wasi)?;
         let mut linker_with_http = linker_with_wasi.clone();
         imports::http::link(&mut linker_with_http)?;
-        let twins = (1..engine.twins()).map(|_| OnceLock::new()).collect();
-        Ok(Self { engine, linker, linker_with_wasi, linker_with_http, twins })
+        let replicas = (1..engine.max_shards()).map(|_| OnceLock::new()).collect();
+        Ok(Self { engine, linker, linker_with_wasi, linker_with_http, replicas })
     }
 
-    /// The same on an engine of its own, for the threads at home there; from 1. `None` where there can be none.
-    pub(crate) fn twin(&self, at: usize) -> Option<Arc<Self>> {
-        let twin = self.twins.get(at.checked_sub(1)?)?;
-        twin.get_or_init(|| Self::new(self.engine.make_twin()?).ok().map(Arc::new)).clone()
+    /// The same linkers on an engine of its own, for the threads of one shard, counted from 1. `None` where there is no
+    /// room for it.
+    pub(crate) fn replica(&self, at: usize) -> Option<Arc<Self>> {
+        let replica = self.replicas.get(at.checked_sub(1)?)?;
+        replica.get_or_init(|| Self::new(self.engine.replicate()?).ok().map(Arc::new)).clone()
     }
 
     /// The host's functions, for a component that imports those of WASI, or makes requests as well.

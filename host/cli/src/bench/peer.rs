@@ -177,22 +177,9 @@ pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> P
     .isolating(&[Isolates::Host, Isolates::System])
 }
 
-/// The row of cells whose instances are made when they are called.
-pub(super) const WHEN_CALLED: &str = "cell-when-called";
-
 pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    let about = "an Opcell cell: fresh instance, or one made ahead, as few are in a loop; arguments and result checked, all limits on, receipt kept";
-    called("cell", about, plugin, id, arguments)
-}
-
-/// The same where all of it is done by the thread that calls, as in the bare engine.
-pub(super) fn cell_when_called(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    let about = "a cell whose instance is made when it is called, and cleaned before its result is there";
-    called(WHEN_CALLED, about, plugin, id, arguments)
-}
-
-fn called(name: &str, about: &str, plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
-    Peer::new(name, about, async move || {
+    let about = "an Opcell cell: fresh instance; arguments and result checked, all limits on, receipt kept";
+    Peer::new("cell", about, async move || {
         black_box(plugin.invoke(CellRequest::new(&id, &arguments)).await).result?;
         Ok(())
     })

@@ -64,7 +64,7 @@ async fn one(bench: &Bench, guest: &Guest, time: Duration) -> Result<Size> {
     let (id, arguments): (Arc<str>, Arc<str>) = (guest.operation.as_str().into(), guest.arguments.as_str().into());
     let mut peers = vec![
         peer::native(Arc::clone(&arguments)),
-        peer::cell(Arc::clone(&bench.ahead), Arc::clone(&id), Arc::clone(&arguments)),
+        peer::cell(Arc::clone(&bench.plugin), Arc::clone(&id), Arc::clone(&arguments)),
     ];
     if let Some(bare) = &bench.bare {
         peers.push(peer::bare(Arc::clone(bare), id, Arc::clone(&arguments)));

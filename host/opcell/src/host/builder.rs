@@ -79,7 +79,6 @@ struct SandboxSettings {
     metering: Metering,
     allocation: Allocation,
     keep_resident: Option<usize>,
-    ahead: Option<bool>,
 }
 
 impl HostBuilder {
@@ -204,13 +203,6 @@ impl HostBuilder {
     #[must_use]
     pub fn keep_resident(mut self, bytes: usize) -> Self {
         self.sandbox.keep_resident = Some(bytes);
-        self
-    }
-
-    /// Whether instances of plugins that are called often are made a little ahead of their calls. Default true.
-    #[must_use]
-    pub fn ahead(mut self, ahead: bool) -> Self {
-        self.sandbox.ahead = Some(ahead);
         self
     }
 
@@ -438,7 +430,6 @@ impl SandboxSettings {
             limits: config.limits.clone(),
             cells: self.cells.unwrap_or(defaults.cells),
             keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),
-            ahead: self.ahead.unwrap_or(defaults.ahead),
             allocation: self.allocation,
             metering: self.metering,
             ..defaults

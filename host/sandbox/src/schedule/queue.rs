@@ -1,10 +1,10 @@
-//! Waiting for a cell: how many calls of one plugin run, how many more may wait, and how long one has waited.
+//! Admission of calls: how many of one plugin run, how many more may wait, and how long each has waited.
 
 use crate::{
     engine::CellEngine,
     error::CellError,
     limits::Limits,
-    slots::{Slot, Slots},
+    schedule::slots::{Slot, Slots},
 };
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -18,10 +18,10 @@ pub(crate) struct Queue {
     most: u64,
 }
 
-/// The right to run a cell; given back when it is dropped.
-pub(crate) type Turn<'a> = (Option<Slot<'a>>, Option<Slot<'a>>);
+/// The permits of one cell, of its plugin and of its engine; returned when they are dropped.
+pub(crate) type CellPermits<'a> = (Option<Slot<'a>>, Option<Slot<'a>>);
 
-/// How long one call has waited. A call that finds a free cell never looks at the clock.
+/// The waiting time of one call. A call that finds a free cell never reads the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     since: Option<Instant>,
@@ -29,8 +29,8 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Whether the call has not begun yet.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Returns `true` if the call is still waiting.
+    pub(crate) fn is_waiting(&self) -> bool {
         self.since.is_some()
     }
 
@@ -45,10 +45,10 @@ impl Wait {
     }
 }
 
-/// One more call that waits, until this is dropped.
-struct Place<'a>(&'a AtomicU64);
+/// A registered waiting call; dropping it ends the registration.
+struct Waiter<'a>(&'a AtomicU64);
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -66,22 +66,26 @@ impl Queue {
     /// Waits for a cell of the plugin, and for a slot of the engine.
     ///
     /// # Errors
-    /// [`CellError::Busy`] when as many calls wait as may.
-    pub(crate) async fn enter<'a>(&'a self, engine: &'a CellEngine, wait: &mut Wait) -> Result<Turn<'a>, CellError> {
-        if let Some(cell) = self.cells.free()
+    /// [`CellError::Busy`] when the queue is full.
+    pub(crate) async fn enter<'a>(
+        &'a self,
+        engine: &'a CellEngine,
+        wait: &mut Wait,
+    ) -> Result<CellPermits<'a>, CellError> {
+        if let Some(cell) = self.cells.try_acquire()
             && let Some(slot) = engine.free_slot()
         {
             return Ok((Some(cell), Some(slot)));
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _place = Place(&self.waiting);
+        let _waiter = Waiter(&self.waiting);
         if before >= self.most {
             let message = format!("{} calls wait already (limit `waiting-cells`)", self.most);
             return Err(CellError::Busy { message });
         }
         wait.since = Some(Instant::now());
-        let turn = (self.cells.wait().await, engine.slot().await);
+        let permits = (self.cells.acquire().await, engine.slot().await);
         wait.end();
-        Ok(turn)
+        Ok(permits)
     }
 }

@@ -4,8 +4,8 @@
   (global $called (mut i32) (i32.const 0))
   (func $something)
   (elem declare func $something)
-  ;; Whoever finds what an earlier call left returns a result, which the case does not expect. Small enough for its
-  ;; memory to be cleaned after the call has ended, by another thread.
+  ;; A call that finds traces of an earlier one returns a result, which the case does not expect. Small enough for the
+  ;; pool to keep its memory resident, so that its slot is lent again without being unmapped.
   (func (export "opcell:plugin/operations@0.1.0#invoke")
       (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
     (local $at i32)

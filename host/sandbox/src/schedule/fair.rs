@@ -1,0 +1,418 @@
+//! The fair scheduler: which thread a cell runs on, and which plugin's cell runs next.
+//!
+//! A cell begins on the caller's own thread, and a short one ends there: nothing is handed over. One that outlives a
+//! slice of the clock continues among the *workers*, threads of their own that run one slice after another: always of
+//! the plugin that has used least, so that plugins share the processor and not cells. A plugin whose cells are long, and
+//! that has recently used more than its allowance while others ran as well, begins there. So the threads of the runtime,
+//! its timers and its connections never wait long for guests, and a new or short cell waits for no other.
+//!
+//! A plugin of short cells always begins on the caller's thread, however much it uses: handing a cell over costs more
+//! than such a cell takes, and other work of the runtime gets its turn between two of them anyway.
+
+use super::slots;
+use async_task::{FallibleTask, Runnable};
+use std::{
+    cell::Cell,
+    collections::{HashMap, VecDeque},
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Condvar, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::runtime::Handle;
+
+/// The time that a plugin may use on the callers' threads beyond its steady part, in nanoseconds.
+const ALLOWANCE_NS: u64 = 5_000_000;
+
+/// A plugin's steady part of one processor: one in this many nanoseconds.
+const STEADY_DIVISOR: u64 = 4;
+
+/// The contention window: two plugins whose cells began within it of each other count as running at the same time. In
+/// nanoseconds.
+const CONTENTION_WINDOW_NS: u64 = 50_000_000;
+
+/// Cells that take at least this long on average are long: a hand-over between threads, 10 to 40 µs, is then a small
+/// part of their time, and without it other work would wait noticeably for them. In nanoseconds.
+const LONG_CELL_NS: u64 = 50_000;
+
+/// The running time over which the average length of a plugin's cells is taken, in nanoseconds. Long enough that one
+/// cell that the system preempted does not make a plugin of short cells look like one of long ones.
+const LENGTH_WINDOW_NS: u64 = 40_000_000;
+
+/// The nice value of the workers: a thread of the runtime that wakes up preempts them at once.
+const NICENESS: i32 = 5;
+
+/// The processor time that the cells of one plugin have used.
+#[derive(Debug)]
+pub(crate) struct Share {
+    id: u64,
+    /// Time used on any thread and not yet paid off by the steady part, in nanoseconds.
+    debt_ns: AtomicU64,
+    /// The time of the last change of `debt_ns`.
+    charged_at: AtomicU64,
+    /// Time used and not charged yet, by shard of threads.
+    uncharged: Box<[Uncharged]>,
+    /// Virtual time: nanoseconds used among the workers. A share that returns after a pause continues where the others
+    /// are, so that a pause saves nothing up.
+    worker_time_ns: AtomicU64,
+    /// Recent running time in nanoseconds and the cells that it was for; both are halved at the window's end. Threads
+    /// that race may lose a count, which an average of hundreds of cells does not notice.
+    recent_ns: AtomicU64,
+    recent_cells: AtomicU64,
+}
+
+/// Time that a shard of threads collects before it charges the share: charging with every cell would be a counter that
+/// all processors exchange.
+const CHARGE_BATCH_NS: u64 = 100_000;
+
+/// Time used and cells run, padded to two cache lines against false sharing.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Uncharged {
+    used_ns: AtomicU64,
+    cells: AtomicU64,
+}
+
+/// The share whose cell began last.
+static LAST_SHARE: AtomicU64 = AtomicU64::new(0);
+
+/// The time at which a cell of another share last began.
+static LAST_SWITCH_NS: AtomicU64 = AtomicU64::new(0);
+
+impl Share {
+    pub(crate) fn new() -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            debt_ns: AtomicU64::new(0),
+            charged_at: AtomicU64::new(now()),
+            uncharged: (0..slots::shard_count()).map(|_| Uncharged::default()).collect(),
+            worker_time_ns: AtomicU64::new(0),
+            recent_ns: AtomicU64::new(0),
+            recent_cells: AtomicU64::new(0),
+        })
+    }
+
+    /// The identity of the share, equal for all cells of one plugin.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Records the time that a cell has used on the caller's thread, and charges the share once a batch is full.
+    fn record(&self, used: u64, now: u64) {
+        let Some(shard) = self.uncharged.get(slots::own_shard(self.uncharged.len())) else { return };
+        let used = shard.used_ns.fetch_add(used, Ordering::Relaxed) + used;
+        shard.cells.fetch_add(1, Ordering::Relaxed);
+        if used >= CHARGE_BATCH_NS {
+            // Another thread may have charged a part in between.
+            let (used, cells) = (shard.used_ns.swap(0, Ordering::Relaxed), shard.cells.swap(0, Ordering::Relaxed));
+            self.count(used, cells);
+            self.charge(used, now);
+        }
+    }
+
+    /// Counts running time towards the average length of cells. A cell that continues among the workers was counted when
+    /// it began.
+    fn count(&self, used: u64, cells: u64) {
+        let used = self.recent_ns.fetch_add(used, Ordering::Relaxed) + used;
+        let cells = self.recent_cells.fetch_add(cells, Ordering::Relaxed) + cells;
+        if used > LENGTH_WINDOW_NS {
+            self.recent_ns.store(used / 2, Ordering::Relaxed);
+            self.recent_cells.store(cells / 2, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if the plugin's recent cells were long on average.
+    fn has_long_cells(&self) -> bool {
+        let cells = self.recent_cells.load(Ordering::Relaxed);
+        self.recent_ns.load(Ordering::Relaxed) > cells.saturating_mul(LONG_CELL_NS)
+    }
+
+    /// Adds `used` nanoseconds to the debt, less what time has paid off since the last charge; returns the new debt.
+    fn charge(&self, used: u64, now: u64) -> u64 {
+        let since = now.saturating_sub(self.charged_at.swap(now, Ordering::Relaxed));
+        let owed = |debt: u64| Some(debt.saturating_sub(since / STEADY_DIVISOR) + used);
+        let before = self.debt_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owed).unwrap_or_default();
+        owed(before).unwrap_or_default()
+    }
+
+    /// Returns `true` if a new cell begins among the workers.
+    fn begins_among_workers(&self, now: u64) -> bool {
+        if LAST_SHARE.load(Ordering::Relaxed) != self.id {
+            LAST_SHARE.store(self.id, Ordering::Relaxed);
+            LAST_SWITCH_NS.store(now, Ordering::Relaxed);
+        }
+        let contended = now.saturating_sub(LAST_SWITCH_NS.load(Ordering::Relaxed)) < CONTENTION_WINDOW_NS;
+        contended && self.has_long_cells() && self.charge(0, now) > ALLOWANCE_NS
+    }
+}
+
+/// Nanoseconds since the first cell.
+fn now() -> u64 {
+    since_start(Instant::now())
+}
+
+fn since_start(instant: Instant) -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    nanos(instant.saturating_duration_since(*START))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+thread_local! {
+    /// Whether the cell that this thread runs has been seen running at the end of a slice.
+    static SLICE_OVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Ends the slice of a guest: yields once to other cells.
+pub(crate) async fn yield_slice() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        SLICE_OVER.set(true);
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A cell, boxed where it is made: it is too large to be handed from one function to the next.
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The threads that a cell runs on.
+enum Placement<T> {
+    Caller(Work<T>),
+    Workers(FallibleTask<T>),
+}
+
+/// Runs a cell to its end; `None` when it panicked. Dropping this cancels it. It is first polled right after `started`.
+pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant, work: Work<T>) -> Option<T> {
+    let mut started = Some(since_start(started));
+    let mut placement = match share.begins_among_workers(started.unwrap_or_default()) {
+        true => hand_over(share, work),
+        false => Placement::Caller(work),
+    };
+    poll_fn(|context| {
+        if let Placement::Caller(work) = &mut placement {
+            SLICE_OVER.set(false);
+            let started = started.take().unwrap_or_else(now);
+            let polled = work.as_mut().poll(context);
+            let ended = now();
+            share.record(ended.saturating_sub(started), ended);
+            if polled.is_ready() {
+                return polled.map(Some);
+            }
+            if !SLICE_OVER.get() {
+                return Poll::Pending;
+            }
+            let work = std::mem::replace(work, Box::pin(std::future::pending()));
+            placement = hand_over(share, work);
+        }
+        match &mut placement {
+            Placement::Workers(task) => Pin::new(task).poll(context),
+            Placement::Caller(_) => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Hands work over to the workers; without a runtime that they could enter, it stays on the caller's thread.
+fn hand_over<T: Send + 'static>(share: &Arc<Share>, work: Work<T>) -> Placement<T> {
+    let Ok(runtime) = Handle::try_current() else { return Placement::Caller(work) };
+    let share = Arc::clone(share);
+    let schedule = move |runnable| WORKERS.push(&share, runnable);
+    let (runnable, task) = async_task::spawn(Entered { runtime, work }, schedule);
+    runnable.schedule();
+    Placement::Workers(task.fallible())
+}
+
+/// Work that enters its caller's runtime, with its timers and threads, on whatever thread it is polled.
+struct Entered<T> {
+    runtime: Handle,
+    work: Work<T>,
+}
+
+impl<T> Future for Entered<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = &mut *self;
+        let _entered = this.runtime.enter();
+        this.work.as_mut().poll(context)
+    }
+}
+
+/// The threads that run longer cells, and the cells that wait for them.
+struct Workers {
+    runnable: Mutex<RunQueues>,
+    pushed: Condvar,
+}
+
+#[derive(Default)]
+struct RunQueues {
+    by_share: HashMap<u64, RunQueue>,
+    /// Virtual time of the share that ran last: no share that returns starts with less.
+    virtual_time_ns: u64,
+    threads: usize,
+    idle: usize,
+}
+
+/// The runnable cells of one share, first come first served.
+struct RunQueue {
+    share: Arc<Share>,
+    cells: VecDeque<Runnable>,
+}
+
+static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers { runnable: Mutex::default(), pushed: Condvar::new() });
+
+impl Workers {
+    fn push(&'static self, share: &Arc<Share>, cell: Runnable) {
+        let mut runnable = self.runnable.lock().unwrap_or_else(PoisonError::into_inner);
+        let virtual_time = runnable.virtual_time_ns;
+        let queue = runnable.by_share.entry(share.id).or_insert_with(|| {
+            share.worker_time_ns.fetch_max(virtual_time, Ordering::Relaxed);
+            RunQueue { share: Arc::clone(share), cells: VecDeque::new() }
+        });
+        queue.cells.push_back(cell);
+        if runnable.idle == 0 && runnable.threads < max_threads() && self.spawn() {
+            runnable.threads += 1;
+        }
+        drop(runnable);
+        self.pushed.notify_one();
+    }
+
+    /// Starts another worker; when the system has no thread for it, the existing ones do the work.
+    fn spawn(&'static self) -> bool {
+        let work = || {
+            lower_priority();
+            loop {
+                let (share, cell) = self.next();
+                let started = now();
+                // A panic is a defect of the host. The caller gets no answer, and the worker continues.
+                let _ = catch_unwind(AssertUnwindSafe(|| cell.run()));
+                let ended = now();
+                let used = ended.saturating_sub(started);
+                share.worker_time_ns.fetch_add(used, Ordering::Relaxed);
+                share.count(used, 0);
+                share.charge(used, ended);
+            }
+        };
+        let named = thread::Builder::new().name("opcell-worker".to_owned()).stack_size(2 << 20);
+        named.spawn(work).inspect_err(|error| tracing::error!(%error, "no thread for long cells")).is_ok()
+    }
+
+    /// Waits for a cell of the share that has used least.
+    fn next(&self) -> (Arc<Share>, Runnable) {
+        let mut runnable = self.runnable.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(next) = runnable.pop() {
+                return next;
+            }
+            runnable.idle += 1;
+            runnable = self.pushed.wait(runnable).unwrap_or_else(PoisonError::into_inner);
+            runnable.idle -= 1;
+        }
+    }
+}
+
+impl RunQueues {
+    /// Takes a cell of the share that has used least.
+    fn pop(&mut self) -> Option<(Arc<Share>, Runnable)> {
+        let used = |queue: &RunQueue| queue.share.worker_time_ns.load(Ordering::Relaxed);
+        let (&id, queue) = self.by_share.iter_mut().min_by_key(|(_, queue)| used(queue))?;
+        let share = Arc::clone(&queue.share);
+        let cell = queue.cells.pop_front();
+        if queue.cells.is_empty() {
+            self.by_share.remove(&id);
+        }
+        self.virtual_time_ns = self.virtual_time_ns.max(share.worker_time_ns.load(Ordering::Relaxed));
+        cell.map(|cell| (share, cell))
+    }
+}
+
+/// One worker per processor: more would only preempt each other.
+fn max_threads() -> usize {
+    static THREADS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(2, usize::from));
+    *THREADS
+}
+
+/// Lowers the priority of this thread below that of the runtime's; where that is not possible, the system's own
+/// scheduling applies.
+pub(crate) fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        // On Linux, the nice value is a thread's own; `/proc/thread-self` is a link to `PID/task/TID`.
+        let thread = std::fs::read_link("/proc/thread-self").ok();
+        let name = thread.as_deref().and_then(std::path::Path::file_name).and_then(std::ffi::OsStr::to_str);
+        if let Some(id) = name.and_then(|id| id.parse().ok()).and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::setpriority_process(Some(id), NICENESS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_used_by_threads_of_one_shard_is_charged_once() {
+        let (share, threads) = (Share::new(), 4 * slots::shard_count());
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| (0..50_000).for_each(|_| share.record(CHARGE_BATCH_NS / 2 + 1, now())));
+            }
+        });
+        for shard in &share.uncharged {
+            let left = shard.used_ns.load(Ordering::Relaxed);
+            assert!(left < CHARGE_BATCH_NS * threads as u64, "{left}");
+        }
+    }
+
+    /// A share that has used 100 ms in cells of one length, at a time that another share's cell has just begun.
+    fn busy(cell_ns: u64) -> (Arc<Share>, u64) {
+        let (share, now) = (Share::new(), now());
+        (0..100_000_000 / cell_ns).for_each(|_| share.record(cell_ns, now));
+        Share::new().begins_among_workers(now);
+        (share, now)
+    }
+
+    #[test]
+    fn a_plugin_of_short_cells_is_never_handed_over_however_much_it_uses() {
+        let (share, now) = busy(7_000);
+        assert!(!share.begins_among_workers(now));
+    }
+
+    #[test]
+    fn a_plugin_of_long_cells_begins_among_the_workers_while_others_run() {
+        let (share, now) = busy(900_000);
+        assert!(share.begins_among_workers(now));
+    }
+
+    #[test]
+    fn one_cell_that_the_system_preempted_does_not_make_a_plugin_wait() {
+        let (share, now) = busy(7_000);
+        share.record(8_000_000, now);
+        assert!(!share.begins_among_workers(now));
+    }
+
+    #[test]
+    fn a_plugin_whose_cells_continue_among_the_workers_counts_as_one_of_long_cells() {
+        let (share, now) = busy(7_000);
+        for _ in 0..20 {
+            share.count(10_000_000, 0);
+            share.charge(10_000_000, now);
+        }
+        assert!(share.begins_among_workers(now));
+    }
+}
