@@ -373,7 +373,7 @@ impl Bench {
         let profile = match self.profile {
             true => {
                 progress("where the time of a cell goes");
-                let cell = rows.iter().find(|row| row.name == peer::WHEN_CALLED).map_or(0.0, |row| row.median_us);
+                let cell = rows.iter().find(|row| row.name == peer::CELL).map_or(0.0, |row| row.median_us);
                 let (profile, missing) = profile::measure(&self, cell, figures.phases.as_ref()).await?;
                 self.notes.extend(missing);
                 Some(profile)

@@ -177,9 +177,12 @@ pub(super) fn reused(mut reused: Reused, id: Arc<str>, arguments: Arc<str>) -> P
     .isolating(&[Isolates::Host, Isolates::System])
 }
 
+/// The row of Opcell's cells.
+pub(super) const CELL: &str = "cell";
+
 pub(super) fn cell(plugin: Arc<Plugin>, id: Arc<str>, arguments: Arc<str>) -> Peer {
     let about = "an Opcell cell: fresh instance; arguments and result checked, all limits on, receipt kept";
-    Peer::new("cell", about, async move || {
+    Peer::new(CELL, about, async move || {
         black_box(plugin.invoke(CellRequest::new(&id, &arguments)).await).result?;
         Ok(())
     })
