@@ -1,7 +1,7 @@
 //! The figures of a report as pictures: latency by percentile, cost by phase, memory by number of cells, throughput by
 //! threads.
 
-use super::{Report, chart::cut, digits, peer::CELL};
+use super::{Report, chart::cut, digits, peer::CELL as CELL_ROW};
 use anyhow::{Result, anyhow};
 use plotters::{
     coord::Shift,
@@ -97,7 +97,7 @@ fn phases(report: &Report) -> Option<Vec<(&'static str, f64)>> {
         return Some(profile.parts.iter().map(|part| (part.name, part.us)).collect());
     }
     let phases = report.figures.phases.as_ref()?;
-    let cell = report.rows.iter().find(|row| row.name == CELL)?.median_us;
+    let cell = report.rows.iter().find(|row| row.name == CELL_ROW)?.median_us;
     let of_engine = phases.instantiate_us + phases.call_us + phases.drop_us;
     let mut parts = vec![("instantiate", phases.instantiate_us), ("call", phases.call_us), ("drop", phases.drop_us)];
     parts.push(("what the cell adds", (cell - of_engine).max(0.0)));
