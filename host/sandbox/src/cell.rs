@@ -13,11 +13,7 @@ use crate::{
     recording::{self, Player, Recorder, Running, Tape},
     schedule::{fair, queue::Wait, ticker::SLICES_PER_TICK},
     state::CellState,
-<<<<<<< HEAD
-    ticker::SLICES_PER_TICK,
     typed::{LargeResult, UnfitArguments, is_too_large},
-=======
->>>>>>> 349fd569 (Move scheduling into one folder and drop prewarmed instances)
     wasi::{ClosedWasi, drain_output},
 };
 use opcell_types::{CallContext, Denial, Touched};

@@ -401,13 +401,8 @@ impl Plugin {
         request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
-<<<<<<< HEAD
     ) -> Result<(Call, Arguments, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
-        let linked = &home.linked;
-=======
-    ) -> Result<(Call, Arc<str>, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
         let linked = &shard.linked;
->>>>>>> 349fd569 (Move scheduling into one folder and drop prewarmed instances)
         let own = &linked.limits;
         let limit = own.argument_bytes;
         if request.arguments.len() as u64 > limit {
