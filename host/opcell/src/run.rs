@@ -16,6 +16,9 @@ use opcell_types::Value;
 use opcell_workflow::{Diagnostic, WorkflowIr};
 use std::{path::Path, sync::Arc};
 
+/// The name that commands take for the newest run of a journal, and that no run has.
+pub const NEWEST: &str = "last";
+
 /// The longest run ID, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
 
@@ -27,6 +30,9 @@ pub const MAX_ID_BYTES: usize = 128;
 pub fn check_id(id: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     let begins = id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if id == NEWEST {
+        return Err(format!("`{NEWEST}` is not a run ID: commands take it for the newest run; choose another one"));
+    }
     if begins && id.len() <= MAX_ID_BYTES && id.bytes().all(plain) {
         return Ok(());
     }
