@@ -16,7 +16,7 @@ use opcell::{
     config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
     consent,
     places::Places,
-    triggers::{Trigger, TriggerAction},
+    triggers::{Trigger, TriggerAction, TriggerSource},
 };
 use opcell_engine::Event;
 use opcell_engine::worker::WorkerOptions;
@@ -180,6 +180,7 @@ async fn tenant(
     let host = crate::cli::host_with(config, with, terminal).await?;
     crate::cli::warn_of_skills(&host);
     check_triggers(&triggers, &host)?;
+    warn_of_secrets(&triggers).await;
     let mut limits = TenantLimits::default();
     let size = |share: Option<u32>, default: usize| share.map_or(default, |share| share as usize);
     limits.requests_per_second = share.requests_per_second.unwrap_or(limits.requests_per_second);
@@ -310,6 +311,18 @@ impl Global {
             config.lock = config.lock.map(Lock::frozen);
         }
         Ok(config)
+    }
+}
+
+/// Tells at the start which webhooks will refuse every request, and not when the first one comes.
+async fn warn_of_secrets(triggers: &[Trigger]) {
+    for trigger in triggers {
+        let TriggerSource::Webhook(webhook) = &trigger.source else { continue };
+        for secret in &webhook.secrets {
+            if let Err(error) = secret.read().await {
+                tracing::warn!("webhook `{}` lacks a secret, and takes nothing that it signs: {error}", trigger.name);
+            }
+        }
     }
 }
 

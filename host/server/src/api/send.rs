@@ -189,46 +189,31 @@ fn not_chosen<T>(
     why: NotChosen<T>,
     listed: impl Fn(&T) -> String,
 ) -> Problem {
-    let problem = |code: &str, detail: String| Problem::new(StatusCode::CONFLICT, code, detail);
     match why {
         NotChosen::Nothing => {
-            problem("nothing-to-approve", format!("run `{run}` does not ask for such a {kind}; it is {status}"))
+            let detail = format!("run `{run}` does not ask for such a {kind}; it is {status}");
+            Problem::new(StatusCode::CONFLICT, "nothing-to-approve", detail)
         }
         NotChosen::Gone => {
             let detail = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
-            problem("not-asked", detail).remedy("look at the run's `questions` again")
+            Problem::new(StatusCode::CONFLICT, "not-asked", detail).remedy("look at the run's `questions` again")
         }
         NotChosen::Several(several) => {
-            let code = if kind == "grant" { "ambiguous-grant" } else { "ambiguous-approval" };
             let listed: Vec<String> = several.iter().map(listed).collect();
-            problem(code, format!("run `{run}` asks for {} {kind}s: {}", listed.len(), listed.join(", ")))
-                .remedy("send the `name`, the `step` or the `question` of one of them")
+            let detail = format!("run `{run}` asks for {} {kind}s: {}", listed.len(), listed.join(", "));
+            let problem = match kind {
+                "grant" => Problem::new(StatusCode::CONFLICT, "ambiguous-grant", detail),
+                _ => Problem::new(StatusCode::CONFLICT, "ambiguous-approval", detail),
+            };
+            problem.remedy("send the `name`, the `step` or the `question` of one of them")
         }
         NotChosen::Again(asked) => {
-            let detail =
-                format!("run `{run}` was answered before, and this does not say that it is for {}", listed(&asked));
-            problem("question-missing", detail).remedy("send the `question`: the `id` that the run's `questions` have")
+            let listed = listed(&asked);
+            let detail = format!("run `{run}` was answered before, and this does not say that it is for {listed}");
+            let problem = Problem::new(StatusCode::CONFLICT, "question-missing", detail);
+            problem.remedy("send the `question`: the `id` that the run's `questions` have")
         }
     }
-}
-
-/// Approves what a run asks for, or refuses it. The caller's name is recorded.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/approve", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path)), request_body = ApproveBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn approve(
-    Approving(admitted): Approving,
-    At((_, run)): At<(String, String)>,
-    Body(body): Body<ApproveBody>,
-) -> Result<Json<Sent>, Problem> {
-    if let Some(grant) = body.grant {
-        if body.approved.is_some() {
-            let detail = "`grant` answers what a plugin was denied, and `approved` an approval";
-            return Err(Problem::bad_request("invalid-body", detail).remedy("send one of them"));
-        }
-        return self::grant(&admitted, run.into(), body.wanted(), grant).await;
-    }
-    answer(&admitted, run.into(), body.wanted(), body.approved.unwrap_or(true), body.why.as_deref()).await
 }
 
 impl ApproveBody {

@@ -150,11 +150,14 @@ fn not_chosen<T>(
             Diagnostic::error("not-asked", message).help(format!("see what it asks now: opcell runs show {run}"))
         }
         NotChosen::Several(several) => {
-            let code = if kind == "grant" { "ambiguous-grant" } else { "ambiguous-approval" };
             let names: Vec<String> = several.iter().map(|asked| format!("`{}`", name(asked))).collect();
             let commands: Vec<String> = several.iter().map(|asked| format!("  {}", command(asked))).collect();
             let message = format!("run `{run}` waits for {} {kind}s: {}", several.len(), names.join(", "));
-            Diagnostic::error(code, message).help(format!("answer one of them:\n{}", commands.join("\n")))
+            let finding = match kind {
+                "grant" => Diagnostic::error("ambiguous-grant", message),
+                _ => Diagnostic::error("ambiguous-approval", message),
+            };
+            finding.help(format!("answer one of them:\n{}", commands.join("\n")))
         }
         NotChosen::Again(asked) => {
             let message = format!(
