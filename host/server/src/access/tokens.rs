@@ -177,27 +177,18 @@ impl TokenStore {
 
     /// Remembers that the project has tokens: among the user's files, and in the project's own folder if it has one.
     fn mark(&self) -> io::Result<()> {
-        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-        let made = |mark: &Path| match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(mark) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        };
-        let mut marks = self.marks.iter();
-        if let Some(own) = marks.next() {
-            if let Some(folder) = own.parent() {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-            made(own)?;
+        let place = |mark: &PathBuf| Some((mark.parent()?.to_owned(), mark.file_name()?.to_owned()));
+        let mut marks = self.marks.iter().filter_map(place);
+        if let Some((folder, name)) = marks.next() {
+            Folder::open_or_make(&folder, Readers::Owner)?.replace(name, b"", Readers::Owner)?;
         }
-        let is_folder = |mark: &&PathBuf| {
-            let folder = mark.parent().and_then(|folder| fs::symlink_metadata(folder).ok());
-            mark.extension().is_none_or(|extension| extension != "json") && folder.is_some_and(|folder| folder.is_dir())
-        };
-        // A folder that cannot be written only loses the second of two marks.
-        if let Some(mark) = marks.next().filter(is_folder)
-            && let Err(error) = made(mark)
+        // A folder that is not there, or cannot be written, only loses the second of two marks.
+        if let Some((folder, name)) = marks.next()
+            && let (Some(root), Some(inner)) = (folder.parent(), folder.file_name())
+            && let Ok(folder) = Folder::open(root).and_then(|root| root.below(Path::new(inner)))
+            && let Err(error) = folder.replace(name, b"", Readers::Owner)
         {
-            tracing::debug!(mark = %mark.display(), %error, "the project's folder does not say that it has tokens");
+            tracing::debug!(%error, "the project's folder does not say that it has tokens");
         }
         Ok(())
     }
